@@ -1,0 +1,7 @@
+"""`python -m tdu`."""
+
+import sys
+
+from tdu.cli import main
+
+sys.exit(main())

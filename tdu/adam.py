@@ -1,0 +1,53 @@
+"""Adam (Kingma and Ba, 2015) with a constant learning rate, written so that a step costs one root and one division.
+
+optax.adam's step lr · m̂ / (√v̂ + ε) is the same number as lr·√c₂/c₁ · m / (√v + ε·√c₂), with c_i = 1 − b_i^t.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tdu.types import Array
+
+
+class Adam(NamedTuple):
+    """Adam's constants."""
+
+    learning_rate: float
+    b1: float = 0.9
+    b2: float = 0.999
+    eps: float = 1e-8
+
+
+class Moments(NamedTuple):
+    """Running means of the gradient and of its square, each a pytree like the parameters."""
+
+    first: Any
+    second: Any
+
+
+def init(params: Any) -> Moments:
+    """Moments before the first step."""
+    return Moments(jax.tree.map(jnp.zeros_like, params), jax.tree.map(jnp.zeros_like, params))
+
+
+def update(adam: Adam, params: Any, moments: Moments, gradient: Any, step: Array) -> tuple[Any, Moments]:
+    """Step number `step`, counted from 1."""
+    first = jax.tree.map(lambda m, g: adam.b1 * m + (1 - adam.b1) * g, moments.first, gradient)
+    second = jax.tree.map(lambda v, g: adam.b2 * v + (1 - adam.b2) * jnp.square(g), moments.second, gradient)
+    params = jax.tree.map(lambda w, m, v: w - move(adam, m, v, step), params, first, second)
+    return params, Moments(first, second)
+
+
+def move(adam: Adam, first: Array, second: Array, step: Array) -> Array:
+    """How far a weight with these moments goes down in step number `step`."""
+    root = jnp.sqrt(1 - power(adam.b2, step))
+    rate = adam.learning_rate * root / (1 - power(adam.b1, step))
+    return rate * first / (jnp.sqrt(second) + adam.eps * root)
+
+
+def power(base: float, exponent: Array) -> Array:
+    """base^exponent for integer exponents."""
+    return jnp.exp(exponent.astype(jnp.result_type(float)) * np.log(base))

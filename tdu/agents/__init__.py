@@ -1,0 +1,43 @@
+"""The agents, in one table. Adding one takes a file with `Config` and `make`, and a line here."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tdu.agents import bdqn, dqn, tdu
+from tdu.agents.config import PRESETS
+from tdu.errors import UserError, unknown
+from tdu.options import build
+from tdu.types import Agent, EnvSpec
+
+
+class Entry(NamedTuple):
+    """One agent: what it is, its options, and how it is made."""
+
+    summary: str
+    config: type
+    make: Callable[[EnvSpec, Any], Agent]
+
+
+AGENTS: dict[str, Entry] = {
+    "tdu": Entry("Explorers paid for the exploiters' disagreement about TD errors.", tdu.Config, tdu.make),
+    "bdqn": Entry("Bootstrapped DQN with random prior functions.", bdqn.Config, bdqn.make),
+    "dqn": Entry("DQN with ε-greedy actions.", dqn.Config, dqn.make),
+}
+
+
+def find(name: str) -> Entry:
+    """The agent of that name."""
+    if name not in AGENTS:
+        raise unknown("agent", name, AGENTS)
+    return AGENTS[name]
+
+
+def configure(name: str, options: dict[str, Any], preset: str = "paper") -> Any:
+    """The agent's config: its defaults, changed by a preset, changed by `options`."""
+    entry = find(name)
+    if preset not in PRESETS:
+        raise unknown("preset", preset, PRESETS)
+    missing = [k for k in PRESETS[preset] if k not in entry.config.__dataclass_fields__]
+    if missing:
+        raise UserError(f"preset {preset} is for ensembles; agent {name} has no {missing[0]}.")
+    return build(entry.config, PRESETS[preset] | options, kind=f"agent {name}")

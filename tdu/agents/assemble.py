@@ -1,0 +1,76 @@
+"""From a config and a few choices to an agent: what the Q-learning agents share."""
+
+from typing import Literal
+
+from tdu import behaviour as behaviours
+from tdu import values
+from tdu.adam import Adam
+from tdu.agents.config import EnsembleConfig, QConfig
+from tdu.agents.q_ensemble import Learner, q_ensemble
+from tdu.types import Agent, Behaviour, Bonus, EnvSpec
+
+
+def q_agent(
+    spec: EnvSpec,
+    config: QConfig,
+    *,
+    exploiters: int,
+    explorers: int,
+    bonus: Bonus,
+    behaviour: Behaviour,
+    prior_scale: float = 0.0,
+    mask_prob: float = 1.0,
+    noise_scale: float = 0.0,
+    acting: Literal["frozen", "live"] = "live",
+) -> Agent:
+    """A Q-learner of `exploiters` + `explorers` heads."""
+    double = config.bootstrap == "double"
+    shape = values.Shape(
+        heads=exploiters + explorers,
+        hidden_sizes=config.hidden_sizes,
+        prior_scale=prior_scale,
+        target_period=config.target_period,
+        double=double,
+        adam=Adam(config.learning_rate, eps=config.adam_eps),
+    )
+    learner = Learner(
+        exploiters=exploiters,
+        explorers=explorers,
+        discount=config.discount,
+        batch_size=config.batch_size,
+        replay_capacity=config.replay_capacity,
+        min_replay=config.min_replay,
+        learn_period=config.learn_period,
+        mask_prob=mask_prob,
+        noise_scale=noise_scale,
+        double=double,
+        acting=acting,
+    )
+    heads = values.make(spec, shape, force_dense=config.dense)
+    return q_ensemble(spec, learner, values=heads, bonus=bonus, behaviour=behaviour)
+
+
+def ensemble(spec: EnvSpec, config: EnsembleConfig, *, explorers: int, bonus: Bonus) -> Agent:
+    """An ensemble with priors and masks, one head of which acts for an episode."""
+    return q_agent(
+        spec,
+        config,
+        exploiters=config.exploiters,
+        explorers=explorers,
+        bonus=bonus,
+        behaviour=_head_choice(config, config.exploiters + explorers),
+        prior_scale=config.prior_scale,
+        mask_prob=config.mask_prob,
+        noise_scale=config.noise_scale,
+        acting=config.acting,
+    )
+
+
+def _head_choice(config: EnsembleConfig, heads: int) -> Behaviour:
+    match config.head_choice:
+        case "uniform":
+            return behaviours.uniform(heads, config.epsilon)
+        case "ucb1":
+            return behaviours.ucb1(heads, config.ucb_eta, config.epsilon)
+        case "mixed":
+            return behaviours.mixed(config.exploiters, heads, config.explorer_prob, config.epsilon)

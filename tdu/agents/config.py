@@ -1,0 +1,67 @@
+"""What the Q-learning agents have in common: their options, with the paper's defaults (table 2)."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tdu.errors import UserError
+from tdu.options import option
+
+
+@dataclass(frozen=True)
+class QConfig:
+    """Options of every Q-learner."""
+
+    discount: float = option(0.99, "Discount factor γ.", minimum=0, maximum=1)
+    batch_size: int = option(32, "Transitions per learning step.", minimum=1)
+    hidden_sizes: tuple[int, ...] = option((64, 64), "Widths of the hidden layers.")
+    learning_rate: float = option(1e-3, "Adam's learning rate.", above=0)
+    adam_eps: float = option(1e-8, "Adam's ε.", above=0)
+    replay_capacity: int = option(10_000, "How many of the last transitions are kept.", minimum=1)
+    min_replay: int = option(128, "Learning starts once so many transitions are stored.", minimum=1)
+    learn_period: int = option(1, "Environment steps per learning step.", minimum=1)
+    target_period: int = option(4, "Learning steps between copies of the target network.", minimum=1)
+    bootstrap: Literal["max", "double"] = option(
+        "max", "Target: the target network's largest value, or its value of the online network's choice."
+    )
+    epsilon: float = option(0.0, "Probability of a random action.", minimum=0, maximum=1)
+    dense: bool = option(False, "Use the ordinary first layer even where the observation is one-hot.")
+
+    def __post_init__(self) -> None:
+        if self.batch_size > self.replay_capacity:
+            raise UserError(
+                f"batch_size ({self.batch_size}) must not be larger than replay_capacity ({self.replay_capacity})."
+            )
+        if self.min_replay > self.replay_capacity:
+            raise UserError(
+                f"min_replay ({self.min_replay}) must not be larger than replay_capacity ({self.replay_capacity})."
+            )
+
+
+@dataclass(frozen=True)
+class EnsembleConfig(QConfig):
+    """Options of every ensemble."""
+
+    exploiters: int = option(20, "Value functions trained on the reward (K).", minimum=1)
+    prior_scale: float = option(3.0, "Scale λ of each head's fixed random prior function; 0 for none.", minimum=0)
+    mask_prob: float = option(1.0, "Probability ρ that a head trains on a transition.", above=0, maximum=1)
+    noise_scale: float = option(0.0, "Standard deviation of Gaussian reward noise, drawn per head.", minimum=0)
+    acting: Literal["frozen", "live"] = option(
+        "frozen", "Act with the head as it was when the episode began, or as it learns."
+    )
+    head_choice: Literal["uniform", "ucb1", "mixed"] = option(
+        "uniform", "How the head of an episode is drawn: uniformly, by UCB1, or an explorer with explorer_prob."
+    )
+    ucb_eta: float = option(8.0, "UCB1's weight η of the bound.", minimum=0)
+    explorer_prob: float = option(0.5, "Probability of an explorer where head_choice is mixed.", minimum=0, maximum=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.head_choice == "mixed" and getattr(self, "explorers", 0) < 1:
+            raise UserError("head_choice mixed needs at least one explorer; use uniform or ucb1.")
+
+
+PRESETS: dict[str, dict[str, object]] = {
+    "paper": {},
+    "boot_dqn": {"batch_size": 128, "hidden_sizes": (50, 50), "prior_scale": 5.0},
+}
+"""Sets of defaults: the paper's table 2, or those of bsuite's own boot_dqn."""

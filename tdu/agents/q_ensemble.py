@@ -1,0 +1,144 @@
+"""The learner: K exploiters and N explorers, all Q-learners over one replay (the paper's algorithms 1 and 2).
+
+Exploiters regress on the reward r, explorers on what the bonus pays for the transition, for TDU r + β·σ. The loss is
+
+    Σ_heads mean_batch ½ · mask · δ²,    δ_k = r_k + γ·d·v_k(s') − Q_k(s, a),
+
+with v_k the target network's largest value, or, with double Q, its value of the online network's best action.
+An agent is a choice of values, bonus and behaviour (see the AGENTS table).
+"""
+
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from tdu import replay as replays
+from tdu import td
+from tdu.types import Agent, Array, Behaviour, Bonus, EnvSpec, Exploit, Key, Transition, Values
+
+
+class Learner(NamedTuple):
+    """The learner's own settings."""
+
+    exploiters: int
+    explorers: int
+    discount: float
+    batch_size: int
+    replay_capacity: int
+    min_replay: int
+    learn_period: int
+    mask_prob: float
+    noise_scale: float
+    double: bool
+    acting: Literal["frozen", "live"]
+
+
+class LearnerState(NamedTuple):
+    values: Any
+    replay: Any
+    bonus: Any
+    behaviour: Any
+    step: Array
+    """Environment steps observed."""
+
+
+class Actor(NamedTuple):
+    head: Array
+    frozen: Any
+    """The head's values as they were when the episode began; empty where the live head acts."""
+
+
+def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus, behaviour: Behaviour) -> Agent:
+    """The agent made of these parts."""
+    heads = learner.exploiters + learner.explorers
+    replay = replays.uniform(learner.replay_capacity, learner.batch_size)
+    masked = learner.mask_prob < 1.0
+    noisy = learner.noise_scale > 0.0
+    frozen = learner.acting == "frozen"
+
+    def init(key: Key) -> LearnerState:
+        one_hot = spec.num_states is not None
+        observation = jnp.zeros((), jnp.int32) if one_hot else jnp.zeros(spec.observation_shape, jnp.float32)
+        number = jnp.zeros(())
+        extras = ({"mask": jnp.zeros(heads)} if masked else {}) | ({"noise": jnp.zeros(heads)} if noisy else {})
+        example = Transition(observation, jnp.zeros((), jnp.int32), number, number, observation, extras)
+        return LearnerState(
+            values=values.init(key),
+            replay=replay.init(example),
+            bonus=bonus.init(),
+            behaviour=behaviour.init(),
+            step=jnp.zeros((), jnp.int32),
+        )
+
+    def begin_episode(state: LearnerState, key: Key) -> Actor:
+        head = behaviour.begin(state.behaviour, key)
+        return Actor(head, values.freeze(state.values, head) if frozen else ())
+
+    def act(state: LearnerState, actor: Actor, observation: Array, key: Key) -> Array:
+        if frozen:
+            q = values.frozen_q(actor.frozen, observation)
+        else:
+            q = values.q(state.values, observation)[actor.head]
+        return behaviour.act(q, key)
+
+    def observe(state: LearnerState, actor: Actor, transition: Transition, key: Key) -> LearnerState:
+        key_mask, key_noise = jax.random.split(key)
+        extras = dict(transition.extras)
+        if masked:
+            extras["mask"] = jax.random.bernoulli(key_mask, learner.mask_prob, (heads,)).astype(jnp.float32)
+        if noisy:
+            extras["noise"] = jax.random.normal(key_noise, (heads,))
+        transition = transition._replace(extras=extras)
+        return state._replace(
+            replay=replay.add(state.replay, transition),
+            bonus=bonus.observe(state.bonus, transition),
+            behaviour=behaviour.observe(state.behaviour, actor.head, transition),
+            step=state.step + 1,
+        )
+
+    def errors(q_tm1: Array, batch: Transition, r_t: Array, target_t: Array, online_t: Array | None) -> Array:
+        """TD errors [H, B] for rewards r_t [H, B]."""
+        d_t = learner.discount * batch.d_t
+        over_heads = (0, None, 0, None, 0)
+        if learner.double:
+            per_head = jax.vmap(jax.vmap(td.double_q_learning), in_axes=(*over_heads, 0))
+            return per_head(q_tm1, batch.a_tm1, r_t, d_t, target_t, online_t)
+        per_head = jax.vmap(jax.vmap(td.q_learning), in_axes=over_heads)
+        return per_head(q_tm1, batch.a_tm1, r_t, d_t, target_t)
+
+    def update(state: LearnerState, key: Key) -> tuple[LearnerState, dict[str, Array]]:
+        batch = replay.sample(state.replay, key)
+        bonus_state = bonus.learn(state.bonus, batch)
+
+        def loss(q_tm1: Array, target_t: Array, online_t: Array | None) -> tuple[Array, dict[str, Array]]:
+            r_t = jnp.broadcast_to(batch.r_t, (heads, *batch.r_t.shape))
+            plain = errors(q_tm1, batch, r_t, target_t, online_t)
+            exploit_td = jax.lax.stop_gradient(plain[: learner.exploiters])
+            taken = jax.vmap(jax.vmap(td.taken), in_axes=(0, None))(q_tm1[: learner.exploiters], batch.a_tm1)
+            q = jax.lax.stop_gradient(taken)
+            paid, extra = bonus.reward(bonus_state, batch, Exploit(q, q + exploit_td, exploit_td))
+            explores = (jnp.arange(heads) >= learner.exploiters)[:, None]
+            delta = plain + jnp.where(explores, jax.lax.stop_gradient(paid) - batch.r_t, 0.0)
+            if noisy:
+                delta += learner.noise_scale * batch.extras["noise"].T
+            squares = 0.5 * jnp.square(delta)
+            if masked:
+                squares *= batch.extras["mask"].T
+            return jnp.sum(jnp.mean(squares, axis=1)), {"loss": jnp.mean(squares), "bonus": jnp.mean(extra)}
+
+        values_state, metrics = values.update(state.values, batch.o_tm1, batch.o_t, loss)
+        return state._replace(values=values_state, bonus=bonus_state), metrics | {"updates": jnp.ones(())}
+
+    def wait(state: LearnerState, key: Key) -> tuple[LearnerState, dict[str, Array]]:
+        del key
+        return state, {"loss": jnp.zeros(()), "bonus": jnp.zeros(()), "updates": jnp.zeros(())}
+
+    def learn(state: LearnerState, key: Key) -> tuple[LearnerState, dict[str, Array]]:
+        ready = (state.step >= learner.min_replay) & (state.step % learner.learn_period == 0)
+        return jax.lax.cond(ready, update, wait, state, key)
+
+    def evaluate(state: LearnerState, observation: Array) -> Array:
+        return jnp.mean(values.q(state.values, observation)[: max(learner.exploiters, 1)], axis=0)
+
+    return Agent(init, begin_episode, act, observe, learn, lambda actor: actor.head, evaluate)

@@ -1,0 +1,79 @@
+"""Which head acts for an episode, and how it picks an action from its values."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from tdu.types import Array, Behaviour, Key, State, Transition
+
+
+def greedy(q: Array, key: Key) -> Array:
+    """An action of largest value, ties broken at random."""
+    best = q == jnp.max(q)
+    return jnp.argmax(jnp.where(best, jax.random.uniform(key, q.shape), -1.0)).astype(jnp.int32)
+
+
+def epsilon_greedy(epsilon: float):
+    """A random action with probability `epsilon`, else a greedy one."""
+    if epsilon == 0.0:
+        return greedy
+
+    def act(q: Array, key: Key) -> Array:
+        key_greedy, key_explore, key_action = jax.random.split(key, 3)
+        random_action = jax.random.randint(key_action, (), 0, q.shape[-1])
+        return jnp.where(jax.random.uniform(key_explore) < epsilon, random_action, greedy(q, key_greedy))
+
+    return act
+
+
+def uniform(heads: int, epsilon: float = 0.0) -> Behaviour:
+    """Every head is as likely as any other."""
+
+    def begin(_: State, key: Key) -> Array:
+        return jax.random.randint(key, (), 0, heads)
+
+    return Behaviour(tuple, begin, epsilon_greedy(epsilon), _ignore)
+
+
+def mixed(exploiters: int, heads: int, probability: float, epsilon: float = 0.0) -> Behaviour:
+    """An explorer with the given probability, else an exploiter; uniform within each group."""
+
+    def begin(_: State, key: Key) -> Array:
+        key_group, key_head = jax.random.split(key)
+        explore = jax.random.uniform(key_group) < probability
+        low = jnp.where(explore, exploiters, 0)
+        high = jnp.where(explore, heads, exploiters)
+        return jax.random.randint(key_head, (), low, high)
+
+    return Behaviour(tuple, begin, epsilon_greedy(epsilon), _ignore)
+
+
+class Ucb1State(NamedTuple):
+    steps: Array
+    """Environment steps taken by each head, [H]."""
+    rewards: Array
+    """Sum of rewards seen by each head, [H]."""
+
+
+def ucb1(heads: int, eta: float, epsilon: float = 0.0) -> Behaviour:
+    """argmax V_k + η·√(log n / n_k), V_k the mean reward per step of head k; every head once first (appendix D)."""
+
+    def init() -> Ucb1State:
+        return Ucb1State(jnp.zeros(heads), jnp.zeros(heads))
+
+    def begin(state: Ucb1State, key: Key) -> Array:
+        tried = jnp.maximum(state.steps, 1.0)
+        total = jnp.maximum(jnp.sum(state.steps), 1.0)
+        bound = state.rewards / tried + eta * jnp.sqrt(jnp.log(total) / tried)
+        return greedy(jnp.where(state.steps == 0, jnp.inf, bound), key)
+
+    def observe(state: Ucb1State, head: Array, transition: Transition) -> Ucb1State:
+        return Ucb1State(state.steps.at[head].add(1.0), state.rewards.at[head].add(transition.r_t))
+
+    return Behaviour(init, begin, epsilon_greedy(epsilon), observe)
+
+
+def _ignore(state: State, head: Array, transition: Transition) -> State:
+    del head, transition
+    return state

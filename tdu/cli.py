@@ -1,0 +1,282 @@
+"""The command line: `tdu train`, `tdu list`, `tdu demo`. A user's mistake is one sentence on stderr and exit code 2."""
+
+import argparse
+import errno
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tdu import agents, environments, options
+from tdu import progress as displays
+from tdu.errors import UserError, unknown
+from tdu.runners import parallel
+from tdu.train import plan, train
+from tdu import runs
+
+_EXAMPLES = """\
+examples:
+  tdu train deep_sea:size=20                        watch TDU find the one good policy in 2^20
+  tdu train deep_sea:size=20 --agent bdqn --seeds 8   eight seeds, one process per core
+  tdu train binary_tree:depth=100 --beta 2          any option of the agent is a flag
+  tdu train bsuite:catch/0 --out runs/catch         bsuite's official environment, stepwise
+  tdu train deep_sea:size=20 --out DIR --resume     go on where a run was cut off
+  tdu train --agent bdqn --help                     that agent's options
+  tdu list                                          agents and environments
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message}; see {self.prog} --help.")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command and returns its exit code."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _dispatch(arguments)
+    except UserError as e:
+        print(f"tdu: {e}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("tdu: interrupted; continue with the same command and --resume.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        return 1
+    except OSError as e:
+        if e.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EPERM):
+            raise
+        where = f" at {e.filename}" if e.filename else ""
+        print(f"tdu: cannot write{where}: {e.strerror}; nothing before it was lost.", file=sys.stderr)
+        return 2
+
+
+def _dispatch(arguments: list[str]) -> int:
+    commands = {"train": _train, "list": _list, "demo": _demo}
+    parser = _Parser(
+        prog="tdu",
+        description="Deep exploration in reinforcement learning: an ensemble of value functions in which explorers "
+        "are paid for the disagreement of exploiters about the TD error of each transition.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=_version())
+    parser.add_argument(
+        "command",
+        metavar="command",
+        help="train (an agent on an environment), list (agents and environments), "
+        "demo (TDU beside two others on one hard task)",
+    )
+    if not arguments:
+        parser.print_help()
+        return 0
+    if arguments[0].startswith("-"):
+        parser.parse_args(arguments)
+    if arguments[0] not in commands:
+        raise unknown("command", arguments[0], commands)
+    return commands[arguments[0]](arguments[1:])
+
+
+def _train(arguments: list[str]) -> int:
+    parsed, given = _parse_train(arguments)
+    if parsed.seeds is not None:
+        return _train_seeds(parsed, given)
+    out = Path(parsed.out) if parsed.out else default_out(parsed.env, parsed.agent, parsed.seed)
+    settings = _settings(parsed, given)
+    if parsed.resume:
+        settings = _with_stored(out, settings, arguments)
+    parallel.use_one_core()
+    shown, close = displays.display(parsed.progress, f"{settings['agent']} seed {settings['seed']}")
+    try:
+        run = train(
+            **settings,
+            out=out,
+            resume=parsed.resume,
+            checkpoint_seconds=parsed.checkpoint_seconds,
+            progress=shown,
+            say=lambda words: print(f"tdu: {words}", file=sys.stderr),
+        )
+    finally:
+        close()
+    if parsed.progress != "json":
+        print(summary(run.result) + f" Everything is in {out}.")
+    return 0
+
+
+def _train_seeds(parsed: argparse.Namespace, given: dict[str, str]) -> int:
+    if parsed.seeds < 1:
+        raise UserError(f"seeds must be at least 1, not {parsed.seeds}.")
+    out = Path(parsed.out) if parsed.out else default_out(parsed.env, parsed.agent, None)
+    plan(**_settings(parsed, given))
+    if not parsed.resume and out.exists() and any(out.iterdir()):
+        raise UserError(f"{out} already exists; add --resume to continue it, or choose another --out.")
+    shared = [parsed.env, "--agent", parsed.agent, "--preset", parsed.preset]
+    shared += ["--checkpoint-seconds", str(parsed.checkpoint_seconds)]
+    shared += [] if parsed.episodes is None else ["--episodes", str(parsed.episodes)]
+    shared += ["--resume"] * parsed.resume + ["--no-stop"] * (not parsed.stop)
+    for name, value in given.items():
+        shared += [f"--{name.replace('_', '-')}", value]
+    jobs = [
+        parallel.Job(f"seed {k}", [*shared, "--seed", str(k)], out / f"seed_{k}") for k in range(parsed.seeds)
+    ]
+    outcomes = run_jobs(jobs, parsed.progress)
+    for outcome in outcomes:
+        if outcome.code == 0 and outcome.result:
+            print(summary(outcome.result))
+    failed = [o for o in outcomes if o.code]
+    for outcome in failed:
+        print(f"tdu: {outcome.job.name} failed: {outcome.words or outcome.code}", file=sys.stderr)
+    print(f"{len(outcomes) - len(failed)} of {len(outcomes)} runs are in {out}.")
+    return max((o.code if o.code > 0 else 1 for o in failed), default=0)
+
+
+def run_jobs(jobs: list[parallel.Job], kind: str) -> list[parallel.Outcome]:
+    """Runs jobs in parallel with a bar for each on a terminal, or a line when one ends."""
+    if kind == "auto" and sys.stderr.isatty():
+        bars = displays.Bars()
+        try:
+            return parallel.run_all(
+                jobs,
+                tell=bars.show,
+                done=lambda o: bars.finish(o.job.name, summary(o.result) if o.result else "failed"),
+            )
+        finally:
+            bars.close()
+    shown = {job.name: displays.Throttle(job.name) for job in jobs}
+    return parallel.run_all(
+        jobs,
+        tell=lambda name, told: shown[name].show(told) if kind != "none" else None,
+        done=lambda o: print(f"{o.job.name}: {'done' if o.code == 0 else 'failed'}", file=sys.stderr, flush=True),
+    )
+
+
+def _parse_train(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, str]]:
+    """The command's own arguments, and the agent's options as texts by name."""
+    chooser = _Parser(add_help=False, allow_abbrev=False)
+    chooser.add_argument("--agent", default="tdu")
+    agent = chooser.parse_known_args(arguments)[0].agent
+    entry = agents.find(agent)
+    parser = _Parser(
+        prog="tdu train",
+        description="Train an agent on an environment.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        epilog=_EXAMPLES,
+    )
+    parser.add_argument("env", metavar="ENV", help="environment id, e.g. deep_sea:size=20 (see tdu list)")
+    parser.add_argument("--agent", default="tdu", help=f"one of {', '.join(agents.AGENTS)} (default tdu)")
+    parser.add_argument("--preset", default="paper", help="set of defaults: paper or boot_dqn (default paper)")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--seed", type=int, default=0, help="seed of everything random (default 0)")
+    which.add_argument("--seeds", type=int, help="run seeds 0 … SEEDS-1, one process per core")
+    parser.add_argument("--episodes", type=int, help="at most so many episodes (default: the environment's)")
+    parser.add_argument("--out", metavar="DIR", help="the run's folder (default runs/…)")
+    parser.add_argument("--resume", action="store_true", help="continue the run in that folder")
+    parser.add_argument(
+        "--no-stop", dest="stop", action="store_false", help="go on after the environment counts as solved"
+    )
+    parser.add_argument(
+        "--checkpoint-seconds", type=float, default=60.0, help="time between checkpoints (default 60)"
+    )
+    parser.add_argument(
+        "--progress", choices=("auto", "plain", "json", "none"), default="auto", help="how to show progress"
+    )
+    group = parser.add_argument_group(f"options of agent {agent}")
+    fields = options.describe(entry.config)
+    for name, kind, default, words in fields:
+        shown = ",".join(map(str, default)) if isinstance(default, tuple) else default
+        group.add_argument(
+            f"--{name.replace('_', '-')}",
+            dest=f"option_{name}",
+            nargs="?" if kind == "true|false" else None,
+            const="true" if kind == "true|false" else None,
+            metavar="X" if "|" not in kind else kind,
+            help=f"{words} (default {str(shown).lower() if isinstance(default, bool) else shown})".replace("%", "%%"),
+        )
+    parsed, rest = parser.parse_known_args(arguments)
+    for word in rest:
+        if word.startswith("--"):
+            known = [a for action in parser._actions for a in action.option_strings]
+            raise unknown(f"option of tdu train with agent {agent}", word.split("=")[0], known)
+    if rest:
+        raise UserError(f"unexpected argument '{rest[0]}'; see tdu train --help.")
+    given = {f[0]: v for f in fields if (v := getattr(parsed, f"option_{f[0]}")) is not None}
+    return parsed, given
+
+
+def _settings(parsed: argparse.Namespace, given: dict[str, str]) -> dict[str, Any]:
+    names = ("env", "agent", "seed", "episodes", "stop", "preset")
+    return {name: getattr(parsed, name) for name in names} | given
+
+
+def _with_stored(out: Path, settings: dict[str, Any], arguments: list[str]) -> dict[str, Any]:
+    """Settings to resume with: what was typed, and the folder's own config for everything that was not."""
+    path = out / "config.json"
+    if not path.exists():
+        return settings
+    found = runs.read_json(path)
+    typed = {word.split("=")[0] for word in arguments}
+    stored = {name: found[name] for name in ("agent", "seed", "episodes") if f"--{name}" not in typed}
+    if "--no-stop" not in typed:
+        stored["stop"] = found["stop"]
+    same_agent = settings["agent"] == found["agent"] or "agent" in stored
+    if same_agent and "--preset" not in typed:
+        stored |= {k: v for k, v in found["config"].items() if f"--{k.replace('_', '-')}" not in typed}
+    return settings | stored
+
+
+def _list(arguments: list[str]) -> int:
+    _Parser(prog="tdu list", description="List agents and environments.").parse_args(arguments)
+    print("Agents (tdu train ENV --agent NAME):")
+    for name, entry in agents.AGENTS.items():
+        print(f"  {name:<14}{entry.summary}")
+    print("\nEnvironments (tdu train ENV):")
+    for name, built_in in environments.BUILT_IN.items():
+        print(f"  {name:<14}{built_in.summary}")
+        for field, kind, default, words in options.describe(built_in.settings):
+            value = str(default).lower() if isinstance(default, bool) else default
+            print(f"    {field}={value:<12} {words} ({kind})")
+    print("  NAME/INDEX    a bsuite id, e.g. deep_sea/5 (our compiled twin) or cartpole/0 (official, stepwise)")
+    print("  bsuite:ID     bsuite's official environment, always")
+    return 0
+
+
+def _demo(arguments: list[str]) -> int:
+    from tdu import demo
+
+    parser = _Parser(prog="tdu demo", description=demo.__doc__, allow_abbrev=False)
+    parser.add_argument("--out", default="demo", help="folder for the runs, the picture and the table (default demo)")
+    parser.add_argument("--size", type=int, default=demo.SIZE, help=f"size of the sea (default {demo.SIZE})")
+    parser.add_argument(
+        "--episodes", type=int, default=demo.EPISODES, help=f"episodes for each agent (default {demo.EPISODES})"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of every agent (default 0)")
+    parsed = parser.parse_args(arguments)
+    return demo.run(Path(parsed.out), size=parsed.size, episodes=parsed.episodes, seed=parsed.seed)
+
+
+def default_out(env: str, agent: str, seed: int | None) -> Path:
+    """Where a run goes when no folder is named."""
+    name = re.sub(r"[^A-Za-z0-9=.,_]+", "-", env)
+    return Path("runs") / (f"{name}-{agent}" + ("" if seed is None else f"-seed{seed}"))
+
+
+def summary(result: dict[str, Any]) -> str:
+    """A result in one sentence."""
+    words = f"{result['agent']} seed {result['seed']} on {result['env']}: "
+    if "solved_episode" in result:
+        solved = result["solved_episode"]
+        words += f"solved at episode {solved}" if solved else f"not solved within {result['episodes']} episodes"
+    else:
+        words += f"{result['episodes']} episodes"
+    rate = result["steps_per_second"] or 0
+    return f"{words}, mean return {result['mean_return']:.3f}, {result['steps']} steps at {rate:,.0f} per second."
+
+
+def _version() -> str:
+    import tdu
+
+    return f"tdu {tdu.__version__}"

@@ -1,0 +1,95 @@
+"""Environments by id.
+
+    deep_sea:size=20,mapping_seed=7,stochastic=true    a built-in, compiled environment with its settings
+    deep_sea/5, deep_sea_stochastic/3                  a bsuite id: our compiled twin where there is one,
+    cartpole/0                                         the official environment otherwise
+    bsuite:deep_sea/5                                  always the official one
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tdu.environments import binary_tree, bsuite, deep_sea
+from tdu.environments.python import PythonEnvironment
+from tdu.errors import UserError, unknown
+from tdu.options import build, option
+from tdu.types import Environment
+
+
+@dataclass(frozen=True)
+class DeepSeaSettings:
+    """Settings of `deep_sea`."""
+
+    size: int = option(10, "Rows and columns of the grid.", minimum=2)
+    mapping_seed: int = option(42, "Seed of which action means right in each cell.", minimum=0, maximum=2**32 - 1)
+    stochastic: bool = option(False, "Moves to the right may fail and the corners pay noise.")
+    move_cost: float = option(0.01, "Cost of moving right all the way.", minimum=0)
+
+
+@dataclass(frozen=True)
+class BinaryTreeSettings:
+    """Settings of `binary_tree`."""
+
+    depth: int = option(50, "Number of branches.", minimum=1)
+    seed: int = option(42, "Seed of which action leads on at each branch.", minimum=0, maximum=2**32 - 1)
+
+
+class BuiltIn(NamedTuple):
+    summary: str
+    settings: type
+    make: Callable[[Any], Environment]
+
+
+BUILT_IN: dict[str, BuiltIn] = {
+    "deep_sea": BuiltIn(
+        "Deep Sea: one policy in 2^size finds the chest.",
+        DeepSeaSettings,
+        lambda s: deep_sea.deep_sea(
+            s.size, mapping_seed=s.mapping_seed, stochastic=s.stochastic, move_cost=s.move_cost
+        ),
+    ),
+    "binary_tree": BuiltIn(
+        "Binary Tree: one wrong action anywhere ends the episode.",
+        BinaryTreeSettings,
+        lambda s: binary_tree.binary_tree(s.depth, seed=s.seed),
+    ),
+}
+
+TWINS = bsuite.DEEP_SEAS
+"""bsuite experiments that have a compiled twin, and whether they are stochastic."""
+
+_SETTINGS_PER_TWIN = 21
+
+
+def make(env_id: str, seed: int = 0) -> Environment | PythonEnvironment:
+    """The environment of that id. `seed` is the run's; it reseeds official environments at every episode."""
+    scheme, colon, rest = env_id.partition(":")
+    if scheme in BUILT_IN and "/" not in env_id:
+        entry = BUILT_IN[scheme]
+        return entry.make(build(entry.settings, _parse_settings(scheme, rest), kind=f"environment {scheme}"))
+    if colon and scheme == "bsuite":
+        return bsuite.load(rest, seed)
+    if not colon and "/" in env_id:
+        name, _, index = env_id.partition("/")
+        if name in TWINS:
+            setting = _twin_index(env_id, name, index)
+            return deep_sea.deep_sea(10 + 2 * setting, mapping_seed=42, stochastic=TWINS[name])
+        return bsuite.load(env_id, seed)
+    raise unknown("environment", scheme, [*BUILT_IN, *TWINS, "bsuite"])
+
+
+def _twin_index(env_id: str, name: str, index: str) -> int:
+    if not index.isdigit() or int(index) >= _SETTINGS_PER_TWIN:
+        raise UserError(f"'{env_id}' does not exist; {name}/0 to {name}/{_SETTINGS_PER_TWIN - 1} do.")
+    return int(index)
+
+
+def _parse_settings(scheme: str, text: str) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    for part in filter(None, text.split(",")):
+        name, equals, value = part.partition("=")
+        if not equals:
+            raise UserError(f"'{part}' is not a setting; write {scheme}:name=value,name=value.")
+        settings[name.strip()] = value.strip()
+    return settings

@@ -1,0 +1,99 @@
+"""Deep Sea, equal to bsuite 0.3.6's `DeepSea` transition by transition (Osband et al., 2020).
+
+An N × N grid. The diver starts in the upper left corner and sinks one row per step, to the left or to the right; which
+action is which differs from cell to cell. Moving right costs `move_cost`/N. Only N moves to the right in a row reach the
+chest, worth 1: one policy in 2^N. In the stochastic form a move to the right fails with probability 1/N, and reaching
+either lower corner adds Gaussian noise to the reward.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tdu.types import Array, Environment, EnvSpec, Key, SolvedRule, TimeStep
+
+
+class DeepSeaState(NamedTuple):
+    row: Array
+    column: Array
+    bad: Array
+    """Whether the diver left the diagonal by its own choice."""
+    chests: Array
+    """1 once the chest was reached: the return without noise and costs, as bsuite counts it."""
+
+
+class Draws(NamedTuple):
+    """The randomness of one step, apart from the dynamics so that both can be tested alone."""
+
+    slip: Array
+    """Uniform in [0, 1)."""
+    noise: Array
+    """Standard normal."""
+
+
+def action_mapping(size: int, mapping_seed: int) -> np.ndarray:
+    """Which action means "right" in each cell, [N, N]: bsuite's own draw."""
+    return np.random.RandomState(mapping_seed).binomial(1, 0.5, [size, size])
+
+
+def solved_rule(stochastic: bool) -> SolvedRule:
+    """bsuite 0.3.6's: share of bad episodes below 0.9, or, stochastic, below 0.8 from episode 100 on."""
+    return SolvedRule(0.8, from_episode=100) if stochastic else SolvedRule(0.9)
+
+
+def deep_sea(size: int, *, mapping_seed: int = 42, stochastic: bool = False, move_cost: float = 0.01) -> Environment:
+    """Deep Sea of `size` × `size`."""
+    right_action = jnp.asarray(action_mapping(size, mapping_seed), jnp.int32)
+    spec = EnvSpec(
+        name=f"deep_sea:size={size},mapping_seed={mapping_seed},stochastic={str(stochastic).lower()},move_cost={move_cost}",
+        observation_shape=(size, size),
+        num_actions=2,
+        num_states=size * size,
+        default_episodes=10_000,
+        solved=solved_rule(stochastic),
+        info_names=("total_bad_episodes", "denoised_return"),
+    )
+
+    def observe(state: DeepSeaState) -> Array:
+        cell = state.row * size + state.column
+        return jnp.where(state.row >= size, size * size, cell).astype(jnp.int32)
+
+    def reset(key: Key) -> tuple[DeepSeaState, TimeStep]:
+        del key
+        zero = jnp.zeros((), jnp.int32)
+        state = DeepSeaState(zero, zero, zero, zero)
+        return state, TimeStep(observe(state), jnp.zeros(()), jnp.ones(()), jnp.zeros((), bool))
+
+    def move(state: DeepSeaState, action: Array, draws: Draws) -> tuple[DeepSeaState, TimeStep]:
+        right = action == right_action[state.row, state.column]
+        chest = right & (state.column == size - 1)
+        reward = jnp.where(chest, 1.0, 0.0)
+        slips = jnp.zeros((), bool)
+        if stochastic:
+            corner = (state.row == size - 1) & ((state.column == 0) | (state.column == size - 1))
+            reward += jnp.where(corner, draws.noise, 0.0)
+            slips = draws.slip <= 1 / size
+        reward -= jnp.where(right, move_cost / size, 0.0)
+        step = jnp.where(right, jnp.where(slips, 0, 1), -1)
+        wrong = ~right & (state.row == state.column)
+        state = DeepSeaState(
+            row=state.row + 1,
+            column=jnp.clip(state.column + step, 0, size - 1),
+            bad=jnp.where(wrong, 1, state.bad),
+            chests=state.chests + chest,
+        )
+        last = state.row == size
+        return state, TimeStep(observe(state), reward, jnp.where(last, 0.0, 1.0), last)
+
+    def step(state: DeepSeaState, action: Array, key: Key) -> tuple[DeepSeaState, TimeStep]:
+        if not stochastic:
+            return move(state, action, Draws(jnp.ones(()), jnp.zeros(())))
+        key_slip, key_noise = jax.random.split(key)
+        return move(state, action, Draws(jax.random.uniform(key_slip), jax.random.normal(key_noise)))
+
+    def info(state: DeepSeaState) -> dict[str, Array]:
+        return {"total_bad_episodes": state.bad, "denoised_return": state.chests}
+
+    return Environment(spec, reset, step, info)

@@ -1,0 +1,28 @@
+"""Errors that are the user's to mend. Each is one sentence that says what to do; the command line exits with 2 on it."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(ValueError):
+    """A mistake in what was asked for."""
+
+
+class EnvironmentFault(UserError):
+    """An environment that broke its own promise: a wrong shape, a number that is not finite."""
+
+
+class RunError(UserError):
+    """A run's folder that cannot be used as asked."""
+
+
+class TrainingError(UserError):
+    """Learning that went wrong in a way no further step can mend."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
+    """The error for a name that does not exist, with the nearest one that does."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"did you mean '{near[0]}'?" if near else f"choose from: {', '.join(names)}."
+    return UserError(f"unknown {kind} '{name}'; {hint}")

@@ -1,0 +1,109 @@
+"""Options as the fields of a frozen dataclass: a default, a sentence and a range each, checked by name.
+
+A config class is the only place where an agent's numbers stand. The command line, the help text, the range checks and
+config.json are all made from its fields.
+"""
+
+import dataclasses
+import math
+import types
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from tdu.errors import UserError, unknown
+
+
+def option(
+    default: Any,
+    help: str,
+    *,
+    minimum: float | None = None,
+    above: float | None = None,
+    maximum: float | None = None,
+) -> Any:
+    """A dataclass field with a sentence for its help and the range of its values."""
+    metadata = {"help": help, "minimum": minimum, "above": above, "maximum": maximum}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def build(cls: type, given: dict[str, Any], *, kind: str) -> Any:
+    """An instance of config class `cls` from options by name; texts are parsed, everything is checked."""
+    fields = {f.name: f for f in dataclasses.fields(cls)}
+    hints = get_type_hints(cls)
+    values = {}
+    for name, value in given.items():
+        if name not in fields:
+            raise unknown(f"option of {kind}", name, fields)
+        values[name] = _convert(name, value, hints[name])
+    config = cls(**values)
+    for name, field in fields.items():
+        _check_range(name, getattr(config, name), field.metadata)
+    return config
+
+
+def describe(cls: type) -> list[tuple[str, str, Any, str]]:
+    """(name, type as text, default, sentence) of every field."""
+    hints = get_type_hints(cls)
+    return [(f.name, type_name(hints[f.name]), f.default, f.metadata["help"]) for f in dataclasses.fields(cls)]
+
+
+def type_name(hint: Any) -> str:
+    """How a type is written in help and errors."""
+    if get_origin(hint) is Literal:
+        return "|".join(map(str, get_args(hint)))
+    if get_origin(hint) is tuple:
+        return "whole numbers, as in 64,64"
+    if get_origin(hint) in (Union, types.UnionType):
+        return " or ".join(type_name(h) for h in get_args(hint) if h is not type(None))
+    return {int: "whole number", float: "number", bool: "true|false", str: "text"}[hint]
+
+
+def _convert(name: str, value: Any, hint: Any) -> Any:
+    """`value` as the field's type; refuses what would lose something."""
+    wrong = UserError(f"{name} must be {_article(type_name(hint))}, not {value!r}.")
+    if get_origin(hint) is Literal:
+        if value not in get_args(hint):
+            raise unknown(f"value of {name}", str(value), get_args(hint))
+        return value
+    try:
+        if get_origin(hint) is tuple:
+            parts = value.split(",") if isinstance(value, str) else list(value)
+            sizes = tuple(int(p) for p in parts)
+            if not sizes or any(s < 1 for s in sizes) or any(s != float(p) for s, p in zip(sizes, parts, strict=True)):
+                raise UserError(f"{name} must be whole numbers of at least 1, as in 64,64, not {value!r}.")
+            return sizes
+        if hint is bool:
+            if isinstance(value, bool):
+                return value
+            return {"true": True, "false": False}[str(value).lower()]
+        if hint is int:
+            if isinstance(value, bool) or (not isinstance(value, str) and int(value) != value):
+                raise wrong
+            return int(value)
+        if hint is float:
+            if isinstance(value, bool):
+                raise wrong
+            return float(value)
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as e:
+        if isinstance(e, UserError):
+            raise
+        raise wrong from None
+    if not isinstance(value, str):
+        raise wrong
+    return value
+
+
+def _check_range(name: str, value: Any, metadata: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return
+    if not math.isfinite(value):
+        raise UserError(f"{name} must be a finite number, not {value}.")
+    low, above, high = metadata["minimum"], metadata["above"], metadata["maximum"]
+    if low is not None and value < low or above is not None and value <= above or high is not None and value > high:
+        bounds = [f"at least {low}"] if low is not None else []
+        bounds += [f"greater than {above}"] if above is not None else []
+        bounds += [f"at most {high}"] if high is not None else []
+        raise UserError(f"{name} must be {' and '.join(bounds)}, not {value}.")
+
+
+def _article(name: str) -> str:
+    return name if name[0] in "wt" and not name.startswith("whole number") or "|" in name else f"a {name}"

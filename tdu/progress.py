@@ -1,0 +1,109 @@
+"""How a run tells that it is alive: a bar on a terminal, plain lines elsewhere, JSON lines for a parent process."""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tdu.train import Report
+
+_PLAIN_EVERY = 5.0
+
+
+def facts(report: Report) -> dict[str, Any]:
+    """What any display shows of a run."""
+    rate = report.session_steps / report.session_seconds if report.session_seconds else 0.0
+    per_episode = report.session_seconds / max(report.session_episodes, 1)
+    return {
+        "episode": report.episode,
+        "episodes": report.episodes,
+        "return": report.mean_return,
+        "regret": report.bad_share,
+        "bonus": float(report.last["bonus"]) if report.last else 0.0,
+        "steps_per_second": rate,
+        "seconds_left": (report.episodes - report.episode) * per_episode if report.session_episodes else None,
+    }
+
+
+def sentence(told: dict[str, Any]) -> str:
+    """The facts in one line."""
+    regret = "" if told["regret"] is None else f"  regret {told['regret']:.3f}"
+    return (
+        f"return {told['return']:.3f}{regret}  bonus {told['bonus']:.4f}  "
+        f"{told['steps_per_second']:,.0f} steps/s  at most {clock(told['seconds_left'])} left"
+    )
+
+
+def clock(seconds: float | None) -> str:
+    """A duration as people write it."""
+    if seconds is None:
+        return "?"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+class Throttle:
+    """A plain line on stderr every few seconds."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._last = time.monotonic()
+
+    def show(self, told: dict[str, Any]) -> None:
+        """Prints the facts if it is time again."""
+        if time.monotonic() - self._last < _PLAIN_EVERY:
+            return
+        self._last = time.monotonic()
+        words = f"{self._name}: episode {told['episode']} of {told['episodes']}  {sentence(told)}"
+        print(words, file=sys.stderr, flush=True)
+
+
+class Bars:
+    """Live bars on a terminal, one per run."""
+
+    def __init__(self) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[words]}"),
+        )
+        self._tasks: dict[str, Any] = {}
+        self._bars.start()
+
+    def show(self, name: str, told: dict[str, Any]) -> None:
+        """Moves the bar of that name."""
+        if name not in self._tasks:
+            self._tasks[name] = self._bars.add_task(name, total=told["episodes"], words="")
+        self._bars.update(self._tasks[name], completed=told["episode"], words=sentence(told))
+
+    def finish(self, name: str, words: str) -> None:
+        """Leaves the bar of that name with its last words."""
+        if name not in self._tasks:
+            self._tasks[name] = self._bars.add_task(name, total=1, completed=1, words=words)
+        self._bars.update(self._tasks[name], words=words)
+
+    def close(self) -> None:
+        """Leaves the terminal as it was found."""
+        self._bars.stop()
+
+
+def display(kind: str, name: str) -> tuple[Callable[[Report], None], Callable[[], None]]:
+    """The display asked for, and how to close it.
+
+    `auto` is a bar on a terminal and plain lines elsewhere; `json` is a line per report on standard output, for the
+    process that started this one.
+    """
+    if kind == "none":
+        return lambda report: None, lambda: None
+    if kind == "json":
+        return lambda report: print(json.dumps(facts(report)), flush=True), lambda: None
+    if kind == "auto" and sys.stderr.isatty():
+        bars = Bars()
+        return lambda report: bars.show(name, facts(report)), bars.close
+    lines = Throttle(name)
+    return lambda report: lines.show(facts(report)), lambda: None

@@ -1,0 +1,67 @@
+"""JAX's own threefry generator with its rounds written out.
+
+On a CPU, XLA runs JAX's rolled rounds as a loop of some fifteen kernels; written out, a draw is one kernel. The numbers
+are those of `jax.random.key(seed)` bit for bit, so nothing about a run depends on which of the two made its key.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax.extend.random import define_prng_impl
+
+from tdu.types import Array, Key
+
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+
+
+def key(seed: int | Array) -> Key:
+    """A key for `jax.random`'s functions, from a whole number in [0, 2³²)."""
+    return jax.random.wrap_key_data(_seed(jnp.asarray(seed, jnp.uint32)), impl=_IMPL)
+
+
+def _threefry(key_data: Array, x0: Array, x1: Array) -> tuple[Array, Array]:
+    """Threefry-2x32 with 20 rounds (Salmon et al., 2011) of the counters (x0, x1)."""
+    k0, k1 = key_data[0], key_data[1]
+    keys = (k0, k1, k0 ^ k1 ^ jnp.uint32(0x1BD11BDA))
+    x0, x1 = x0 + keys[0], x1 + keys[1]
+    for group in range(5):
+        for rotation in _ROTATIONS[group % 2]:
+            x0 = x0 + x1
+            x1 = x0 ^ ((x1 << jnp.uint32(rotation)) | (x1 >> jnp.uint32(32 - rotation)))
+        x0 = x0 + keys[(group + 1) % 3]
+        x1 = x1 + keys[(group + 2) % 3] + jnp.uint32(group + 1)
+    return x0, x1
+
+
+def _counters(shape: tuple[int, ...]) -> tuple[Array, Array]:
+    """High and low words of 0, 1, 2 …; fewer than 2³² numbers are drawn at once."""
+    size = 1
+    for n in shape:
+        size *= n
+    low = jnp.arange(size, dtype=jnp.uint32).reshape(shape)
+    return jnp.zeros_like(low), low
+
+
+def _seed(seed: Array) -> Array:
+    low = jnp.asarray(seed).astype(jnp.uint32)
+    return jnp.stack([jnp.zeros_like(low), low])
+
+
+def _split(key_data: Array, shape: tuple[int, ...]) -> Array:
+    return jnp.stack(_threefry(key_data, *_counters(shape)), axis=-1)
+
+
+def _fold_in(key_data: Array, data: Array) -> Array:
+    return jnp.stack(_threefry(key_data, *_seed(data)))
+
+
+def _random_bits(key_data: Array, bit_width: int, shape: tuple[int, ...]) -> Array:
+    high, low = _threefry(key_data, *_counters(shape))
+    if bit_width == 64:
+        return (high.astype(jnp.uint64) << jnp.uint64(32)) | low.astype(jnp.uint64)
+    bits = high ^ low
+    return bits if bit_width == 32 else bits.astype({8: jnp.uint8, 16: jnp.uint16}[bit_width])
+
+
+_IMPL = define_prng_impl(
+    key_shape=(2,), seed=_seed, split=_split, random_bits=_random_bits, fold_in=_fold_in, name="tdu_threefry", tag="tdu"
+)

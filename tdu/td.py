@@ -1,0 +1,34 @@
+"""Temporal-difference errors: pure functions on one transition; callers `vmap`.
+
+δ = r_t + d_t · v_t − q_tm1[a_tm1], where d_t already holds γ, as in rlax. They return the error, not a loss.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from tdu.types import Array
+
+
+def taken(q: Array, action: Array) -> Array:
+    """Value of one action, `q[action]`, as a masked sum: its gradient is a product and not a scatter."""
+    return jnp.sum(jnp.where(jnp.arange(q.shape[-1]) == action, q, 0.0), axis=-1)
+
+
+def q_learning(q_tm1: Array, a_tm1: Array, r_t: Array, d_t: Array, q_t: Array) -> Array:
+    """Q-learning's error (Watkins, 1989): the target is the largest of `q_t` [A]; no gradient through it."""
+    _assert_ranks(one=(q_tm1, q_t), none=(a_tm1, r_t, d_t))
+    return jax.lax.stop_gradient(r_t + d_t * jnp.max(q_t)) - taken(q_tm1, a_tm1)
+
+
+def double_q_learning(q_tm1: Array, a_tm1: Array, r_t: Array, d_t: Array, q_t: Array, selector_t: Array) -> Array:
+    """Double Q-learning's error (van Hasselt et al., 2016): `selector_t` [A] picks the action, `q_t` [A] values it."""
+    _assert_ranks(one=(q_tm1, q_t, selector_t), none=(a_tm1, r_t, d_t))
+    v_t = taken(q_t, jnp.argmax(selector_t))
+    return jax.lax.stop_gradient(r_t + d_t * v_t) - taken(q_tm1, a_tm1)
+
+
+def _assert_ranks(*, one: tuple[Array, ...], none: tuple[Array, ...]) -> None:
+    for rank, arrays in ((1, one), (0, none)):
+        for x in arrays:
+            if jnp.ndim(x) != rank:
+                raise ValueError(f"expected rank {rank}, got shape {jnp.shape(x)}; use vmap for batches")
