@@ -1,5 +1,6 @@
 """Which head acts for an episode, and how it picks an action from its values."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -14,7 +15,7 @@ def greedy(q: Array, key: Key) -> Array:
     return jnp.argmax(jnp.where(best, jax.random.uniform(key, q.shape), -1.0)).astype(jnp.int32)
 
 
-def epsilon_greedy(epsilon: float):
+def epsilon_greedy(epsilon: float) -> Callable[[Array, Key], Array]:
     """A random action with probability `epsilon`, else a greedy one."""
     if epsilon == 0.0:
         return greedy

@@ -1,5 +1,7 @@
 """What explorers are paid for. Any trailing shape: `[K, B]` or `[K, T, B]` gives `[B]` or `[T, B]`."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 
@@ -31,5 +33,5 @@ def nothing() -> Bonus:
     return _stateless(reward)
 
 
-def _stateless(reward) -> Bonus:
+def _stateless(reward: Callable[[State, Transition, Exploit], tuple[Array, Array]]) -> Bonus:
     return Bonus(init=tuple, observe=lambda state, _: state, reward=reward, learn=lambda state, _: state)

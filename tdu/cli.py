@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tdu import agents, environments, options
+from tdu import agents, demo, environments, options, runs
 from tdu import progress as displays
 from tdu.errors import UserError, unknown
 from tdu.runners import parallel
 from tdu.train import plan, train
-from tdu import runs
 
 _EXAMPLES = """\
 examples:
@@ -46,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return 1
     except OSError as e:
-        if e.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EPERM):
+        if e.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS, errno.EPERM):
             raise
         where = f" at {e.filename}" if e.filename else ""
         print(f"tdu: cannot write{where}: {e.strerror}; nothing before it was lost.", file=sys.stderr)
@@ -102,7 +101,7 @@ def _train(arguments: list[str]) -> int:
     finally:
         close()
     if parsed.progress != "json":
-        print(summary(run.result) + f" Everything is in {out}.")
+        print(displays.summary(run.result) + f" Everything is in {out}.")
     return 0
 
 
@@ -119,38 +118,16 @@ def _train_seeds(parsed: argparse.Namespace, given: dict[str, str]) -> int:
     shared += ["--resume"] * parsed.resume + ["--no-stop"] * (not parsed.stop)
     for name, value in given.items():
         shared += [f"--{name.replace('_', '-')}", value]
-    jobs = [
-        parallel.Job(f"seed {k}", [*shared, "--seed", str(k)], out / f"seed_{k}") for k in range(parsed.seeds)
-    ]
-    outcomes = run_jobs(jobs, parsed.progress)
+    jobs = [parallel.Job(f"seed {k}", [*shared, "--seed", str(k)], out / f"seed_{k}") for k in range(parsed.seeds)]
+    outcomes = displays.run_jobs(jobs, parsed.progress)
     for outcome in outcomes:
         if outcome.code == 0 and outcome.result:
-            print(summary(outcome.result))
+            print(displays.summary(outcome.result))
     failed = [o for o in outcomes if o.code]
     for outcome in failed:
         print(f"tdu: {outcome.job.name} failed: {outcome.words or outcome.code}", file=sys.stderr)
     print(f"{len(outcomes) - len(failed)} of {len(outcomes)} runs are in {out}.")
     return max((o.code if o.code > 0 else 1 for o in failed), default=0)
-
-
-def run_jobs(jobs: list[parallel.Job], kind: str) -> list[parallel.Outcome]:
-    """Runs jobs in parallel with a bar for each on a terminal, or a line when one ends."""
-    if kind == "auto" and sys.stderr.isatty():
-        bars = displays.Bars()
-        try:
-            return parallel.run_all(
-                jobs,
-                tell=bars.show,
-                done=lambda o: bars.finish(o.job.name, summary(o.result) if o.result else "failed"),
-            )
-        finally:
-            bars.close()
-    shown = {job.name: displays.Throttle(job.name) for job in jobs}
-    return parallel.run_all(
-        jobs,
-        tell=lambda name, told: shown[name].show(told) if kind != "none" else None,
-        done=lambda o: print(f"{o.job.name}: {'done' if o.code == 0 else 'failed'}", file=sys.stderr, flush=True),
-    )
 
 
 def _parse_train(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, str]]:
@@ -178,9 +155,7 @@ def _parse_train(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, st
     parser.add_argument(
         "--no-stop", dest="stop", action="store_false", help="go on after the environment counts as solved"
     )
-    parser.add_argument(
-        "--checkpoint-seconds", type=float, default=60.0, help="time between checkpoints (default 60)"
-    )
+    parser.add_argument("--checkpoint-seconds", type=float, default=60.0, help="time between checkpoints (default 60)")
     parser.add_argument(
         "--progress", choices=("auto", "plain", "json", "none"), default="auto", help="how to show progress"
     )
@@ -245,8 +220,6 @@ def _list(arguments: list[str]) -> int:
 
 
 def _demo(arguments: list[str]) -> int:
-    from tdu import demo
-
     parser = _Parser(prog="tdu demo", description=demo.__doc__, allow_abbrev=False)
     parser.add_argument("--out", default="demo", help="folder for the runs, the picture and the table (default demo)")
     parser.add_argument("--size", type=int, default=demo.SIZE, help=f"size of the sea (default {demo.SIZE})")
@@ -262,18 +235,6 @@ def default_out(env: str, agent: str, seed: int | None) -> Path:
     """Where a run goes when no folder is named."""
     name = re.sub(r"[^A-Za-z0-9=.,_]+", "-", env)
     return Path("runs") / (f"{name}-{agent}" + ("" if seed is None else f"-seed{seed}"))
-
-
-def summary(result: dict[str, Any]) -> str:
-    """A result in one sentence."""
-    words = f"{result['agent']} seed {result['seed']} on {result['env']}: "
-    if "solved_episode" in result:
-        solved = result["solved_episode"]
-        words += f"solved at episode {solved}" if solved else f"not solved within {result['episodes']} episodes"
-    else:
-        words += f"{result['episodes']} episodes"
-    rate = result["steps_per_second"] or 0
-    return f"{words}, mean return {result['mean_return']:.3f}, {result['steps']} steps at {rate:,.0f} per second."
 
 
 def _version() -> str:

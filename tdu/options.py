@@ -98,7 +98,8 @@ def _check_range(name: str, value: Any, metadata: Any) -> None:
     if not math.isfinite(value):
         raise UserError(f"{name} must be a finite number, not {value}.")
     low, above, high = metadata["minimum"], metadata["above"], metadata["maximum"]
-    if low is not None and value < low or above is not None and value <= above or high is not None and value > high:
+    too_low = (low is not None and value < low) or (above is not None and value <= above)
+    if too_low or (high is not None and value > high):
         bounds = [f"at least {low}"] if low is not None else []
         bounds += [f"greater than {above}"] if above is not None else []
         bounds += [f"at most {high}"] if high is not None else []
@@ -106,4 +107,4 @@ def _check_range(name: str, value: Any, metadata: Any) -> None:
 
 
 def _article(name: str) -> str:
-    return name if name[0] in "wt" and not name.startswith("whole number") or "|" in name else f"a {name}"
+    return f"a {name}" if name in ("number", "whole number") else name

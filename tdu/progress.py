@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from tdu.runners import parallel
 from tdu.train import Report
 
 _PLAIN_EVERY = 5.0
@@ -107,3 +108,37 @@ def display(kind: str, name: str) -> tuple[Callable[[Report], None], Callable[[]
         return lambda report: bars.show(name, facts(report)), bars.close
     lines = Throttle(name)
     return lambda report: lines.show(facts(report)), lambda: None
+
+
+def summary(result: dict[str, Any]) -> str:
+    """A result in one sentence."""
+    words = f"{result['agent']} seed {result['seed']} on {result['env']}: "
+    if "solved_episode" in result:
+        solved = result["solved_episode"]
+        words += f"solved at episode {solved}" if solved else f"not solved within {result['episodes']} episodes"
+    else:
+        words += f"{result['episodes']} episodes"
+    rate = result["steps_per_second"] or 0
+    return f"{words}, mean return {result['mean_return']:.3f}, {result['steps']} steps at {rate:,.0f} per second."
+
+
+def run_jobs(jobs: list[parallel.Job], kind: str, *, workers: int | None = None) -> list[parallel.Outcome]:
+    """Runs jobs in parallel with a bar for each on a terminal, or a line when one ends."""
+    if kind == "auto" and sys.stderr.isatty():
+        bars = Bars()
+        try:
+            return parallel.run_all(
+                jobs,
+                workers=workers,
+                tell=bars.show,
+                done=lambda o: bars.finish(o.job.name, summary(o.result) if o.result else "failed"),
+            )
+        finally:
+            bars.close()
+    shown = {job.name: Throttle(job.name) for job in jobs}
+    return parallel.run_all(
+        jobs,
+        workers=workers,
+        tell=lambda name, told: shown[name].show(told) if kind != "none" else None,
+        done=lambda o: print(f"{o.job.name}: {'done' if o.code == 0 else 'failed'}", file=sys.stderr, flush=True),
+    )

@@ -41,7 +41,7 @@ def _counters(shape: tuple[int, ...]) -> tuple[Array, Array]:
     return jnp.zeros_like(low), low
 
 
-def _seed(seed: Array) -> Array:
+def _seed(seed: int | Array) -> Array:
     low = jnp.asarray(seed).astype(jnp.uint32)
     return jnp.stack([jnp.zeros_like(low), low])
 
@@ -50,7 +50,7 @@ def _split(key_data: Array, shape: tuple[int, ...]) -> Array:
     return jnp.stack(_threefry(key_data, *_counters(shape)), axis=-1)
 
 
-def _fold_in(key_data: Array, data: Array) -> Array:
+def _fold_in(key_data: Array, data: int | Array) -> Array:
     return jnp.stack(_threefry(key_data, *_seed(data)))
 
 

@@ -17,7 +17,6 @@ written once per step, so that XLA updates it in place. Row S is the all-zero ob
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 

@@ -16,7 +16,9 @@ from tdu.errors import RunError, TrainingError, UserError
 from tdu.runners.compiled import CompiledRunner
 from tdu.runners.rows import WALL_TIME, Row, columns
 from tdu.runners.stepwise import StepwiseRunner
-from tdu.types import Agent, EnvSpec
+from tdu.types import Agent, Environment, EnvSpec
+
+MadeEnvironment = Environment | PythonEnvironment
 
 _RECENT = 100
 """`mean_return` is over so many last episodes."""
@@ -65,7 +67,7 @@ class Run(NamedTuple):
 
 
 def train(
-    env: str,
+    env: Any,
     agent: str = "tdu",
     *,
     seed: int = 0,
@@ -82,7 +84,7 @@ def train(
     """Trains an agent and returns the run.
 
     Args:
-        env: an environment's id, for example "deep_sea:size=20".
+        env: an environment's id, for example "deep_sea:size=20", or a dm_env object.
         agent: an agent's name.
         seed: of everything random in the run.
         episodes: at most so many; by default what the environment says.
@@ -95,13 +97,13 @@ def train(
         say: called with anything worth telling, a damaged checkpoint for example.
         **options: fields of the agent's config.
     """
-    asked = plan(env, agent, seed=seed, episodes=episodes, stop=stop, preset=preset, **options)
+    asked, made = plan(env, agent, seed=seed, episodes=episodes, stop=stop, preset=preset, **options)
     if checkpoint_seconds < 0 or not math.isfinite(checkpoint_seconds):
         raise UserError(f"checkpoint_seconds must be at least 0, not {checkpoint_seconds}.")
     if out is None:
         if resume:
             raise RunError("there is nothing to resume without a folder; give out.")
-        return _Session(asked, None, progress, say, checkpoint_seconds).run()
+        return _Session(asked, made, None, progress, say, checkpoint_seconds).run()
     folder = runs.Folder(out, resume=resume)
     try:
         found = folder.read_config()
@@ -111,37 +113,47 @@ def train(
             raise RunError(f"{folder.path} was started with {_difference(found, asked)}; resume it with the same.")
         if folder.read_result() is not None:
             say(f"{folder.path} is finished already.")
-            return load(folder.path)
-        return _Session(asked, folder, progress, say, checkpoint_seconds).run()
+            return load(folder.path, made)
+        return _Session(asked, made, folder, progress, say, checkpoint_seconds).run()
     finally:
         folder.close()
 
 
 def plan(
-    env: str, agent: str, *, seed: int, episodes: int | None, stop: bool, preset: str, **options: Any
-) -> dict[str, Any]:
-    """Everything that defines a run, checked; it is what config.json holds."""
+    env: Any, agent: str, *, seed: int, episodes: int | None, stop: bool, preset: str, **options: Any
+) -> tuple[dict[str, Any], MadeEnvironment]:
+    """Everything that defines a run, checked, as config.json holds it; and the environment."""
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
         raise UserError(f"seed must be a whole number from 0 to {2**32 - 1}, not {seed}.")
     config = agents.configure(agent, options, preset)
-    spec = environments.make(env, seed).spec
+    made = environments.make(env, seed)
+    spec = made.spec
     episodes = spec.default_episodes if episodes is None else episodes
     if isinstance(episodes, bool) or not isinstance(episodes, int) or episodes < 1:
         raise UserError(f"episodes must be a whole number of at least 1, not {episodes}.")
     fields = {k: list(v) if isinstance(v, tuple) else v for k, v in dataclasses.asdict(config).items()}
-    return {"env": env, "agent": agent, "seed": seed, "episodes": episodes, "stop": stop, "config": fields}
+    name = env if isinstance(env, str) else spec.name
+    return {"env": name, "agent": agent, "seed": seed, "episodes": episodes, "stop": stop, "config": fields}, made
 
 
-def load(path: str | Path) -> Run:
-    """A run from its folder: finished, or as it was at its last checkpoint."""
+def load(path: str | Path, env: Any = None) -> Run:
+    """A run from its folder: finished, or as it was at its last checkpoint.
+
+    A run on an environment object of the user's needs that object again, as `env`.
+    """
     path = Path(path)
     if not (path / "config.json").exists():
         raise RunError(f"{path} is not a run's folder.")
     config = runs.read_json(path / "config.json")
-    runner, agent = _make_runner(config, compiled=False)
-    state, manifest = _latest(path, config, runner, print) or (None, {})
-    if state is None:
+    if env is None and config["env"].startswith("object:"):
+        raise RunError(f"{path} was trained on an object; load it with env=that object.")
+    if not isinstance(env, Environment | PythonEnvironment):
+        env = environments.make(config["env"] if env is None else env, config["seed"])
+    runner, agent = _make_runner(config, env, compiled=False)
+    found = _latest(path, config, runner, print)
+    if found is None:
         raise RunError(f"{path} has no checkpoint yet.")
+    state, manifest = found
     log = runs.read_log(path / "log.csv", upto=manifest["log_bytes"])
     result_path = path / "result.json"
     result = runs.read_json(result_path) if result_path.exists() else {}
@@ -154,6 +166,7 @@ class _Session:
     def __init__(
         self,
         config: dict[str, Any],
+        env: MadeEnvironment,
         folder: runs.Folder | None,
         progress: Callable[[Report], None] | None,
         say: Callable[[str], None],
@@ -161,7 +174,7 @@ class _Session:
     ):
         self._config, self._folder, self._progress = config, folder, progress
         self._checkpoint_seconds = checkpoint_seconds
-        self._runner, self._agent = _make_runner(config)
+        self._runner, self._agent = _make_runner(config, env)
         self._columns = columns(self._runner.spec)
         self._seconds = 0.0
         self._rows: list[Row] = []
@@ -255,8 +268,7 @@ class _Session:
         )
 
 
-def _make_runner(config: dict[str, Any], *, compiled: bool = True) -> tuple[Any, Agent]:
-    env = environments.make(config["env"], config["seed"])
+def _make_runner(config: dict[str, Any], env: MadeEnvironment, *, compiled: bool = True) -> tuple[Any, Agent]:
     entry = agents.find(config["agent"])
     agent = entry.make(env.spec, agents.configure(config["agent"], config["config"]))
     settings: dict[str, Any] = {"episodes": config["episodes"], "stop": config["stop"]}

@@ -12,6 +12,7 @@ import jax
 Array = jax.Array
 Key = jax.Array
 State = Any  # a pytree
+EitherArray = Any  # JAX's inside compiled code, NumPy's outside
 
 
 class TimeStep(NamedTuple):
@@ -21,10 +22,10 @@ class TimeStep(NamedTuple):
     A one-hot observation is an integer: the index of its one, or `num_states` for the all-zero observation.
     """
 
-    observation: Array
-    reward: Array
-    discount: Array
-    last: Array
+    observation: EitherArray
+    reward: EitherArray
+    discount: EitherArray
+    last: EitherArray
 
 
 class Transition(NamedTuple):

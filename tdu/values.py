@@ -111,7 +111,8 @@ def dense(spec: EnvSpec, shape: Shape) -> Values:
         return jax.tree.map(lambda x: x[head], (state.params, state.prior))
 
     def frozen_q(frozen: Any, observation: Array) -> Array:
-        return evaluate(*frozen, flat(observation))
+        params, prior = frozen
+        return evaluate(params, prior, flat(observation))
 
     return Values(init, update, q, freeze, frozen_q)
 
@@ -150,14 +151,16 @@ def one_hot(spec: EnvSpec, shape: Shape) -> Values:
         before, after = sparse.read(table, o_tm1), sparse.read(table, o_t)
         now = sparse.brought_to(adam, before.rows, before.touched, state.step)
         prior_tm1, prior_t = state.prior[o_tm1], state.prior[o_t]
-        target_t = evaluate(sparse.target(adam, after, table.copied), *state.target, prior_t)
+        bias_target, rest_target = state.target
+        target_t = evaluate(sparse.target(adam, after, table.copied), bias_target, rest_target, prior_t)
         online_t = None
         if shape.double:
             rows_t = sparse.brought_to(adam, after.rows, after.touched, state.step)
             online_t = evaluate(rows_t, state.first_bias, state.rest, prior_t)
 
         def objective(rows: Array, trained: Any) -> tuple[Array, Any]:
-            return loss(evaluate(rows, *trained, prior_tm1), target_t, online_t)
+            bias, rest = trained
+            return loss(evaluate(rows, bias, rest, prior_tm1), target_t, online_t)
 
         trained = (state.first_bias, state.rest)
         (row_gradient, gradient), aux = jax.grad(objective, argnums=(0, 1), has_aux=True)(now, trained)
@@ -194,4 +197,3 @@ def _tabulate(params: networks.Params) -> Array:
         return networks.apply_rest(rest, jnp.concatenate([w, jnp.zeros_like(w[:1])]) + b)
 
     return jnp.swapaxes(jax.lax.map(every_state, params), 0, 1)
-

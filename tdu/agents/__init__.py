@@ -1,5 +1,6 @@
 """The agents, in one table. Adding one takes a file with `Config` and `make`, and a line here."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -37,7 +38,7 @@ def configure(name: str, options: dict[str, Any], preset: str = "paper") -> Any:
     entry = find(name)
     if preset not in PRESETS:
         raise unknown("preset", preset, PRESETS)
-    missing = [k for k in PRESETS[preset] if k not in entry.config.__dataclass_fields__]
+    missing = [k for k in PRESETS[preset] if k not in {f.name for f in dataclasses.fields(entry.config)}]
     if missing:
         raise UserError(f"preset {preset} is for ensembles; agent {name} has no {missing[0]}.")
     return build(entry.config, PRESETS[preset] | options, kind=f"agent {name}")

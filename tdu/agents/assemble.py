@@ -24,13 +24,12 @@ def q_agent(
     acting: Literal["frozen", "live"] = "live",
 ) -> Agent:
     """A Q-learner of `exploiters` + `explorers` heads."""
-    double = config.bootstrap == "double"
     shape = values.Shape(
         heads=exploiters + explorers,
         hidden_sizes=config.hidden_sizes,
         prior_scale=prior_scale,
         target_period=config.target_period,
-        double=double,
+        double=config.bootstrap == "double",
         adam=Adam(config.learning_rate, eps=config.adam_eps),
     )
     learner = Learner(
@@ -43,7 +42,6 @@ def q_agent(
         learn_period=config.learn_period,
         mask_prob=mask_prob,
         noise_scale=noise_scale,
-        double=double,
         acting=acting,
     )
     heads = values.make(spec, shape, force_dense=config.dense)

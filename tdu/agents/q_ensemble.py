@@ -30,7 +30,6 @@ class Learner(NamedTuple):
     learn_period: int
     mask_prob: float
     noise_scale: float
-    double: bool
     acting: Literal["frozen", "live"]
 
 
@@ -77,10 +76,8 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
 
     def act(state: LearnerState, actor: Actor, observation: Array, key: Key) -> Array:
         if frozen:
-            q = values.frozen_q(actor.frozen, observation)
-        else:
-            q = values.q(state.values, observation)[actor.head]
-        return behaviour.act(q, key)
+            return behaviour.act(values.frozen_q(actor.frozen, observation), key)
+        return behaviour.act(values.q(state.values, observation)[actor.head], key)
 
     def observe(state: LearnerState, actor: Actor, transition: Transition, key: Key) -> LearnerState:
         key_mask, key_noise = jax.random.split(key)
@@ -101,11 +98,10 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
         """TD errors [H, B] for rewards r_t [H, B]."""
         d_t = learner.discount * batch.d_t
         over_heads = (0, None, 0, None, 0)
-        if learner.double:
-            per_head = jax.vmap(jax.vmap(td.double_q_learning), in_axes=(*over_heads, 0))
-            return per_head(q_tm1, batch.a_tm1, r_t, d_t, target_t, online_t)
-        per_head = jax.vmap(jax.vmap(td.q_learning), in_axes=over_heads)
-        return per_head(q_tm1, batch.a_tm1, r_t, d_t, target_t)
+        if online_t is not None:
+            double = jax.vmap(jax.vmap(td.double_q_learning), in_axes=(*over_heads, 0))
+            return double(q_tm1, batch.a_tm1, r_t, d_t, target_t, online_t)
+        return jax.vmap(jax.vmap(td.q_learning), in_axes=over_heads)(q_tm1, batch.a_tm1, r_t, d_t, target_t)
 
     def update(state: LearnerState, key: Key) -> tuple[LearnerState, dict[str, Array]]:
         batch = replay.sample(state.replay, key)

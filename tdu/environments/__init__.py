@@ -1,9 +1,9 @@
 """Environments by id.
 
-    deep_sea:size=20,mapping_seed=7,stochastic=true    a built-in, compiled environment with its settings
-    deep_sea/5, deep_sea_stochastic/3                  a bsuite id: our compiled twin where there is one,
-    cartpole/0                                         the official environment otherwise
-    bsuite:deep_sea/5                                  always the official one
+deep_sea:size=20,mapping_seed=7,stochastic=true    a built-in, compiled environment with its settings
+deep_sea/5, deep_sea_stochastic/3                  a bsuite id: our compiled twin where there is one,
+cartpole/0                                         the official environment otherwise
+bsuite:deep_sea/5                                  always the official one
 """
 
 from collections.abc import Callable
@@ -62,8 +62,16 @@ TWINS = bsuite.DEEP_SEAS
 _SETTINGS_PER_TWIN = 21
 
 
-def make(env_id: str, seed: int = 0) -> Environment | PythonEnvironment:
-    """The environment of that id. `seed` is the run's; it reseeds official environments at every episode."""
+def make(env: Any, seed: int = 0) -> Environment | PythonEnvironment:
+    """The environment of an id, or around a dm_env object. `seed` is the run's; it reseeds the latter at every episode."""
+    if isinstance(env, str):
+        return _by_id(env, seed)
+    if not all(hasattr(env, name) for name in ("reset", "step", "observation_spec", "action_spec")):
+        raise UserError(f"a {type(env).__name__} is neither an environment's id nor a dm_env environment.")
+    return PythonEnvironment(env, name=f"object:{type(env).__name__}", seed=seed, one_hot=bsuite.is_one_hot(env))
+
+
+def _by_id(env_id: str, seed: int) -> Environment | PythonEnvironment:
     scheme, colon, rest = env_id.partition(":")
     if scheme in BUILT_IN and "/" not in env_id:
         entry = BUILT_IN[scheme]

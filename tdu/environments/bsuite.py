@@ -15,7 +15,7 @@ DEEP_SEAS = {"deep_sea": False, "deep_sea_stochastic": True}
 def load(bsuite_id: str, seed: int) -> PythonEnvironment:
     """The official environment, reseeded from (seed, episode) at every episode."""
     bsuite, sweep = _import()
-    name, _, index = bsuite_id.partition("/")
+    name = bsuite_id.partition("/")[0]
     experiments = {i.split("/")[0] for i in sweep.SWEEP}
     if name not in experiments:
         raise unknown("bsuite experiment", name, experiments)
@@ -31,6 +31,12 @@ def load(bsuite_id: str, seed: int) -> PythonEnvironment:
         one_hot=name in DEEP_SEAS,
         solved=solved_rule(DEEP_SEAS[name]) if name in DEEP_SEAS else None,
     )
+
+
+def is_one_hot(env: Any) -> bool:
+    """Whether an official environment's observation is one-hot, whatever it is wrapped in."""
+    raw = getattr(env, "raw_env", env)
+    return type(raw).__module__ == "bsuite.environments.deep_sea"
 
 
 def _import() -> tuple[Any, Any]:

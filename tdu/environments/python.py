@@ -45,11 +45,11 @@ class PythonEnvironment:
     def reset(self, episode: int) -> TimeStep:
         """Begins an episode, counted from 0."""
         reseed(self._env, self._seed, episode)
-        return self._check(self._env.reset())
+        return self.check(self._env.reset())
 
     def step(self, action: int) -> TimeStep:
         """One step of the environment."""
-        return self._check(self._env.step(action))
+        return self.check(self._env.step(action))
 
     def info(self) -> dict[str, float]:
         """bsuite's running totals, where the environment has them."""
@@ -75,7 +75,8 @@ class PythonEnvironment:
         """The observation as the agent wants it, or an error that says what is wrong with it."""
         return encode_observation(self.spec, observation)
 
-    def _check(self, timestep: Any) -> TimeStep:
+    def check(self, timestep: Any) -> TimeStep:
+        """A time step of the environment as ours, or an error that says what is wrong with it."""
         name = self.spec.name
         reward = 0.0 if timestep.reward is None else timestep.reward
         discount = 1.0 if timestep.discount is None else timestep.discount

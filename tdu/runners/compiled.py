@@ -45,9 +45,9 @@ class Carry(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Log rows [C, ·], of which the first `count` are filled."""
+    """Log rows [C, ·], of which the first `filled` count."""
 
-    count: Array
+    filled: Array
     whole: Array
     """int32: episode, steps, episode_len, head, then the environment's own."""
     real: Array
@@ -92,9 +92,9 @@ def _step(env: Environment, agent: Agent, key: Key, carry: Carry, rows: Rows) ->
     solved = carry.solved | (last & rule(total_bad, episodes, streak)) if rule else carry.solved
     whole = [episodes, carry.t + 1, so_far.length, head, *(info[n] for n in env.spec.info_names)]
     rows = Rows(
-        count=rows.count + last,
-        whole=rows.whole.at[rows.count].set(jnp.stack([x.astype(jnp.int32) for x in whole])),
-        real=rows.real.at[rows.count].set(jnp.append(so_far.reward, so_far.learned.means())),
+        filled=rows.filled + last,
+        whole=rows.whole.at[rows.filled].set(jnp.stack([x.astype(jnp.int32) for x in whole])),
+        real=rows.real.at[rows.filled].set(jnp.append(so_far.reward, so_far.learned.means())),
     )
     fresh_env, first = env.reset(keys.reset)
 
@@ -169,9 +169,7 @@ class CompiledRunner:
     @property
     def finished(self) -> bool:
         """Whether there is nothing left to do."""
-        return self.progress.episode >= self._episodes or (
-            self._stop and self.progress.solved_episode is not None
-        )
+        return self.progress.episode >= self._episodes or (self._stop and self.progress.solved_episode is not None)
 
     @property
     def steps(self) -> int:
@@ -181,7 +179,7 @@ class CompiledRunner:
     def advance(self) -> list[Row]:
         """Runs one chunk."""
         self.carry, rows = self._run_chunk(self.carry)
-        count = int(rows.count)
+        count = int(rows.filled)
         whole, real = np.asarray(rows.whole)[:count], np.asarray(rows.real)[:count]
         return [self._row(w, r) for w, r in zip(whole, real, strict=True)]
 

@@ -61,9 +61,7 @@ class StepwiseAgent:
 
     def update(self, observation: np.ndarray, action: int, after: TimeStep) -> None:
         """Learns from one step."""
-        self.carry, next_action, self.last_episode = self._update(
-            self.carry, observation, np.int32(action), after
-        )
+        self.carry, next_action, self.last_episode = self._update(self.carry, observation, np.int32(action), after)
         self._next_action = None if after.last else next_action
 
     def restore(self, carry: StepwiseCarry) -> None:
@@ -97,9 +95,7 @@ class StepwiseRunner:
     @property
     def finished(self) -> bool:
         """Whether there is nothing left to do."""
-        return self.progress.episode >= self._episodes or (
-            self._stop and self.progress.solved_episode is not None
-        )
+        return self.progress.episode >= self._episodes or (self._stop and self.progress.solved_episode is not None)
 
     def advance(self) -> list[Row]:
         """Runs one episode."""

@@ -1,0 +1,89 @@
+"""TDU, BDQN and ε-greedy DQN side by side on stochastic Deep Sea, with the same number of episodes for each."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tdu import checkpoints, runs
+from tdu.errors import UserError
+from tdu.progress import run_jobs
+from tdu.runners.parallel import Job
+
+SIZE = 30
+EPISODES = 1500
+AGENTS = {"tdu": "TDU", "bdqn": "Bootstrapped DQN", "dqn": "DQN, ε-greedy"}
+_COLOURS = {"tdu": "#0b6e4f", "bdqn": "#3b6fb6", "dqn": "#c0504d"}
+
+
+def run(out: Path, *, size: int, episodes: int, seed: int) -> int:
+    """Runs the three agents, draws the picture and prints the table."""
+    out = _unused(out)
+    env = f"deep_sea:size={size},stochastic=true"
+    jobs = [
+        Job(
+            AGENTS[agent],
+            [env, "--agent", agent, "--episodes", str(episodes), "--seed", str(seed), "--no-stop"],
+            out / agent,
+        )
+        for agent in AGENTS
+    ]
+    print(f"Stochastic Deep Sea of size {size}: one policy in 2^{size} finds the chest. {episodes} episodes each.")
+    outcomes = run_jobs(jobs, "auto")
+    for outcome in outcomes:
+        if outcome.code or outcome.result is None:
+            raise UserError(f"{outcome.job.name} did not finish: {outcome.words}")
+    logs = {agent: runs.read_log(out / agent / "log.csv") for agent in AGENTS}
+    results = {agent: runs.read_json(out / agent / "result.json") for agent in AGENTS}
+    text = table(results, logs, episodes)
+    checkpoints.write_atomically(out / "table.md", text.encode())
+    draw(out / "demo.png", results, logs, size)
+    print(f"\n{text}\nPicture: {out / 'demo.png'}")
+    return 0
+
+
+def table(results: dict[str, dict[str, Any]], logs: dict[str, dict[str, np.ndarray]], episodes: int) -> str:
+    """Who solved it when."""
+    lines = ["| agent | solved at episode | times at the chest | time |", "|---|---|---|---|"]
+    for agent, result in results.items():
+        solved = result["solved_episode"] or f"not within {episodes}"
+        chests = int(logs[agent]["denoised_return"][-1])
+        lines.append(f"| {AGENTS[agent]} | {solved} | {chests} | {result['seconds']:.0f} s |")
+    return "\n".join(lines) + "\n"
+
+
+def draw(path: Path, results: dict[str, dict[str, Any]], logs: dict[str, dict[str, np.ndarray]], size: int) -> None:
+    """Chests found, and the share of bad episodes that bsuite's rule looks at, over episodes."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.5, 3.9), layout="constrained")
+    found, share = figure.subplots(1, 2)
+    for agent, log in logs.items():
+        style = {"color": _COLOURS[agent], "label": AGENTS[agent], "linewidth": 2}
+        found.plot(log["episode"], log["denoised_return"], **style)
+        share.plot(log["episode"], log["total_bad_episodes"] / log["episode"], **style)
+        solved = results[agent]["solved_episode"]
+        if solved:
+            share.plot(solved, 0.8, "o", color=_COLOURS[agent], markersize=8)
+            share.annotate(f"solved, {solved}", (solved, 0.8), (6, 8), textcoords="offset points", fontsize=9)
+    share.axhline(0.8, color="0.6", linestyle="--", linewidth=1)
+    found.set(xlabel="episode", ylabel="times at the chest so far", title="Treasure found")
+    share.set(xlabel="episode", ylabel="share of bad episodes so far", title="Solved below 0.8 (bsuite's rule)")
+    share.set_ylim(0.5, 1.02)
+    found.legend(frameon=False)
+    for axes in (found, share):
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(f"Stochastic Deep Sea, size {size}: one policy in 2^{size}", fontsize=12)
+    figure.savefig(path, dpi=150)
+
+
+def _unused(out: Path) -> Path:
+    """`out`, or the first of out-2, out-3 … that does not exist."""
+    chosen, number = out, 1
+    while chosen.exists():
+        number += 1
+        chosen = out.with_name(f"{out.name}-{number}")
+    if chosen != out:
+        print(f"{out} exists; this demo goes to {chosen}.", file=sys.stderr)
+    return chosen

@@ -1,0 +1,37 @@
+"""Our agents as a drop-in `bsuite.baselines.base.Agent`, so that bsuite's own `experiment.run` trains them."""
+
+from typing import Any
+
+from tdu import agents
+from tdu.environments import bsuite
+from tdu.environments.python import PythonEnvironment
+from tdu.errors import UserError
+from tdu.runners.stepwise import StepwiseAgent
+from tdu.types import TimeStep
+
+
+def bsuite_agent(env: Any, agent: str = "tdu", *, seed: int = 0, preset: str = "paper", **options: Any) -> Any:
+    """An agent for a bsuite (or any dm_env) environment.
+
+    >>> env = bsuite.load_from_id("catch/0")
+    >>> experiment.run(tdu.bsuite_agent(env, "tdu", seed=0, beta=1.0), env, num_episodes=100)
+    """
+    try:
+        from bsuite.baselines import base
+    except ModuleNotFoundError as e:
+        raise UserError(f"this needs the extra 'bsuite' ({e.name} is missing): pip install 'tdu[bsuite]'.") from None
+    reader = PythonEnvironment(env, name=type(env).__name__, seed=seed, one_hot=bsuite.is_one_hot(env))
+    config = agents.configure(agent, options, preset)
+    inner = StepwiseAgent(agents.find(agent).make(reader.spec, config), seed)
+
+    class DropIn(base.Agent):
+        """Takes dm_env time steps and returns actions."""
+
+        def select_action(self, timestep: Any) -> int:
+            return inner.select_action(reader.encode(timestep.observation))
+
+        def update(self, timestep: Any, action: int, new_timestep: Any) -> None:
+            after: TimeStep = reader.check(new_timestep)
+            inner.update(reader.encode(timestep.observation), action, after)
+
+    return DropIn()
