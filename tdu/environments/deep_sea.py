@@ -6,6 +6,7 @@ chest, worth 1: one policy in 2^N. In the stochastic form a move to the right fa
 either lower corner adds Gaussian noise to the reward.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -43,28 +44,11 @@ def solved_rule(stochastic: bool) -> SolvedRule:
     return SolvedRule(0.8, from_episode=100) if stochastic else SolvedRule(0.9)
 
 
-def deep_sea(size: int, *, mapping_seed: int = 42, stochastic: bool = False, move_cost: float = 0.01) -> Environment:
-    """Deep Sea of `size` × `size`."""
+def dynamics(
+    size: int, *, mapping_seed: int = 42, stochastic: bool = False, move_cost: float = 0.01
+) -> Callable[[DeepSeaState, Array, Draws], tuple[DeepSeaState, TimeStep]]:
+    """What a move does, given its draws."""
     right_action = jnp.asarray(action_mapping(size, mapping_seed), jnp.int32)
-    spec = EnvSpec(
-        name=f"deep_sea:size={size},mapping_seed={mapping_seed},stochastic={str(stochastic).lower()},move_cost={move_cost}",
-        observation_shape=(size, size),
-        num_actions=2,
-        num_states=size * size,
-        default_episodes=10_000,
-        solved=solved_rule(stochastic),
-        info_names=("total_bad_episodes", "denoised_return"),
-    )
-
-    def observe(state: DeepSeaState) -> Array:
-        cell = state.row * size + state.column
-        return jnp.where(state.row >= size, size * size, cell).astype(jnp.int32)
-
-    def reset(key: Key) -> tuple[DeepSeaState, TimeStep]:
-        del key
-        zero = jnp.zeros((), jnp.int32)
-        state = DeepSeaState(zero, zero, zero, zero)
-        return state, TimeStep(observe(state), jnp.zeros(()), jnp.ones(()), jnp.zeros((), bool))
 
     def move(state: DeepSeaState, action: Array, draws: Draws) -> tuple[DeepSeaState, TimeStep]:
         right = action == right_action[state.row, state.column]
@@ -85,7 +69,30 @@ def deep_sea(size: int, *, mapping_seed: int = 42, stochastic: bool = False, mov
             chests=state.chests + chest,
         )
         last = state.row == size
-        return state, TimeStep(observe(state), reward, jnp.where(last, 0.0, 1.0), last)
+        return state, TimeStep(_observe(state, size), reward, jnp.where(last, 0.0, 1.0), last)
+
+    return move
+
+
+def deep_sea(size: int, *, mapping_seed: int = 42, stochastic: bool = False, move_cost: float = 0.01) -> Environment:
+    """Deep Sea of `size` × `size`."""
+    spec = EnvSpec(
+        name=f"deep_sea:size={size},mapping_seed={mapping_seed},stochastic={str(stochastic).lower()},move_cost={move_cost}",
+        observation_shape=(size, size),
+        num_actions=2,
+        num_states=size * size,
+        default_episodes=10_000,
+        solved=solved_rule(stochastic),
+        info_names=("total_bad_episodes", "denoised_return"),
+    )
+
+    move = dynamics(size, mapping_seed=mapping_seed, stochastic=stochastic, move_cost=move_cost)
+
+    def reset(key: Key) -> tuple[DeepSeaState, TimeStep]:
+        del key
+        zero = jnp.zeros((), jnp.int32)
+        state = DeepSeaState(zero, zero, zero, zero)
+        return state, TimeStep(_observe(state, size), jnp.zeros(()), jnp.ones(()), jnp.zeros((), bool))
 
     def step(state: DeepSeaState, action: Array, key: Key) -> tuple[DeepSeaState, TimeStep]:
         if not stochastic:
@@ -97,3 +104,8 @@ def deep_sea(size: int, *, mapping_seed: int = 42, stochastic: bool = False, mov
         return {"total_bad_episodes": state.bad, "denoised_return": state.chests}
 
     return Environment(spec, reset, step, info)
+
+
+def _observe(state: DeepSeaState, size: int) -> Array:
+    cell = state.row * size + state.column
+    return jnp.where(state.row >= size, size * size, cell).astype(jnp.int32)

@@ -1,0 +1,114 @@
+"""Adam against optax; the late, sparse Adam against the dense one."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from tdu import adam as adams
+from tdu import sparse
+from tdu.adam import Adam
+
+STATES, WIDTH, BATCH = 12, 3, 4
+
+
+def test_adam_equals_optax():
+    adam = Adam(1e-3)
+    reference = optax.adam(1e-3)
+    params = ours = {"a": jnp.array([1.0, -2.0]), "b": jnp.ones((2, 2))}
+    moments, state = adams.init(params), reference.init(params)
+    for step in range(1, 200):
+        key = jax.random.fold_in(jax.random.key(0), step)
+        gradient = jax.tree.map(lambda x, key=key: jax.random.normal(key, x.shape), params)
+        ours, moments = adams.update(adam, ours, moments, gradient, jnp.int32(step))
+        updates, state = reference.update(gradient, state)
+        params = optax.apply_updates(params, updates)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), ours, params)
+
+
+def _batches(steps: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """States with repeats, the all-zero observation and long rests; unit-size gradients."""
+    rng = np.random.default_rng(seed)
+    states = rng.choice(STATES + 1, size=(steps, BATCH), p=_uneven())
+    return states.astype(np.int32), rng.choice([-1.0, 1.0], size=(steps, BATCH, WIDTH))
+
+
+def _uneven() -> np.ndarray:
+    weights = 0.5 ** np.arange(STATES + 1)
+    return weights / weights.sum()
+
+
+def _run(steps: int, adam: Adam, dtype: type, period: int = 4) -> tuple[float, float]:
+    """Largest difference of weights and of targets between both forms, over all steps and rows."""
+    states, gradients = _batches(steps, seed=1)
+    weights = np.random.default_rng(0).normal(size=(STATES, WIDTH)).astype(dtype)
+    table = sparse.init(jnp.asarray(weights))
+    reference = optax.adam(adam.learning_rate, eps=adam.eps)
+    dense = target = jnp.asarray(weights)
+    opt_state = reference.init(dense)
+    everything = jnp.arange(STATES + 1)
+
+    @jax.jit
+    def both(table, dense, target, opt_state, s, g, step):
+        read = sparse.read(table, s)
+        now = sparse.brought_to(adam, read.rows, read.touched, step - 1)
+        table = sparse.write(adam, table, s, read, now, g, step)
+        gradient = jnp.zeros((STATES + 1, WIDTH), dtype).at[s].add(g)[:STATES]
+        updates, opt_state = reference.update(gradient, opt_state)
+        dense = optax.apply_updates(dense, updates)
+        copy = step % period == 0
+        target = jnp.where(copy, dense, target)
+        table = table._replace(copied=jnp.where(copy, step, table.copied))
+        rows = sparse.read(table, everything)
+        value = sparse.brought_to(adam, rows.rows, rows.touched, step)
+        targets = sparse.target(adam, rows, table.copied)
+        zero = jnp.abs(value[-1]).max() + jnp.abs(targets[-1]).max()
+        return (
+            table,
+            dense,
+            target,
+            opt_state,
+            (
+                jnp.abs(value[:-1] - dense).max(),
+                jnp.abs(targets[:-1] - target).max(),
+                zero,
+            ),
+        )
+
+    worst = np.zeros(3)
+    for step in range(1, steps + 1):
+        s, g = jnp.asarray(states[step - 1]), jnp.asarray(gradients[step - 1], dtype)
+        table, dense, target, opt_state, difference = both(table, dense, target, opt_state, s, g, jnp.int32(step))
+        worst = np.maximum(worst, [float(x) for x in difference])
+    assert worst[2] == 0.0, "the all-zero observation has no weights"
+    return worst[0], worst[1]
+
+
+def test_exact_in_double_precision():
+    with jax.enable_x64(True):
+        weights, targets = _run(3000, Adam(1e-3, eps=1e-30), np.float64)
+    assert weights < 1e-12
+    assert targets < 1e-12
+
+
+def test_close_with_the_usual_epsilon_and_unit_gradients():
+    weights, targets = _run(3000, Adam(1e-3, eps=1e-8), np.float32)
+    assert weights < 1e-6 * 3000**0.5  # float32 rounds both forms at every step
+    assert targets < 1e-6 * 3000**0.5
+
+
+def test_close_with_the_usual_epsilon_in_double_precision():
+    with jax.enable_x64(True):
+        weights, targets = _run(3000, Adam(1e-3, eps=1e-8), np.float64)
+    assert weights < 1e-6
+    assert targets < 1e-6
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 1), (3, 3), (5, 60), (100, 5000), (40_000, 40_010)])
+def test_distance_is_the_sum_of_the_steps(start, end):
+    adam = Adam(1e-3)
+    ratio = adam.b1 / np.sqrt(adam.b2)
+    expected = sum(ratio ** (s - start) * np.sqrt(1 - adam.b2**s) / (1 - adam.b1**s) for s in range(start + 1, end + 1))
+    with jax.enable_x64(True):
+        assert sparse._distance(adam, jnp.int32(start), jnp.int32(end)) == pytest.approx(expected, rel=1e-9, abs=1e-12)

@@ -1,0 +1,129 @@
+"""The command line as a user meets it: real processes, exit codes, one sentence on stderr."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from tdu.cli import main
+
+FAST = ["--hidden-sizes", "8", "--exploiters", "2", "--explorers", "1", "--batch-size", "8", "--min-replay", "16"]
+
+
+def run(*arguments, **kwargs):
+    command = [sys.executable, "-m", "tdu", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, **kwargs)
+
+
+def columns(path):
+    return [line.rsplit(",", 1)[0] for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["trian"], "unknown command 'trian'; did you mean 'train'?"),
+        (["train"], "the following arguments are required: ENV"),
+        (["train", "dep_sea:size=5"], "unknown environment 'dep_sea'; did you mean 'deep_sea'?"),
+        (["train", "deep_sea:size=5", "--agent", "tud"], "unknown agent 'tud'; did you mean 'tdu'?"),
+        (["train", "deep_sea:size=5", "--bata", "3"], "did you mean '--beta'?"),
+        (["train", "deep_sea:size=5", "--agent", "dqn", "--beta", "3"], "option of tdu train with agent dqn '--beta'"),
+        (["train", "deep_sea:size=5", "--beta", "-1"], "beta must be at least 0, not -1.0."),
+        (["train", "deep_sea:size=5", "--beta", "much"], "beta must be a number, not 'much'."),
+        (["train", "deep_sea:size=5", "--discount", "1.1"], "discount must be at least 0 and at most 1"),
+        (["train", "deep_sea:size=5", "--exploiters", "1"], "exploiters must be at least 2"),
+        (["train", "deep_sea:size=5", "--mask-prob", "0"], "mask_prob must be greater than 0"),
+        (["train", "deep_sea:size=1"], "size must be at least 2"),
+        (["train", "deep_sea:size=5", "--seed", "-1"], "seed must be a whole number"),
+        (["train", "deep_sea:size=5", "--seed", "x"], "invalid int value"),
+        (["train", "deep_sea:size=5", "--seeds", "0"], "seeds must be at least 1"),
+        (["train", "deep_sea:size=5", "--seed", "1", "--seeds", "2"], "not allowed with argument"),
+        (["train", "deep_sea:size=5", "--episodes", "0"], "episodes must be a whole number of at least 1"),
+        (["train", "deep_sea:size=5", "--checkpoint-seconds", "-1"], "checkpoint_seconds must be at least 0"),
+        (["train", "deep_sea:size=5", "--preset", "papers"], "did you mean 'paper'?"),
+        (["train", "deep_sea:size=5", "here"], "unexpected argument 'here'"),
+    ],
+)
+def test_a_user_s_mistake_is_one_sentence_and_exit_code_2(arguments, words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert words in captured.err
+    assert captured.err.startswith("tdu: ")
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_is_for_newcomers(capsys):
+    assert main([]) == 0
+    assert "tdu train deep_sea:size=20" in capsys.readouterr().out
+    for arguments, shown, hidden in (
+        (["--help"], "examples:", "--prior-scale"),
+        (["train", "--help"], "--beta", "--nothing"),
+        (["train", "--agent", "bdqn", "--help"], "--prior-scale", "--beta"),
+    ):
+        with pytest.raises(SystemExit, match="^0$"):
+            main(arguments)
+        options = capsys.readouterr().out
+        assert shown in options
+        assert hidden not in options.split("examples:")[0]
+
+
+def test_list_names_agents_and_environments(capsys):
+    assert main(["list"]) == 0
+    text = capsys.readouterr().out
+    assert all(name in text for name in ("tdu", "bdqn", "dqn", "binary_tree", "mapping_seed"))
+
+
+def test_seeds_are_runs_like_any_other(tmp_path):
+    shared = ["deep_sea:size=5", "--episodes", 40, "--no-stop", *FAST, "--beta", 2]
+    many = run("train", *shared, "--seeds", 2, "--out", tmp_path / "many")
+    assert many.returncode == 0, many.stderr
+    assert "2 of 2 runs" in many.stdout
+    one = run("train", *shared, "--seed", 1, "--out", tmp_path / "one")
+    assert one.returncode == 0, one.stderr
+    assert columns(tmp_path / "many" / "seed_1" / "log.csv") == columns(tmp_path / "one" / "log.csv")
+    assert columns(tmp_path / "many" / "seed_0" / "log.csv") != columns(tmp_path / "one" / "log.csv")
+    result = json.loads((tmp_path / "one" / "result.json").read_text())
+    assert result["config"]["beta"] == 2.0
+    again = run("train", *shared, "--seeds", 2, "--out", tmp_path / "many")
+    assert again.returncode == 2
+    assert "already exists" in again.stderr
+    resumed = run("train", "deep_sea:size=5", "--out", tmp_path / "one", "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    assert "finished already" in resumed.stderr
+    changed = run("train", "deep_sea:size=5", "--out", tmp_path / "one", "--resume", "--beta", 3)
+    assert changed.returncode == 2
+    assert "beta=2.0 and not 3.0" in changed.stderr
+
+
+def test_a_full_disk_is_told_and_loses_nothing(tmp_path):
+    """A limit on the size of files stands for the full disk: the system refuses the write the same way."""
+    out = tmp_path / "run"
+    shared = ["deep_sea:size=20", "--episodes", 300, "--no-stop", "--out", out, *FAST]
+
+    def small_files():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+    full = run("train", *shared, "--checkpoint-seconds", 0, preexec_fn=small_files)
+    assert full.returncode == 2, full.stderr
+    assert "nothing before it was lost" in full.stderr
+    assert "Traceback" not in full.stderr
+    assert not list((out / "checkpoints").iterdir())
+    resumed = run("train", *shared, "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    whole = run("train", *shared[: -len(FAST) - 1], tmp_path / "whole", *FAST)
+    assert whole.returncode == 0, whole.stderr
+    assert columns(out / "log.csv") == columns(tmp_path / "whole" / "log.csv")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_an_unwritable_folder_is_told(tmp_path):
+    tmp_path.chmod(0o500)
+    refused = run("train", "deep_sea:size=5", "--out", tmp_path / "run")
+    assert refused.returncode == 2
+    assert "cannot write" in refused.stderr

@@ -1,0 +1,168 @@
+"""Deep Sea equals bsuite's, transition by transition; the Binary Tree is what its page says; ids mean what they say."""
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tdu import environments
+from tdu.environments import binary_tree, deep_sea
+from tdu.environments.python import PythonEnvironment
+from tdu.errors import UserError
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import bsuite
+    from bsuite.environments.deep_sea import DeepSea
+
+
+class Tape(np.random.RandomState):
+    """bsuite's generator, with its draws written down."""
+
+    def __init__(self, seed):
+        super().__init__(seed)
+        self.slips, self.noises = [], []
+
+    def rand(self, *args):
+        self.slips.append(super().rand(*args))
+        return self.slips[-1]
+
+    def randn(self, *args):
+        self.noises.append(super().randn(*args))
+        return self.noises[-1]
+
+
+@pytest.mark.parametrize("stochastic", [False, True])
+@pytest.mark.parametrize(("size", "mapping_seed"), [(2, 0), (5, 42), (10, 42), (13, 7)])
+def test_equal_to_bsuite_transition_by_transition(size, mapping_seed, stochastic):
+    theirs = DeepSea(size, deterministic=not stochastic, mapping_seed=mapping_seed)
+    theirs._rng = tape = Tape(0)
+    ours = deep_sea.deep_sea(size, mapping_seed=mapping_seed, stochastic=stochastic)
+    move = jax.jit(deep_sea.dynamics(size, mapping_seed=mapping_seed, stochastic=stochastic))
+    right = deep_sea.action_mapping(size, mapping_seed)
+    rng = np.random.default_rng(1)
+    bad = chests = 0
+    for episode in range(40):
+        state, mine = ours.reset(jax.random.key(0))
+        their = theirs.reset()
+        while True:
+            _same_observation(mine.observation, their.observation, size)
+            if their.last():
+                break
+            column, row = int(state.column), int(state.row)
+            good = int(right[row, column])
+            action = good if rng.random() < (0.5, 0.97, 1.0)[episode % 3] else 1 - good
+            tape.slips.clear()
+            tape.noises.clear()
+            their = theirs.step(action)
+            draws = deep_sea.Draws(
+                jnp.float32(tape.slips[0] if tape.slips else 1.0), jnp.float32(tape.noises[0] if tape.noises else 0.0)
+            )
+            state, mine = move(state, jnp.int32(action), draws)
+            assert mine.reward == pytest.approx(their.reward, rel=1e-6, abs=1e-6)
+            assert mine.discount == their.discount
+            assert mine.last == their.last()
+        info = ours.info(state)
+        bad, chests = bad + int(info["total_bad_episodes"]), chests + int(info["denoised_return"])
+        assert theirs.bsuite_info() == {"total_bad_episodes": bad, "denoised_return": chests}
+    assert 0 < bad < 40
+    assert chests > 0
+
+
+def _same_observation(index, grid, size):
+    expected = np.zeros(size * size)
+    if index < size * size:
+        expected[int(index)] = 1.0
+    np.testing.assert_array_equal(grid.reshape(-1), expected)
+
+
+def test_stochastic_draws_have_the_right_frequencies():
+    env = deep_sea.deep_sea(10, stochastic=True)
+    right = jnp.asarray(deep_sea.action_mapping(10, 42), jnp.int32)
+    state = env.reset(jax.random.key(0))[0]
+    keys = jax.random.split(jax.random.key(1), 20_000)
+    moved = jax.vmap(lambda k: env.step(state, right[0, 0], k)[0].column)(keys)
+    assert 1 - float(moved.mean()) == pytest.approx(0.1, abs=0.01)
+    corner = state._replace(row=jnp.int32(9))
+    rewards = jax.vmap(lambda k: env.step(corner, 1 - right[9, 0], k)[1].reward)(keys)
+    assert float(rewards.std()) == pytest.approx(1.0, abs=0.03)
+    assert float(rewards.mean()) == pytest.approx(0.0, abs=0.03)
+
+
+def test_binary_tree_pays_one_at_the_top_and_nothing_on_the_way():
+    depth = 6
+    env = binary_tree.binary_tree(depth, seed=3)
+    onward = binary_tree.onward_actions(depth, 3)
+    assert set(binary_tree.onward_actions(100, 3)) == {0, 1}
+    state, timestep = env.reset(jax.random.key(0))
+    for branch in range(depth):
+        assert int(timestep.observation) == branch
+        wrong, after = env.step(state, jnp.int32(1 - onward[branch]), jax.random.key(0))
+        assert (bool(after.last), float(after.reward), float(after.discount)) == (True, 0.0, 0.0)
+        assert int(after.observation) == depth
+        assert int(env.info(wrong)["total_bad_episodes"]) == 1
+        state, timestep = env.step(state, jnp.int32(onward[branch]), jax.random.key(0))
+        assert float(timestep.reward) == float(branch == depth - 1)
+    assert bool(timestep.last)
+    assert float(timestep.discount) == 0.0
+    assert int(timestep.observation) == depth
+    assert int(env.info(state)["total_bad_episodes"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("env_id", "size", "stochastic"),
+    [("deep_sea/5", 20, False), ("deep_sea_stochastic/3", 16, True), ("deep_sea:size=37,stochastic=true", 37, True)],
+)
+def test_ids_of_compiled_environments(env_id, size, stochastic):
+    spec = environments.make(env_id).spec
+    assert spec.observation_shape == (size, size)
+    assert spec.solved.bad_share == (0.8 if stochastic else 0.9)
+
+
+@pytest.mark.parametrize("index", [0, 20])
+def test_twins_have_the_official_settings(index):
+    official = bsuite.load_from_id(f"deep_sea/{index}")
+    assert environments.make(f"deep_sea/{index}").spec.observation_shape == official.observation_spec().shape
+    np.testing.assert_array_equal(official._action_mapping, deep_sea.action_mapping(official._size, 42))
+
+
+def test_a_scheme_asks_for_the_official_one():
+    env = environments.make("bsuite:deep_sea/0")
+    assert isinstance(env, PythonEnvironment)
+    assert env.spec.num_states == 100
+    assert isinstance(environments.make("catch/0"), PythonEnvironment)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "words"),
+    [
+        ("dep_sea", "did you mean 'deep_sea'"),
+        ("deep_sea:siz=3", "did you mean 'size'"),
+        ("deep_sea:size=1", "size must be at least 2"),
+        ("deep_sea:size=many", "size must be a whole number"),
+        ("deep_sea:size", "write deep_sea:name=value"),
+        ("deep_sea:stochastic=perhaps", "stochastic must be true|false"),
+        ("deep_sea/21", "deep_sea/0 to deep_sea/20"),
+        ("deep_sea/x", "deep_sea/0 to deep_sea/20"),
+        ("catsh/0", "did you mean 'catch'"),
+        ("catch/99", "catch/0 to catch/19"),
+        ("bsuite:catsh/0", "did you mean 'catch'"),
+        ("binary_tree:depth=0", "depth must be at least 1"),
+        ("", "unknown environment"),
+    ],
+)
+def test_bad_ids_say_what_to_do(env_id, words):
+    with pytest.raises(UserError, match=words.replace("|", r"\|")):
+        environments.make(env_id)
+
+
+def test_an_official_environment_is_the_same_for_one_seed_and_episode():
+    def rewards(seed, episode):
+        env = environments.make("bsuite:bandit_noise/0", seed)
+        env.reset(episode)
+        return float(env.step(0).reward)
+
+    assert rewards(1, 5) == rewards(1, 5)
+    assert len({rewards(1, 5), rewards(1, 6), rewards(2, 5)}) == 3

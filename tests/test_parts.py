@@ -1,0 +1,163 @@
+"""Bonus, behaviour, replay and options: small parts against values computed by hand."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tdu import agents, behaviour, bonus, replay
+from tdu.errors import UserError
+from tdu.types import Exploit, Transition
+
+
+def transition(reward=0.0, state=0, action=0):
+    number = jnp.float32(reward)
+    return Transition(jnp.int32(state), jnp.int32(action), number, jnp.float32(1), jnp.int32(state + 1), {})
+
+
+def paid(td, r_t, **kwargs):
+    td = jnp.asarray(td, jnp.float32)
+    batch = transition()._replace(r_t=jnp.asarray(r_t, jnp.float32))
+    part = bonus.td_uncertainty(**kwargs)
+    return part.reward(part.init(), batch, Exploit(td, td, td))
+
+
+def test_bonus_by_hand():
+    reward, sigma = paid([[1.0, 0.0], [3.0, 0.0], [5.0, 0.0]], [0.5, -1.0], beta=2.0)
+    np.testing.assert_allclose(sigma, [2.0, 0.0], rtol=1e-6)
+    np.testing.assert_allclose(reward, [4.5, -1.0], rtol=1e-6)
+    _, biased = paid([[1.0], [3.0], [5.0]], [0.0], beta=1.0, unbiased=False)
+    np.testing.assert_allclose(biased, [np.sqrt(8 / 3)], rtol=1e-6)
+
+
+heads = st.integers(2, 6)
+numbers = st.floats(-10, 10, width=32)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data(), heads, st.sampled_from([(3,), (2, 3)]))
+def test_spread_of_heads(data, k, shape):
+    size = int(np.prod(shape))
+    flat = data.draw(st.lists(numbers, min_size=k * size, max_size=k * size))
+    td = np.asarray(flat, np.float32).reshape(k, *shape)
+    sigma = bonus.spread(jnp.asarray(td))
+    assert sigma.shape == shape
+    np.testing.assert_allclose(sigma, np.std(td.astype(np.float64), axis=0, ddof=1), rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(sigma, bonus.spread(jnp.asarray(td[::-1])), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(bonus.spread(jnp.asarray(td + np.float32(3))), sigma, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(bonus.spread(jnp.broadcast_to(td[:1], td.shape)), 0.0, atol=1e-5)
+
+
+def test_spread_carries_no_gradient():
+    gradient = jax.grad(lambda x: bonus.spread(x).sum())(jnp.array([[1.0], [2.0]]))
+    np.testing.assert_array_equal(gradient, 0.0)
+
+
+def test_greedy_breaks_ties_at_random_and_only_ties():
+    keys = jax.random.split(jax.random.key(0), 3000)
+    actions = jax.vmap(lambda k: behaviour.greedy(jnp.array([1.0, 2.0, 2.0]), k))(keys)
+    shares = np.bincount(np.asarray(actions), minlength=3) / 3000
+    assert shares[0] == 0
+    assert shares[1] == pytest.approx(0.5, abs=0.05)
+
+
+def test_epsilon_greedy_explores_as_often_as_it_says():
+    act = behaviour.epsilon_greedy(0.3)
+    keys = jax.random.split(jax.random.key(0), 5000)
+    actions = np.asarray(jax.vmap(lambda k: act(jnp.array([1.0, 0.0, 0.0]), k))(keys))
+    assert (actions != 0).mean() == pytest.approx(0.2, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [
+        (behaviour.uniform(4), [0.25] * 4),
+        (behaviour.mixed(3, 4, 0.4), [0.2, 0.2, 0.2, 0.4]),
+    ],
+)
+def test_heads_are_drawn_as_often_as_they_should(part, expected):
+    keys = jax.random.split(jax.random.key(0), 8000)
+    drawn = np.asarray(jax.vmap(lambda k: part.begin(part.init(), k))(keys))
+    np.testing.assert_allclose(np.bincount(drawn, minlength=4) / 8000, expected, atol=0.03)
+
+
+def test_ucb1_by_hand():
+    part = behaviour.ucb1(3, eta=2.0)
+    state = part.init()
+    for head, rewards in ((0, [1.0, 1.0]), (1, [0.0] * 8)):
+        assert int(part.begin(state, jax.random.key(0))) not in range(head), "every head once first"
+        for reward in rewards:
+            state = part.observe(state, jnp.int32(head), transition(reward))
+    assert int(part.begin(state, jax.random.key(0))) == 2
+    state = part.observe(state, jnp.int32(2), transition(0.5))
+    n = 11
+    bounds = [m + 2.0 * np.sqrt(np.log(n) / k) for m, k in ((1.0, 2), (0.0, 8), (0.5, 1))]
+    assert int(part.begin(state, jax.random.key(0))) == int(np.argmax(bounds)) == 2
+    for _ in range(30):
+        state = part.observe(state, jnp.int32(2), transition(0.0))
+    bounds = [m + 2.0 * np.sqrt(np.log(n + 30) / k) for m, k in ((1.0, 2), (0.0, 8), (0.5 / 31, 31))]
+    assert int(part.begin(state, jax.random.key(0))) == int(np.argmax(bounds)) == 0
+
+
+def test_replay_keeps_the_last_and_samples_all_of_it():
+    ring = replay.uniform(capacity=5, batch_size=400)
+    state = ring.init(transition())
+    for i in range(3):
+        state = ring.add(state, transition(reward=i, state=i))
+    assert int(ring.size(state)) == 3
+    assert set(np.asarray(ring.sample(state, jax.random.key(0)).o_tm1)) == {0, 1, 2}
+    for i in range(3, 8):
+        state = ring.add(state, transition(reward=i, state=i))
+    batch = ring.sample(state, jax.random.key(1))
+    assert int(ring.size(state)) == 5
+    assert set(np.asarray(batch.o_tm1)) == {3, 4, 5, 6, 7}
+    np.testing.assert_array_equal(batch.r_t, batch.o_tm1.astype(jnp.float32))
+
+
+@pytest.mark.parametrize(
+    ("agent", "options", "words"),
+    [
+        ("tdu", {"beta": -1}, "beta must be at least 0"),
+        ("tdu", {"beta": float("nan")}, "beta must be a finite number"),
+        ("tdu", {"discount": 1.5}, "discount must be at least 0 and at most 1"),
+        ("tdu", {"exploiters": 1}, "exploiters must be at least 2"),
+        ("tdu", {"explorers": 0}, "explorers must be at least 1"),
+        ("tdu", {"mask_prob": 0}, "mask_prob must be greater than 0 and at most 1"),
+        ("tdu", {"mask_prob": 1.1}, "mask_prob must be greater than 0 and at most 1"),
+        ("tdu", {"batch_size": 200, "replay_capacity": 199}, "batch_size .200. must not be larger"),
+        ("tdu", {"min_replay": 20_000}, "min_replay .20000. must not be larger"),
+        ("tdu", {"learning_rate": 0}, "learning_rate must be greater than 0"),
+        ("tdu", {"hidden_sizes": "64,x"}, "hidden_sizes must be whole numbers"),
+        ("tdu", {"hidden_sizes": ()}, "hidden_sizes must be whole numbers"),
+        ("tdu", {"batch_size": 3.5}, "batch_size must be a whole number"),
+        ("tdu", {"divisor": "unbiassed"}, "did you mean 'unbiased'"),
+        ("tdu", {"bata": 1}, "did you mean 'beta'"),
+        ("bdqn", {"beta": 1}, "unknown option of agent bdqn 'beta'"),
+        ("bdqn", {"head_choice": "mixed"}, "needs at least one explorer"),
+        ("dqn", {"epsilon": 2}, "epsilon must be at least 0 and at most 1"),
+        ("tdq", {}, "unknown agent 'tdq'"),
+    ],
+)
+def test_bad_options_are_refused_by_name(agent, options, words):
+    with pytest.raises(UserError, match=words):
+        agents.configure(agent, options)
+
+
+def test_presets_change_defaults_and_options_change_presets():
+    config = agents.configure("tdu", {"prior_scale": 2.0}, "boot_dqn")
+    assert (config.batch_size, config.hidden_sizes, config.prior_scale) == (128, (50, 50), 2.0)
+    with pytest.raises(UserError, match="for ensembles"):
+        agents.configure("dqn", {}, "boot_dqn")
+    with pytest.raises(UserError, match="did you mean 'paper'"):
+        agents.configure("tdu", {}, "papr")
+
+
+def test_the_paper_s_defaults():
+    config = agents.configure("tdu", {})
+    assert (config.discount, config.batch_size, config.hidden_sizes) == (0.99, 32, (64, 64))
+    assert (config.exploiters, config.explorers, config.beta, config.prior_scale) == (10, 10, 1.0, 3.0)
+    assert (config.learning_rate, config.mask_prob, config.replay_capacity) == (1e-3, 1.0, 10_000)
+    assert (config.learn_period, config.target_period, config.min_replay) == (1, 4, 128)
+    assert agents.configure("bdqn", {}).exploiters == 20
