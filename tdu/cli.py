@@ -88,6 +88,8 @@ def _train(arguments: list[str]) -> int:
     if parsed.resume:
         settings = _with_stored(out, settings, arguments)
     parallel.use_one_core()
+    if parsed.progress in ("auto", "plain"):
+        print("tdu: compiling, which takes some seconds …", file=sys.stderr)
     shown, close = displays.display(parsed.progress, f"{settings['agent']} seed {settings['seed']}")
     try:
         run = train(

@@ -62,11 +62,13 @@ def draw(path: Path, results: dict[str, dict[str, Any]], logs: dict[str, dict[st
     for agent, log in logs.items():
         style = {"color": _COLOURS[agent], "label": AGENTS[agent], "linewidth": 2}
         found.plot(log["episode"], log["denoised_return"], **style)
-        share.plot(log["episode"], log["total_bad_episodes"] / log["episode"], **style)
+        bad = log["total_bad_episodes"] / log["episode"]
+        share.plot(log["episode"], bad, **style)
         solved = results[agent]["solved_episode"]
         if solved:
-            share.plot(solved, 0.8, "o", color=_COLOURS[agent], markersize=8)
-            share.annotate(f"solved, {solved}", (solved, 0.8), (6, 8), textcoords="offset points", fontsize=9)
+            at = (solved, bad[solved - 1])
+            share.plot(*at, "o", color=_COLOURS[agent], markersize=8)
+            share.annotate(f"solved at {solved}", at, (8, 8), textcoords="offset points", fontsize=9)
     share.axhline(0.8, color="0.6", linestyle="--", linewidth=1)
     found.set(xlabel="episode", ylabel="times at the chest so far", title="Treasure found")
     share.set(xlabel="episode", ylabel="share of bad episodes so far", title="Solved below 0.8 (bsuite's rule)")
