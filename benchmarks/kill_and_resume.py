@@ -20,8 +20,8 @@ import time
 from pathlib import Path
 
 CASES = {
-    "compiled": ["deep_sea:size=30,stochastic=true", "--episodes", "1000"],
-    "stepwise": ["bsuite:deep_sea_stochastic/0", "--episodes", "600"],
+    "compiled": ["deep_sea:size=30,stochastic=true", "--episodes", "300"],
+    "stepwise": ["bsuite:deep_sea_stochastic/0", "--episodes", "300"],
 }
 SHARED = ["--no-stop", "--seed", "3", "--checkpoint-seconds", "0", "--progress", "none"]
 
