@@ -1,6 +1,7 @@
 """When TDU and BDQN solve Deep Sea and the Binary Tree: the numbers behind docs/results.md.
 
     python -m tdu.experiments.core --runs runs/core --out results/core.csv
+    python -m tdu.experiments.core --only-table --markdown
 
 Every run is a `tdu train` in a folder of its own; starting the command again continues what is missing or was cut off.
 The table holds what has finished so far.
@@ -77,6 +78,23 @@ def write_table(rows: list[dict[str, Any]], path: Path) -> None:
     checkpoints.write_atomically(path, text.getvalue().encode())
 
 
+def markdown(rows: list[dict[str, Any]]) -> str:
+    """Median and every value of the episode that solved it, a line per setting and agent; `>E` is unsolved after E."""
+    lines = ["| environment | preset | agent | median | every seed |", "|---|---|---|---|---|"]
+    for setting in SETTINGS:
+        for agent in AGENTS:
+            mine = [r for r in rows if (r["env"], r["preset"], r["agent"]) == (setting.env, setting.preset, agent)]
+            if mine:
+                words = [str(r["solved_episode"] or f">{r['episodes']}") for r in mine]
+                median = sorted(mine, key=lambda r: r["solved_episode"] or 10**9)[(len(mine) - 1) // 2]
+                middle = median["solved_episode"] or f">{median['episodes']}"
+                missing = setting.seeds - len(mine)
+                note = f" ({missing} of {setting.seeds} runs missing)" if missing else ""
+                cells = [f"`{setting.env}`", setting.preset, agent, str(middle), ", ".join(words) + note]
+                lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def main() -> int:
     """Runs what is missing and writes the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -84,10 +102,18 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("results/core.csv"), help="the table")
     parser.add_argument("--workers", type=int, help="processes at a time (default: one per core)")
     parser.add_argument("--only-table", action="store_true", help="run nothing, write the table of what is there")
+    parser.add_argument("--markdown", action="store_true", help="print the table for people too")
     parsed = parser.parse_args()
     missing = [job for job in jobs(parsed.runs) if not (job.out / "result.json").exists()]
     outcomes = [] if parsed.only_table else run_jobs(missing, "auto", workers=parsed.workers)
-    write_table(table(parsed.runs), parsed.out)
+    rows = table(parsed.runs)
+    if rows or not parsed.only_table:
+        write_table(rows, parsed.out)
+    elif parsed.out.exists():  # no runs here: read the committed table instead of replacing it
+        with open(parsed.out, newline="") as f:
+            rows = [r | {"solved_episode": int(r["solved_episode"] or 0) or None} for r in csv.DictReader(f)]
+    if parsed.markdown:
+        print(markdown(rows))
     failed = [o for o in outcomes if o.code]
     for outcome in failed:
         print(f"{outcome.job.name} failed: {outcome.words}", file=sys.stderr)
