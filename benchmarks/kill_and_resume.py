@@ -20,9 +20,11 @@ import time
 from pathlib import Path
 
 CASES = {
-    "compiled": ["deep_sea:size=30,stochastic=true", "--episodes", "300"],
-    "stepwise": ["bsuite:deep_sea_stochastic/0", "--episodes", "300"],
+    "compiled": ["deep_sea:size=30,stochastic=true", "--episodes", "1500"],
+    "stepwise": ["bsuite:deep_sea_stochastic/0", "--episodes", "1500"],
 }
+LATEST = 15.0
+"""Seconds after a start at which it is killed at the latest; it trains after about eight."""
 SHARED = ["--no-stop", "--seed", "3", "--checkpoint-seconds", "0", "--progress", "none"]
 
 
@@ -49,7 +51,7 @@ def main() -> int:
         kills = 0
         while kills < parsed.kills:
             name = "stepwise" if moments.random() < 0.25 else "compiled"
-            tally = one_round(CASES[name], Path(folder) / "run", moments, outcome["cases"][name]["whole_seconds"])
+            tally = one_round(CASES[name], Path(folder) / "run", moments, parsed.kills - kills)
             kills += tally["kills"]
             tally["log_identical"] = digest_log(Path(folder) / "run") == outcome["cases"][name]["log"]
             tally["state_identical"] = digest_state(Path(folder) / "run") == outcome["cases"][name]["state"]
@@ -71,15 +73,15 @@ def command(case: list[str], out: Path) -> list[str]:
     return [sys.executable, "-m", "tdu", "train", *case, *SHARED, "--out", str(out), "--resume"]
 
 
-def one_round(case: list[str], out: Path, moments: random.Random, whole_seconds: float) -> dict:
-    """Kills one run a few times, then lets it finish."""
+def one_round(case: list[str], out: Path, moments: random.Random, most: int) -> dict:
+    """Kills one run again and again, then lets it finish."""
     tally = {"kills": 0, "while_writing": 0, "before_first_checkpoint": 0}
-    for _ in range(moments.randint(3, 9)):
+    for _ in range(min(most, moments.randint(12, 24))):
         process = subprocess.Popen(command(case, out), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         if moments.random() < 0.45:
             struck = strike_while_writing(process, out, moments)
         else:
-            deadline = time.monotonic() + moments.uniform(0.1, 0.6 * whole_seconds)
+            deadline = time.monotonic() + moments.uniform(0.1, LATEST)
             struck = wait_until(process, deadline)
         if not struck:
             break
@@ -96,7 +98,7 @@ def one_round(case: list[str], out: Path, moments: random.Random, whole_seconds:
 
 def strike_while_writing(process: subprocess.Popen, out: Path, moments: random.Random) -> bool:
     """Waits until a checkpoint is being written, after a random number of them; False if the run ended first."""
-    skip, seen = moments.randint(0, 8), set()
+    skip, seen = moments.randint(0, 3), set()
     folder = out / "checkpoints"
     while process.poll() is None:
         for path in folder.glob(".writing-*") if folder.exists() else ():
