@@ -6,6 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from tdu.bonus import spread
 from tdu.types import Array, Behaviour, Key, State, Transition
 
 
@@ -34,7 +35,17 @@ def uniform(heads: int, epsilon: float = 0.0) -> Behaviour:
     def begin(_: State, key: Key) -> Array:
         return jax.random.randint(key, (), 0, heads)
 
-    return Behaviour(tuple, begin, epsilon_greedy(epsilon), _ignore)
+    return Behaviour(tuple, begin, _of_one_head(epsilon), _ignore)
+
+
+def optimistic(choice: Behaviour, beta: float, epsilon: float = 0.0) -> Behaviour:
+    """Heads as `choice` draws them; actions by argmax Q_head + β·σ, σ the spread of all heads' values (Q+UCB)."""
+    pick = epsilon_greedy(epsilon)
+
+    def act(q: Array, head: Array, key: Key) -> Array:
+        return pick(q[head] + beta * spread(q), key)
+
+    return choice._replace(act=act, every_head=True)
 
 
 def mixed(exploiters: int, heads: int, probability: float, epsilon: float = 0.0) -> Behaviour:
@@ -47,7 +58,7 @@ def mixed(exploiters: int, heads: int, probability: float, epsilon: float = 0.0)
         high = jnp.where(explore, heads, exploiters)
         return jax.random.randint(key_head, (), low, high)
 
-    return Behaviour(tuple, begin, epsilon_greedy(epsilon), _ignore)
+    return Behaviour(tuple, begin, _of_one_head(epsilon), _ignore)
 
 
 class Ucb1State(NamedTuple):
@@ -72,7 +83,13 @@ def ucb1(heads: int, eta: float, epsilon: float = 0.0) -> Behaviour:
     def observe(state: Ucb1State, head: Array, transition: Transition) -> Ucb1State:
         return Ucb1State(state.steps.at[head].add(1.0), state.rewards.at[head].add(transition.r_t))
 
-    return Behaviour(init, begin, epsilon_greedy(epsilon), observe)
+    return Behaviour(init, begin, _of_one_head(epsilon), observe)
+
+
+def _of_one_head(epsilon: float) -> Callable[[Array, Array, Key], Array]:
+    """ε-greedy on the acting head's own values."""
+    pick = epsilon_greedy(epsilon)
+    return lambda q, head, key: pick(q, key)
 
 
 def _ignore(state: State, head: Array, transition: Transition) -> State:

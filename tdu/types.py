@@ -118,11 +118,12 @@ class Exploit(NamedTuple):
 class Bonus(NamedTuple):
     """What explorers are paid for."""
 
-    init: Callable[[], State]
+    init: Callable[[Key], State]
     observe: Callable[[State, Transition], State]
     reward: Callable[[State, Transition, Exploit], tuple[Array, Array]]
-    """reward(state, batch, exploit) -> (what an explorer is paid [B], the bonus in it [B])."""
+    """reward(state, batch, exploit) -> (what explorers are paid [B], or [N, B] if not all the same; the bonus in it [B])."""
     learn: Callable[[State, Transition], State]
+    """learn(state, batch) -> state, after `reward` was asked."""
 
 
 class Behaviour(NamedTuple):
@@ -131,10 +132,12 @@ class Behaviour(NamedTuple):
     init: Callable[[], State]
     begin: Callable[[State, Key], Array]
     """begin(state, key) -> head."""
-    act: Callable[[Array, Key], Array]
-    """act(q [A], key) -> action."""
+    act: Callable[[Array, Array, Key], Array]
+    """act(q [A], head, key) -> action; with `every_head`, q is [H, A]."""
     observe: Callable[[State, Array, Transition], State]
     """observe(state, head, transition) -> state."""
+    every_head: bool = False
+    """Whether the action depends on the values of all heads."""
 
 
 class Agent(NamedTuple):

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tdu import agents, behaviour, bonus, replay
+from tdu import agents, behaviour, bonus, networks, replay
+from tdu.adam import Adam
+from tdu.agents import tdu as tdu_agent
 from tdu.errors import UserError
-from tdu.types import Exploit, Transition
+from tdu.types import EnvSpec, Exploit, Transition
 
 
 def transition(reward=0.0, state=0, action=0):
@@ -21,7 +23,7 @@ def paid(td, r_t, **kwargs):
     td = jnp.asarray(td, jnp.float32)
     batch = transition()._replace(r_t=jnp.asarray(r_t, jnp.float32))
     part = bonus.td_uncertainty(**kwargs)
-    return part.reward(part.init(), batch, Exploit(td, td, td))
+    return part.reward(part.init(jax.random.key(0)), batch, Exploit(td, td, td))
 
 
 def test_bonus_by_hand():
@@ -30,6 +32,106 @@ def test_bonus_by_hand():
     np.testing.assert_allclose(reward, [4.5, -1.0], rtol=1e-6)
     _, biased = paid([[1.0], [3.0], [5.0]], [0.0], beta=1.0, unbiased=False)
     np.testing.assert_allclose(biased, [np.sqrt(8 / 3)], rtol=1e-6)
+
+
+def test_a_ladder_pays_each_explorer_its_own_beta():
+    reward, sigma = paid([[1.0, 0.0], [3.0, 0.0], [5.0, 0.0]], [0.5, -1.0], beta=[0.5, 2.0])
+    np.testing.assert_allclose(sigma, [2.0, 0.0], rtol=1e-6)
+    np.testing.assert_allclose(reward, [[1.5, -1.0], [4.5, -1.0]], rtol=1e-6)
+    rungs = tdu_agent.ladder(agents.configure("tdu", {"explorers": 3, "beta": 2.0, "beta_ladder": 4.0}))
+    np.testing.assert_allclose(rungs, [0.5, 2.0, 8.0])
+    assert tdu_agent.ladder(agents.configure("tdu", {"beta": 2.0})) == 2.0
+
+
+def test_other_bonuses_by_hand():
+    q, td = jnp.array([[1.0, 4.0], [3.0, 4.0]]), jnp.array([[-2.0, 0.5], [9.0, 9.0]])
+    batch = transition()._replace(r_t=jnp.array([0.5, 1.0]))
+    exploit = Exploit(q, q + td, td)
+    for part, expected, extra in (
+        (bonus.q_uncertainty(2.0), [0.5 + 2 * np.sqrt(2.0), 1.0], [np.sqrt(2.0), 0.0]),
+        (bonus.absolute_td(10.0), [20.0, 5.0], [2.0, 0.5]),
+        (bonus.nothing(), [0.5, 1.0], [0.0, 0.0]),
+    ):
+        reward, sigma = part.reward(part.init(jax.random.key(0)), batch, exploit)
+        np.testing.assert_allclose(reward, expected, rtol=1e-6)
+        np.testing.assert_allclose(sigma, extra, rtol=1e-6)
+
+
+GRID = EnvSpec("grid", (2, 2), 2, num_states=4)
+BOARD = EnvSpec("board", (2, 2), 2)
+
+
+def test_counts_by_hand():
+    part = bonus.counts(0.1, GRID, resolution=0.1)
+    visits = part.init(jax.random.key(0))
+    for state, action, times in ((2, 1, 3), (2, 0, 1)):
+        for _ in range(times):
+            visits = part.observe(visits, transition(state=state, action=action))
+    batch = jax.tree.map(lambda *x: jnp.stack(x), *(transition(1.0, s, a) for s, a in ((2, 1), (2, 0), (0, 0))))
+    reward, novelty = part.reward(visits, batch, None)
+    np.testing.assert_allclose(novelty, [3.01**-0.5, 1.01**-0.5, 10.0], rtol=1e-5)
+    np.testing.assert_allclose(reward, 1.0 + 0.1 * np.asarray(novelty), rtol=1e-6)
+
+
+def test_counts_over_a_hash_tell_boards_apart():
+    part = bonus.counts(1.0, BOARD, resolution=0.1)
+    boards = jnp.asarray(np.array(np.meshgrid(*[[0.0, 1.0]] * 4)).reshape(4, -1).T.reshape(16, 2, 2), jnp.float32)
+    visits = part.init(jax.random.key(0))
+    for board in boards[:5]:
+        step = transition()._replace(o_tm1=board, o_t=board)
+        visits = part.observe(visits, step)
+    number = jnp.zeros(16)
+    batch = Transition(boards, jnp.zeros(16, jnp.int32), number, number, boards, {})
+    _, novelty = part.reward(visits, batch, None)
+    np.testing.assert_allclose(novelty, [1.01**-0.5] * 5 + [10.0] * 11, rtol=1e-4)
+    near = batch._replace(o_tm1=boards + 0.01)
+    np.testing.assert_allclose(part.reward(visits, near, None)[1], novelty)
+
+
+def test_distillation_pays_for_what_it_has_not_seen():
+    settings_ = {"hidden_sizes": (16,), "features": 4, "decay": 0.9, "adam": Adam(1e-2)}
+    part = bonus.distillation(2.0, GRID, normalise=False, **settings_)
+    start = state = part.init(jax.random.key(0))
+    number = jnp.zeros(2)
+    seen = Transition(jnp.array([0, 1]), jnp.zeros(2, jnp.int32), number, number, jnp.array([1, 2]), {})
+    new = seen._replace(o_tm1=jnp.array([2, 3]))
+    _, before = part.reward(state, seen, None)
+    x = jnp.eye(4)[:2]
+    by_hand = np.square(networks.apply_mlp(start.predictor, x) - networks.apply_mlp(start.fixed, x)).sum(axis=1)
+    np.testing.assert_allclose(before, by_hand, rtol=1e-5)
+    for _ in range(300):
+        state = part.learn(state, seen)
+    reward, after = part.reward(state, seen, None)
+    np.testing.assert_allclose(reward, 2.0 * np.asarray(after), rtol=1e-6)
+    assert np.all(np.asarray(after) < 0.05 * np.asarray(before))
+    assert np.asarray(part.reward(state, new, None)[1]).min() > 10 * np.asarray(after).max()
+    jax.tree.map(np.testing.assert_array_equal, state.fixed, start.fixed)
+
+
+def test_distillation_is_normalised_by_moving_averages():
+    part = bonus.distillation(1.0, GRID, hidden_sizes=(8,), features=3, decay=0.5, normalise=True, adam=Adam(1e-3))
+    state = part.init(jax.random.key(0))
+    number = jnp.zeros(3)
+    batch = Transition(jnp.array([0, 1, 3]), jnp.zeros(3, jnp.int32), number, number, jnp.array([1, 2, 4]), {})
+    raw = bonus.distillation(1.0, GRID, hidden_sizes=(8,), features=3, decay=0.5, normalise=False, adam=Adam(1e-3))
+    mean = square = 0.0
+    for _ in range(2):
+        errors = np.asarray(raw.reward(state, batch, None)[1], np.float64)
+        mean, square = 0.5 * mean + 0.5 * errors.mean(), 0.5 * square + 0.5 * (errors**2).mean()
+        state = part.learn(state, batch)
+    errors = np.asarray(raw.reward(state, batch, None)[1], np.float64)
+    mean, square = mean / 0.75, square / 0.75
+    expected = (errors - mean) / np.sqrt(square - mean**2)
+    np.testing.assert_allclose(part.reward(state, batch, None)[1], expected, rtol=1e-3)
+
+
+def test_optimism_adds_the_spread_of_all_heads():
+    part = behaviour.optimistic(behaviour.uniform(2), beta=1.0)
+    q = jnp.array([[1.0, 0.5], [1.0, 2.5]])  # σ = 0, √2
+    assert int(part.act(q, jnp.int32(0), jax.random.key(0))) == 1
+    part = behaviour.optimistic(behaviour.uniform(2), beta=0.1)
+    assert int(part.act(q, jnp.int32(0), jax.random.key(0))) == 0
+    assert part.every_head
 
 
 heads = st.integers(2, 6)

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tdu.agents import bdqn, dqn, tdu
+from tdu.agents import bdqn, cts, dqn, q_ucb, qex, qu, rnd, tdu
 from tdu.agents.config import PRESETS
 from tdu.errors import UserError, unknown
 from tdu.options import build
@@ -22,7 +22,12 @@ class Entry(NamedTuple):
 AGENTS: dict[str, Entry] = {
     "tdu": Entry("Explorers paid for the exploiters' disagreement about TD errors.", tdu.Config, tdu.make),
     "bdqn": Entry("Bootstrapped DQN with random prior functions.", bdqn.Config, bdqn.make),
+    "qu": Entry("TDU with the spread of values in place of TD errors.", qu.Config, qu.make),
+    "q_ucb": Entry("BDQN that acts on value plus spread of values.", q_ucb.Config, q_ucb.make),
     "dqn": Entry("DQN with ε-greedy actions.", dqn.Config, dqn.make),
+    "qex": Entry("A second DQN paid the absolute TD error of the first.", qex.Config, qex.make),
+    "cts": Entry("DQN paid for state-action pairs seldom met.", cts.Config, cts.make),
+    "rnd": Entry("DQN paid for the error of random network distillation.", rnd.Config, rnd.make),
 }
 
 

@@ -48,15 +48,20 @@ def q_agent(
     return q_ensemble(spec, learner, values=heads, bonus=bonus, behaviour=behaviour)
 
 
-def ensemble(spec: EnvSpec, config: EnsembleConfig, *, explorers: int, bonus: Bonus) -> Agent:
-    """An ensemble with priors and masks, one head of which acts for an episode."""
+def ensemble(
+    spec: EnvSpec, config: EnsembleConfig, *, explorers: int, bonus: Bonus, optimism: float | None = None
+) -> Agent:
+    """An ensemble with priors and masks, one head of which acts for an episode; with `optimism`, on Q + optimism·σ(Q)."""
+    behaviour = _head_choice(config, config.exploiters + explorers)
+    if optimism is not None:
+        behaviour = behaviours.optimistic(behaviour, optimism, config.epsilon)
     return q_agent(
         spec,
         config,
         exploiters=config.exploiters,
         explorers=explorers,
         bonus=bonus,
-        behaviour=_head_choice(config, config.exploiters + explorers),
+        behaviour=behaviour,
         prior_scale=config.prior_scale,
         mask_prob=config.mask_prob,
         noise_scale=config.noise_scale,

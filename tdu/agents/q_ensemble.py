@@ -33,6 +33,10 @@ class Learner(NamedTuple):
     acting: Literal["frozen", "live"]
 
 
+_BONUS = 1 << 16
+"""Folded into the key for the bonus; far from the first few numbers, which splitting the key uses."""
+
+
 class LearnerState(NamedTuple):
     values: Any
     replay: Any
@@ -65,19 +69,27 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
         return LearnerState(
             values=values.init(key),
             replay=replay.init(example),
-            bonus=bonus.init(),
+            bonus=bonus.init(jax.random.fold_in(key, _BONUS)),
             behaviour=behaviour.init(),
             step=jnp.zeros((), jnp.int32),
         )
 
     def begin_episode(state: LearnerState, key: Key) -> Actor:
         head = behaviour.begin(state.behaviour, key)
-        return Actor(head, values.freeze(state.values, head) if frozen else ())
+        if not frozen:
+            return Actor(head, ())
+        if behaviour.every_head:
+            return Actor(head, jax.vmap(values.freeze, in_axes=(None, 0))(state.values, jnp.arange(heads)))
+        return Actor(head, values.freeze(state.values, head))
 
     def act(state: LearnerState, actor: Actor, observation: Array, key: Key) -> Array:
         if frozen:
-            return behaviour.act(values.frozen_q(actor.frozen, observation), key)
-        return behaviour.act(values.q(state.values, observation)[actor.head], key)
+            evaluate_frozen = jax.vmap(values.frozen_q, (0, None)) if behaviour.every_head else values.frozen_q
+            q = evaluate_frozen(actor.frozen, observation)
+        else:
+            live = values.q(state.values, observation)
+            q = live if behaviour.every_head else live[actor.head]
+        return behaviour.act(q, actor.head, key)
 
     def observe(state: LearnerState, actor: Actor, transition: Transition, key: Key) -> LearnerState:
         key_mask, key_noise = jax.random.split(key)
@@ -105,7 +117,6 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
 
     def update(state: LearnerState, key: Key) -> tuple[LearnerState, dict[str, Array]]:
         batch = replay.sample(state.replay, key)
-        bonus_state = bonus.learn(state.bonus, batch)
 
         def loss(q_tm1: Array, target_t: Array, online_t: Array | None) -> tuple[Array, dict[str, Array]]:
             r_t = jnp.broadcast_to(batch.r_t, (heads, *batch.r_t.shape))
@@ -113,9 +124,12 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
             exploit_td = jax.lax.stop_gradient(plain[: learner.exploiters])
             taken = jax.vmap(jax.vmap(td.taken), in_axes=(0, None))(q_tm1[: learner.exploiters], batch.a_tm1)
             q = jax.lax.stop_gradient(taken)
-            paid, extra = bonus.reward(bonus_state, batch, Exploit(q, q + exploit_td, exploit_td))
+            paid, extra = bonus.reward(state.bonus, batch, Exploit(q, q + exploit_td, exploit_td))
             explores = (jnp.arange(heads) >= learner.exploiters)[:, None]
-            delta = plain + jnp.where(explores, jax.lax.stop_gradient(paid) - batch.r_t, 0.0)
+            more = jax.lax.stop_gradient(paid) - batch.r_t
+            if more.ndim == 2:  # a pay of its own for each explorer
+                more = jnp.concatenate([jnp.zeros((learner.exploiters, learner.batch_size)), more])
+            delta = plain + jnp.where(explores, more, 0.0)
             if noisy:
                 delta += learner.noise_scale * batch.extras["noise"].T
             squares = 0.5 * jnp.square(delta)
@@ -124,7 +138,8 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
             return jnp.sum(jnp.mean(squares, axis=1)), {"loss": jnp.mean(squares), "bonus": jnp.mean(extra)}
 
         values_state, metrics = values.update(state.values, batch.o_tm1, batch.o_t, loss)
-        return state._replace(values=values_state, bonus=bonus_state), metrics | {"updates": jnp.ones(())}
+        state = state._replace(values=values_state, bonus=bonus.learn(state.bonus, batch))
+        return state, metrics | {"updates": jnp.ones(())}
 
     def wait(state: LearnerState, key: Key) -> tuple[LearnerState, dict[str, Array]]:
         del key

@@ -17,10 +17,21 @@ class Config(EnsembleConfig):
     exploiters: int = option(10, "Value functions trained on the reward (K).", minimum=2)
     explorers: int = option(10, "Value functions trained on reward plus bonus (N).", minimum=1)
     beta: float = option(1.0, "Weight β of the bonus.", minimum=0)
+    beta_ladder: float = option(
+        1.0, "Explorers' β climb from beta/beta_ladder to beta·beta_ladder; 1 gives all the same β.", minimum=1
+    )
     divisor: Literal["unbiased", "biased"] = option("unbiased", "σ divides by K − 1 (eq. 7) or by K.")
 
 
 def make(spec: EnvSpec, config: Config) -> Agent:
     """The agent for an environment."""
-    paid = bonus.td_uncertainty(config.beta, unbiased=config.divisor == "unbiased")
+    paid = bonus.td_uncertainty(ladder(config), unbiased=config.divisor == "unbiased")
     return assemble.ensemble(spec, config, explorers=config.explorers, bonus=paid)
+
+
+def ladder(config: Config) -> float | list[float]:
+    """β, or one for each explorer in equal ratios."""
+    if config.beta_ladder == 1.0 or config.explorers == 1:
+        return config.beta
+    rungs = [2 * i / (config.explorers - 1) - 1 for i in range(config.explorers)]
+    return [config.beta * config.beta_ladder**rung for rung in rungs]

@@ -1,0 +1,37 @@
+"""RND: DQN paid for states on which a network cannot yet predict a fixed random one (Burda et al., 2018)."""
+
+from dataclasses import dataclass
+
+from tdu import behaviour, bonus
+from tdu.adam import Adam
+from tdu.agents import assemble
+from tdu.agents.config import QConfig
+from tdu.options import option
+from tdu.types import Agent, EnvSpec
+
+
+@dataclass(frozen=True)
+class Config(QConfig):
+    """bsuite's DQN with the paper's best values."""
+
+    min_replay: int = option(100, "Learning starts once so many transitions are stored.", minimum=1)
+    epsilon: float = option(0.05, "Probability of a random action.", minimum=0, maximum=1)
+    beta: float = option(10.0, "Weight β of the bonus.", minimum=0)
+    features: int = option(10, "Width m of the networks' output.", minimum=1)
+    decay: float = option(0.999, "Decay α of the moving averages that normalise the bonus.", minimum=0, maximum=1)
+    normalise: bool = option(True, "Normalise the bonus by moving averages of its mean and standard deviation.")
+
+
+def make(spec: EnvSpec, config: Config) -> Agent:
+    """The agent for an environment."""
+    paid = bonus.distillation(
+        config.beta,
+        spec,
+        hidden_sizes=config.hidden_sizes,
+        features=config.features,
+        decay=config.decay,
+        normalise=config.normalise,
+        adam=Adam(config.learning_rate, eps=config.adam_eps),
+    )
+    choice = behaviour.uniform(1, config.epsilon)
+    return assemble.q_agent(spec, config, exploiters=0, explorers=1, bonus=paid, behaviour=choice)
