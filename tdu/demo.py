@@ -82,6 +82,7 @@ def draw(path: Path, results: dict[str, dict[str, Any]], logs: dict[str, dict[st
 
 def _unused(out: Path) -> Path:
     """`out`, or the first of out-2, out-3 … that does not exist."""
+    out = out.resolve()
     chosen, number = out, 1
     while chosen.exists():
         number += 1
