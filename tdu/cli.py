@@ -238,7 +238,7 @@ def _demo(arguments: list[str]) -> int:
     parser.add_argument(
         "--episodes", type=int, default=demo.EPISODES, help=f"episodes for each agent (default {demo.EPISODES})"
     )
-    parser.add_argument("--seed", type=int, default=0, help="seed of every agent (default 0)")
+    parser.add_argument("--seed", type=int, default=demo.SEED, help=f"seed of every agent (default {demo.SEED})")
     parsed = parser.parse_args(arguments)
     return demo.run(Path(parsed.out), size=parsed.size, episodes=parsed.episodes, seed=parsed.seed)
 
