@@ -72,16 +72,16 @@ def ucb1(heads: int, eta: float, epsilon: float = 0.0) -> Behaviour:
     """argmax V_k + η·√(log n / n_k), V_k the mean reward per step of head k; every head once first (appendix D)."""
 
     def init() -> Ucb1State:
-        return Ucb1State(jnp.zeros(heads), jnp.zeros(heads))
+        return Ucb1State(jnp.zeros(heads, jnp.int32), jnp.zeros(heads))
 
     def begin(state: Ucb1State, key: Key) -> Array:
-        tried = jnp.maximum(state.steps, 1.0)
-        total = jnp.maximum(jnp.sum(state.steps), 1.0)
+        tried = jnp.maximum(state.steps, 1).astype(jnp.float32)
+        total = jnp.maximum(jnp.sum(state.steps), 1).astype(jnp.float32)
         bound = state.rewards / tried + eta * jnp.sqrt(jnp.log(total) / tried)
         return greedy(jnp.where(state.steps == 0, jnp.inf, bound), key)
 
     def observe(state: Ucb1State, head: Array, transition: Transition) -> Ucb1State:
-        return Ucb1State(state.steps.at[head].add(1.0), state.rewards.at[head].add(transition.r_t))
+        return Ucb1State(state.steps.at[head].add(1), state.rewards.at[head].add(transition.r_t))
 
     return Behaviour(init, begin, _of_one_head(epsilon), observe)
 

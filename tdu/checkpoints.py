@@ -18,6 +18,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
+from tdu.errors import RunError
+
 KEPT = 2
 _FORMAT = 1
 _WRITING = ".writing-"
@@ -49,20 +51,41 @@ def save(folder: Path, step: int, arrays: Any, manifest: dict[str, Any]) -> None
 
 
 def load_latest(
-    folder: Path, like: Any, fits: Callable[[dict[str, Any]], str | None], say: Callable[[str], None]
+    folder: Path,
+    like: Any,
+    fits: Callable[[dict[str, Any]], str | None],
+    say: Callable[[str], None],
+    *,
+    set_aside: bool = False,
 ) -> tuple[Any, dict[str, Any]] | None:
-    """The newest checkpoint that is whole and of this run, or None.
+    """The newest checkpoint that is whole and of this run; None if there is none at all.
 
     Args:
         like: a pytree of arrays with the structure, shapes and types to expect.
         fits: what is wrong with a manifest, or None.
         say: told of every checkpoint that is passed over, and why.
+        set_aside: rename those, so that they are neither tried again nor counted among the last.
+
+    Raises:
+        RunError: if there are checkpoints and none can be used.
     """
+    passed_over: dict[Path, str] = {}
     for path in sorted(_finished(folder), reverse=True):
         try:
-            return _load(path, like, fits)
+            found = _load(path, like, fits)
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as e:
-            say(f"checkpoint {path.name} cannot be used ({e}); falling back to the one before it.")
+            passed_over[path] = str(e)
+            continue
+        for bad, why in passed_over.items():
+            say(f"checkpoint {bad.name} cannot be used ({why}); going on from {path.name}.")
+            if set_aside:
+                bad.rename(_unused(bad.with_name(f"{bad.name}.damaged")))
+        return found
+    if passed_over:
+        why = next(iter(passed_over.values()))
+        raise RunError(
+            f"none of the checkpoints in {folder} can be used ({why}); move the folder away and start again."
+        )
     return None
 
 
@@ -97,6 +120,8 @@ def flush_folder(folder: Path) -> None:
 
 def _load(path: Path, like: Any, fits: Callable[[dict[str, Any]], str | None]) -> tuple[Any, dict[str, Any]]:
     manifest = json.loads((path / "manifest.json").read_text())
+    if not isinstance(manifest, dict):
+        raise ValueError("its manifest is none")
     claimed = manifest.pop("manifest_sha256")
     if _sha256(_canonical(manifest)) != claimed:
         raise ValueError("its manifest was changed")
@@ -115,6 +140,14 @@ def _load(path: Path, like: Any, fits: Callable[[dict[str, Any]], str | None]) -
             raise ValueError(f"{name} is {found.dtype}{found.shape}, not {expected.dtype}{expected.shape}")
         leaves.append(found)
     return jax.tree.unflatten(jax.tree.structure(like), leaves), manifest
+
+
+def _unused(path: Path) -> Path:
+    number = 1
+    while path.exists():
+        number += 1
+        path = path.with_name(f"{path.name}-{number}")
+    return path
 
 
 def _finished(folder: Path) -> list[Path]:

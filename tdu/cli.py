@@ -1,7 +1,6 @@
 """The command line: `tdu train`, `tdu list`, `tdu demo`. A user's mistake is one sentence on stderr and exit code 2."""
 
 import argparse
-import errno
 import re
 import sys
 from collections.abc import Sequence
@@ -40,16 +39,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"tdu: {e}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("tdu: interrupted; continue with the same command and --resume.", file=sys.stderr)
+        hint = "; continue with the same command and --resume" if arguments[:1] == ["train"] else ""
+        print(f"tdu: interrupted{hint}.", file=sys.stderr)
         return 130
     except BrokenPipeError:
         return 1
-    except OSError as e:
-        if e.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS, errno.EPERM):
-            raise
-        where = f" at {e.filename}" if e.filename else ""
-        print(f"tdu: cannot write{where}: {e.strerror}; nothing before it was lost.", file=sys.stderr)
-        return 2
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -82,14 +76,12 @@ def _dispatch(arguments: list[str]) -> int:
 def _train(arguments: list[str]) -> int:
     parsed, given = _parse_train(arguments)
     if parsed.seeds is not None:
-        return _train_seeds(parsed, given)
+        return _train_seeds(parsed, given, arguments)
     out = Path(parsed.out) if parsed.out else default_out(parsed.env, parsed.agent, parsed.seed)
     settings = _settings(parsed, given)
     if parsed.resume:
         settings = _with_stored(out, settings, arguments)
     parallel.use_one_core()
-    if parsed.progress in ("auto", "plain"):
-        print("tdu: compiling, which takes some seconds …", file=sys.stderr)
     shown, close = displays.display(parsed.progress, f"{settings['agent']} seed {settings['seed']}")
     try:
         run = train(
@@ -98,6 +90,7 @@ def _train(arguments: list[str]) -> int:
             resume=parsed.resume,
             checkpoint_seconds=parsed.checkpoint_seconds,
             progress=shown,
+            compiling=_announce_compilation if parsed.progress in ("auto", "plain") else None,
             say=lambda words: print(f"tdu: {words}", file=sys.stderr),
         )
     finally:
@@ -107,24 +100,27 @@ def _train(arguments: list[str]) -> int:
     return 0
 
 
-def _train_seeds(parsed: argparse.Namespace, given: dict[str, str]) -> int:
+def _announce_compilation() -> None:
+    print("tdu: compiling, which takes some seconds …", file=sys.stderr)
+
+
+def _train_seeds(parsed: argparse.Namespace, given: dict[str, Any], arguments: list[str]) -> int:
     if parsed.seeds < 1:
         raise UserError(f"seeds must be at least 1, not {parsed.seeds}.")
     out = Path(parsed.out) if parsed.out else default_out(parsed.env, parsed.agent, None)
     plan(**_settings(parsed, given))
+    if out.exists() and not out.is_dir():
+        raise UserError(f"{out} is a file; choose another --out.")
     if not parsed.resume and out.exists() and any(out.iterdir()):
         raise UserError(f"{out} already exists; add --resume to continue it, or choose another --out.")
-    shared = [parsed.env, "--agent", parsed.agent, "--preset", parsed.preset]
-    shared += ["--checkpoint-seconds", str(parsed.checkpoint_seconds)]
-    shared += [] if parsed.episodes is None else ["--episodes", str(parsed.episodes)]
-    shared += ["--resume"] * parsed.resume + ["--no-stop"] * (not parsed.stop)
-    for name, value in given.items():
-        shared += [f"--{name.replace('_', '-')}", value]
+    shared = _without(arguments, ("--seeds", "--out", "--progress"))
     jobs = [parallel.Job(f"seed {k}", [*shared, "--seed", str(k)], out / f"seed_{k}") for k in range(parsed.seeds)]
     outcomes = displays.run_jobs(jobs, parsed.progress)
     for outcome in outcomes:
         if outcome.code == 0 and outcome.result:
             print(displays.summary(outcome.result))
+        if outcome.code == 0 and outcome.words:
+            print(f"{outcome.job.name}: {outcome.words}", file=sys.stderr)
     failed = [o for o in outcomes if o.code]
     for outcome in failed:
         print(f"tdu: {outcome.job.name} failed: {outcome.words or outcome.code}", file=sys.stderr)
@@ -132,7 +128,7 @@ def _train_seeds(parsed: argparse.Namespace, given: dict[str, str]) -> int:
     return max((o.code if o.code > 0 else 1 for o in failed), default=0)
 
 
-def _parse_train(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, str]]:
+def _parse_train(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     """The command's own arguments, and the agent's options as texts by name."""
     chooser = _Parser(add_help=False, allow_abbrev=False)
     chooser.add_argument("--agent", default="tdu")
@@ -165,13 +161,14 @@ def _parse_train(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, st
     fields = options.describe(entry.config)
     for name, kind, default, words in fields:
         shown = ",".join(map(str, default)) if isinstance(default, tuple) else default
+        how: Any = {"metavar": kind if "|" in kind else "X"}
+        if kind == "true|false":
+            how = {"action": argparse.BooleanOptionalAction}
         group.add_argument(
             f"--{name.replace('_', '-')}",
             dest=f"option_{name}",
-            nargs="?" if kind == "true|false" else None,
-            const="true" if kind == "true|false" else None,
-            metavar="X" if "|" not in kind else kind,
             help=f"{words} (default {str(shown).lower() if isinstance(default, bool) else shown})".replace("%", "%%"),
+            **how,
         )
     parsed, rest = parser.parse_known_args(arguments)
     for word in rest:
@@ -184,9 +181,22 @@ def _parse_train(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, st
     return parsed, given
 
 
-def _settings(parsed: argparse.Namespace, given: dict[str, str]) -> dict[str, Any]:
+def _settings(parsed: argparse.Namespace, given: dict[str, Any]) -> dict[str, Any]:
     names = ("env", "agent", "seed", "episodes", "stop", "preset")
     return {name: getattr(parsed, name) for name in names} | given
+
+
+def _without(arguments: list[str], names: tuple[str, ...]) -> list[str]:
+    """The arguments without those options and their values."""
+    kept, skip = [], False
+    for word in arguments:
+        if skip:
+            skip = False
+        elif word in names:
+            skip = True
+        elif word.split("=")[0] not in names:
+            kept.append(word)
+    return kept
 
 
 def _with_stored(out: Path, settings: dict[str, Any], arguments: list[str]) -> dict[str, Any]:
@@ -194,7 +204,7 @@ def _with_stored(out: Path, settings: dict[str, Any], arguments: list[str]) -> d
     path = out / "config.json"
     if not path.exists():
         return settings
-    found = runs.read_json(path)
+    found = runs.read_config(out)
     typed = {word.split("=")[0] for word in arguments}
     stored = {name: found[name] for name in ("agent", "seed", "episodes") if f"--{name}" not in typed}
     if "--no-stop" not in typed:
@@ -228,7 +238,7 @@ def _demo(arguments: list[str]) -> int:
     parser.add_argument(
         "--episodes", type=int, default=demo.EPISODES, help=f"episodes for each agent (default {demo.EPISODES})"
     )
-    parser.add_argument("--seed", type=int, default=0, help="seed of every agent (default 0)")
+    parser.add_argument("--seed", type=int, default=demo.SEED, help=f"seed of every agent (default {demo.SEED})")
     parsed = parser.parse_args(arguments)
     return demo.run(Path(parsed.out), size=parsed.size, episodes=parsed.episodes, seed=parsed.seed)
 

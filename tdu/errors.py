@@ -1,7 +1,9 @@
 """Errors that are the user's to mend. Each is one sentence that says what to do; the command line exits with 2 on it."""
 
+import contextlib
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 
 class UserError(ValueError):
@@ -18,6 +20,15 @@ class RunError(UserError):
 
 class TrainingError(UserError):
     """Learning that went wrong in a way no further step can mend."""
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turns a disk that is full, read-only or otherwise unwilling into one sentence."""
+    try:
+        yield
+    except OSError as e:
+        raise RunError(f"cannot write {path}: {e.strerror or e}; nothing before it was lost.") from e
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:

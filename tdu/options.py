@@ -6,6 +6,7 @@ config.json are all made from its fields.
 
 import dataclasses
 import math
+import operator
 import types
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -38,6 +39,17 @@ def build(cls: type, given: dict[str, Any], *, kind: str) -> Any:
     for name, field in fields.items():
         _check_range(name, getattr(config, name), field.metadata)
     return config
+
+
+def whole_number(name: str, value: Any, low: int, high: int) -> int:
+    """`value` as an int in [low, high]; any whole-number type will do."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = low - 1
+    if isinstance(value, bool) or not low <= number <= high:
+        raise UserError(f"{name} must be a whole number from {low} to {high}, not {value}.")
+    return number
 
 
 def describe(cls: type) -> list[tuple[str, str, Any, str]]:
@@ -98,6 +110,8 @@ def _check_range(name: str, value: Any, metadata: Any) -> None:
     if not math.isfinite(value):
         raise UserError(f"{name} must be a finite number, not {value}.")
     low, above, high = metadata["minimum"], metadata["above"], metadata["maximum"]
+    if isinstance(value, int) and high is None:
+        high = 2**31 - 1  # counters on the device are 32 bits wide
     too_low = (low is not None and value < low) or (above is not None and value <= above)
     if too_low or (high is not None and value > high):
         bounds = [f"at least {low}"] if low is not None else []

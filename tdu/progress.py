@@ -65,6 +65,7 @@ class Bars:
     """Live bars on a terminal, one per run."""
 
     def __init__(self) -> None:
+        from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
         self._bars = Progress(
@@ -72,6 +73,7 @@ class Bars:
             BarColumn(bar_width=20),
             MofNCompleteColumn(),
             TextColumn("{task.fields[words]}"),
+            console=Console(stderr=True),
         )
         self._tasks: dict[str, Any] = {}
         self._bars.start()

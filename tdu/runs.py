@@ -7,6 +7,7 @@ never was.
 
 import csv
 import fcntl
+import hashlib
 import io
 import json
 import os
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tdu import checkpoints
-from tdu.errors import RunError
+from tdu.errors import RunError, writing
 from tdu.runners.rows import Row
 
 _WHOLE = {"episode", "steps", "episode_len", "head", "total_bad_episodes"}
@@ -27,21 +28,26 @@ class Folder:
 
     def __init__(self, path: str | os.PathLike[str], *, resume: bool):
         self.path = Path(path)
-        if self.path.exists() and not self.path.is_dir():
-            raise RunError(f"{self.path} is a file; choose another --out.")
-        used = self.path.is_dir() and any(p.name != ".lock" for p in self.path.iterdir())
-        if used and not resume:
-            raise RunError(f"{self.path} already exists; add --resume to continue it, or choose another --out.")
-        if used and not self.config_path.exists() and any(p.name not in _OURS for p in self.path.iterdir()):
-            raise RunError(f"{self.path} holds other files and no run; choose another --out.")
-        self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = open(self.path / ".lock", "a")  # noqa: SIM115 (held for as long as the run)
+        self._refuse_if_taken(resume)
+        with writing(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = open(self.path / ".lock", "a")  # noqa: SIM115 (held for as long as the run)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._lock.close()
             raise RunError(f"{self.path} is in use by another process; wait for it or choose another --out.") from None
+        self._refuse_if_taken(resume)
         self._log: io.FileIO | None = None
+
+    def _refuse_if_taken(self, resume: bool) -> None:
+        if self.path.exists() and not self.path.is_dir():
+            raise RunError(f"{self.path} is a file; choose another --out.")
+        names = {p.name for p in self.path.iterdir()} - {".lock"} if self.path.is_dir() else set()
+        if names and not resume:
+            raise RunError(f"{self.path} already exists; add --resume to continue it, or choose another --out.")
+        if names - _OURS and not self.config_path.exists():
+            raise RunError(f"{self.path} holds other files and no run; choose another --out.")
 
     @property
     def config_path(self) -> Path:
@@ -49,15 +55,17 @@ class Folder:
 
     def read_config(self) -> dict[str, Any] | None:
         """The config of the run that is here, if there is one."""
-        return read_json(self.config_path) if self.config_path.exists() else None
+        return read_config(self.path) if self.config_path.exists() else None
 
     def write_config(self, config: dict[str, Any]) -> None:
         """Stores the run's config."""
-        checkpoints.write_atomically(self.config_path, _json(config))
+        with writing(self.config_path):
+            checkpoints.write_atomically(self.config_path, _json(config))
 
     def write_result(self, result: dict[str, Any]) -> None:
         """Stores the run's result, which marks it as finished."""
-        checkpoints.write_atomically(self.path / "result.json", _json(result))
+        with writing(self.path / "result.json"):
+            checkpoints.write_atomically(self.path / "result.json", _json(result))
 
     def read_result(self) -> dict[str, Any] | None:
         """The result of a finished run."""
@@ -66,12 +74,12 @@ class Folder:
 
     def open_log(self, columns: tuple[str, ...], *, at: int = 0) -> None:
         """Opens the log and cuts it back to its first `at` bytes; a new one gets its header."""
-        path = self.path / "log.csv"
-        if at > (path.stat().st_size if path.exists() else 0):
-            raise RunError(f"{path} is shorter than its checkpoint says; it was changed and cannot be continued.")
-        self._log = open(path, "r+b" if path.exists() else "w+b", buffering=0)  # noqa: SIM115
-        self._log.truncate(at)
-        self._log.seek(at)
+        self._log_path = self.path / "log.csv"
+        with writing(self._log_path):
+            self._log = open(self._log_path, "r+b" if self._log_path.exists() else "w+b", buffering=0)  # noqa: SIM115
+            self._digest = hashlib.sha256(self._log.read(at))
+            self._log.truncate(at)
+            self._log.seek(at)
         self._columns = columns
         if at == 0:
             self._write(",".join(columns) + "\n")
@@ -86,9 +94,10 @@ class Folder:
     def save_checkpoint(self, step: int, arrays: Any, manifest: dict[str, Any]) -> None:
         """Writes a checkpoint that remembers the log's present length."""
         assert self._log is not None
-        os.fsync(self._log.fileno())
-        manifest = manifest | {"log_bytes": self._log.tell()}
-        checkpoints.save(self.path / "checkpoints", step, arrays, manifest)
+        with writing(self.path / "checkpoints"):
+            os.fsync(self._log.fileno())
+            manifest = manifest | {"log_bytes": self._log.tell(), "log_sha256": self._digest.hexdigest()}
+            checkpoints.save(self.path / "checkpoints", step, arrays, manifest)
 
     def close(self) -> None:
         """Closes the log and gives up the lock."""
@@ -99,11 +108,30 @@ class Folder:
     def _write(self, text: str) -> None:
         assert self._log is not None
         data = memoryview(text.encode())
-        while data:
-            data = data[self._log.write(data) :]
+        with writing(self._log_path):
+            while data:
+                written = self._log.write(data)
+                self._digest.update(data[:written])
+                data = data[written:]
 
 
 _OURS = {".lock", "config.json", "log.csv", "checkpoints", "result.json", ".config.json.writing"}
+
+
+def log_matches(path: Path, manifest: dict[str, Any]) -> bool:
+    """Whether the log still begins with what the checkpoint has seen of it."""
+    data = path.read_bytes()[: manifest["log_bytes"]] if path.exists() else b""
+    return len(data) == manifest["log_bytes"] and hashlib.sha256(data).hexdigest() == manifest["log_sha256"]
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """A run's config.json."""
+    path = folder / "config.json"
+    config = read_json(path)
+    missing = {"env", "agent", "seed", "episodes", "stop", "config"} - config.keys()
+    if missing or not isinstance(config["config"], dict):
+        raise RunError(f"{path} is not a run's config.")
+    return config
 
 
 def read_log(path: Path, *, upto: int | None = None) -> dict[str, np.ndarray]:
@@ -132,7 +160,11 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def _column(name: str, cells: Any) -> np.ndarray:
-    return np.asarray([float(c) for c in cells]).astype(np.int64 if name in _WHOLE else np.float64)
+    try:
+        numbers = np.asarray([float(c) for c in cells])
+    except ValueError:
+        raise RunError(f"the log's column {name} holds something that is not a number.") from None
+    return numbers.astype(np.int64 if name in _WHOLE else np.float64)
 
 
 def _json(value: dict[str, Any]) -> bytes:

@@ -13,6 +13,7 @@ import numpy as np
 from tdu import agents, checkpoints, environments, runs
 from tdu.environments.python import PythonEnvironment, encode_observation
 from tdu.errors import RunError, TrainingError, UserError
+from tdu.options import whole_number
 from tdu.runners.compiled import CompiledRunner
 from tdu.runners.rows import WALL_TIME, Row, columns
 from tdu.runners.stepwise import StepwiseRunner
@@ -78,6 +79,7 @@ def train(
     preset: str = "paper",
     checkpoint_seconds: float = 60.0,
     progress: Callable[[Report], None] | None = None,
+    compiling: Callable[[], None] | None = None,
     say: Callable[[str], None] = print,
     **options: Any,
 ) -> Run:
@@ -94,16 +96,23 @@ def train(
         preset: set of defaults, "paper" or "boot_dqn".
         checkpoint_seconds: time between checkpoints.
         progress: called after every piece of the run.
+        compiling: called when there is nothing left but to compile and run.
         say: called with anything worth telling, a damaged checkpoint for example.
         **options: fields of the agent's config.
     """
     asked, made = plan(env, agent, seed=seed, episodes=episodes, stop=stop, preset=preset, **options)
     if checkpoint_seconds < 0 or not math.isfinite(checkpoint_seconds):
         raise UserError(f"checkpoint_seconds must be at least 0, not {checkpoint_seconds}.")
+
+    def session(folder: runs.Folder | None) -> _Session:
+        if compiling is not None:
+            compiling()
+        return _Session(asked, made, folder, progress, say, checkpoint_seconds)
+
     if out is None:
         if resume:
             raise RunError("there is nothing to resume without a folder; give out.")
-        return _Session(asked, made, None, progress, say, checkpoint_seconds).run()
+        return session(None).run()
     folder = runs.Folder(out, resume=resume)
     try:
         found = folder.read_config()
@@ -113,8 +122,8 @@ def train(
             raise RunError(f"{folder.path} was started with {_difference(found, asked)}; resume it with the same.")
         if folder.read_result() is not None:
             say(f"{folder.path} is finished already.")
-            return load(folder.path, made)
-        return _Session(asked, made, folder, progress, say, checkpoint_seconds).run()
+            return load(folder.path, made, say)
+        return session(folder).run()
     finally:
         folder.close()
 
@@ -123,20 +132,18 @@ def plan(
     env: Any, agent: str, *, seed: int, episodes: int | None, stop: bool, preset: str, **options: Any
 ) -> tuple[dict[str, Any], MadeEnvironment]:
     """Everything that defines a run, checked, as config.json holds it; and the environment."""
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
-        raise UserError(f"seed must be a whole number from 0 to {2**32 - 1}, not {seed}.")
+    seed = whole_number("seed", seed, 0, 2**32 - 1)
     config = agents.configure(agent, options, preset)
     made = environments.make(env, seed)
     spec = made.spec
     episodes = spec.default_episodes if episodes is None else episodes
-    if isinstance(episodes, bool) or not isinstance(episodes, int) or episodes < 1:
-        raise UserError(f"episodes must be a whole number of at least 1, not {episodes}.")
+    episodes = whole_number("episodes", episodes, 1, 2**31 - 1)
     fields = {k: list(v) if isinstance(v, tuple) else v for k, v in dataclasses.asdict(config).items()}
-    name = env if isinstance(env, str) else spec.name
+    name = env if isinstance(env, str) else f"object:{spec.name}:{spec.observation_shape}:{spec.num_actions}"
     return {"env": name, "agent": agent, "seed": seed, "episodes": episodes, "stop": stop, "config": fields}, made
 
 
-def load(path: str | Path, env: Any = None) -> Run:
+def load(path: str | Path, env: Any = None, say: Callable[[str], None] = print) -> Run:
     """A run from its folder: finished, or as it was at its last checkpoint.
 
     A run on an environment object of the user's needs that object again, as `env`.
@@ -144,19 +151,19 @@ def load(path: str | Path, env: Any = None) -> Run:
     path = Path(path)
     if not (path / "config.json").exists():
         raise RunError(f"{path} is not a run's folder.")
-    config = runs.read_json(path / "config.json")
+    config = runs.read_config(path)
     if env is None and config["env"].startswith("object:"):
         raise RunError(f"{path} was trained on an object; load it with env=that object.")
     if not isinstance(env, Environment | PythonEnvironment):
         env = environments.make(config["env"] if env is None else env, config["seed"])
     runner, agent = _make_runner(config, env, compiled=False)
-    found = _latest(path, config, runner, print)
+    found = _latest(path, config, runner, say, set_aside=False)
     if found is None:
         raise RunError(f"{path} has no checkpoint yet.")
     state, manifest = found
-    log = runs.read_log(path / "log.csv", upto=manifest["log_bytes"])
     result_path = path / "result.json"
     result = runs.read_json(result_path) if result_path.exists() else {}
+    log = runs.read_log(path / "log.csv", upto=None if result else manifest["log_bytes"])
     return Run(result, log, TrainedAgent(runner.spec, agent, state.mind.state))
 
 
@@ -183,7 +190,7 @@ class _Session:
             self._resume(folder, say)
 
     def _resume(self, folder: runs.Folder, say: Callable[[str], None]) -> None:
-        found = _latest(folder.path, self._config, self._runner, say)
+        found = _latest(folder.path, self._config, self._runner, say, set_aside=True)
         at = 0
         if found is not None:
             state, manifest = found
@@ -199,7 +206,10 @@ class _Session:
         first_episode, first_step = runner.progress.episode, runner.steps
         started = saved = time.perf_counter()
         while not runner.finished:
+            steps = runner.steps
             rows = runner.advance()
+            if runner.steps == steps:
+                raise TrainingError(f"the run stands still at episode {runner.progress.episode}; start it anew.")
             now = time.perf_counter()
             self._seconds = before + now - started
             for row in rows:
@@ -277,17 +287,17 @@ def _make_runner(config: dict[str, Any], env: MadeEnvironment, *, compiled: bool
     return CompiledRunner(env, agent, config["seed"], **settings, compiled=compiled), agent
 
 
-def _latest(path: Path, config: dict[str, Any], runner: Any, say: Callable[[str], None]) -> Any:
+def _latest(
+    path: Path, config: dict[str, Any], runner: Any, say: Callable[[str], None], *, set_aside: bool
+) -> tuple[Any, dict[str, Any]] | None:
     identity = _identity(config)
 
     def fits(manifest: dict[str, Any]) -> str | None:
         if manifest["run"] != identity:
             return "it belongs to another run"
-        log = path / "log.csv"
-        size = log.stat().st_size if log.exists() else 0
-        return "the log is shorter than it says" if size < manifest["log_bytes"] else None
+        return None if runs.log_matches(path / "log.csv", manifest) else "log.csv is not the log it belongs to"
 
-    return checkpoints.load_latest(path / "checkpoints", runner.save()[0], fits, say)
+    return checkpoints.load_latest(path / "checkpoints", runner.save()[0], fits, say, set_aside=set_aside)
 
 
 def _identity(config: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """The command line as a user meets it: real processes, exit codes, one sentence on stderr."""
 
 import json
-import os
 import subprocess
 import sys
 
@@ -37,10 +36,14 @@ def columns(path):
         (["train", "deep_sea:size=5", "--mask-prob", "0"], "mask_prob must be greater than 0"),
         (["train", "deep_sea:size=1"], "size must be at least 2"),
         (["train", "deep_sea:size=5", "--seed", "-1"], "seed must be a whole number"),
+        (["train", "deep_sea:size=5", "--target-period", "3000000000"], "target_period must be at least 1 and at most"),
+        (["train", "deep_sea:size=100000000"], "size must be at least 2 and at most 300"),
+        (["train", "deep_sea:size=5", "--replay-capacity", "99999999999"], "replay_capacity must be at least 1"),
         (["train", "deep_sea:size=5", "--seed", "x"], "invalid int value"),
         (["train", "deep_sea:size=5", "--seeds", "0"], "seeds must be at least 1"),
         (["train", "deep_sea:size=5", "--seed", "1", "--seeds", "2"], "not allowed with argument"),
-        (["train", "deep_sea:size=5", "--episodes", "0"], "episodes must be a whole number of at least 1"),
+        (["train", "deep_sea:size=5", "--episodes", "0"], "episodes must be a whole number from 1"),
+        (["train", "deep_sea:size=5", "--episodes", "3000000000"], "episodes must be a whole number from 1"),
         (["train", "deep_sea:size=5", "--checkpoint-seconds", "-1"], "checkpoint_seconds must be at least 0"),
         (["train", "deep_sea:size=5", "--preset", "papers"], "did you mean 'paper'?"),
         (["train", "deep_sea:size=5", "here"], "unexpected argument 'here'"),
@@ -119,9 +122,25 @@ def test_a_full_disk_is_told_and_loses_nothing(tmp_path):
     assert columns(out / "log.csv") == columns(tmp_path / "whole" / "log.csv")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_an_unwritable_folder_is_told(tmp_path):
-    tmp_path.chmod(0o500)
-    refused = run("train", "deep_sea:size=5", "--out", tmp_path / "run")
-    assert refused.returncode == 2
-    assert "cannot write" in refused.stderr
+def test_a_path_that_cannot_be_a_folder_is_told(tmp_path, capsys):
+    (tmp_path / "file").write_text("mine")
+    for extra in (["--out", str(tmp_path / "file" / "run")], ["--seeds", "2", "--out", str(tmp_path / "file")]):
+        assert main(["train", "deep_sea:size=5", *extra]) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert "cannot write" in error or "is a file" in error
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_foreign_config_is_told(tmp_path, capsys):
+    (tmp_path / "config.json").write_text("{}")
+    assert main(["train", "deep_sea:size=5", "--out", str(tmp_path), "--resume"]) == 2
+    assert "is not a run's config" in capsys.readouterr().err
+
+
+def test_a_flag_does_not_swallow_the_environment():
+    from tdu.cli import _parse_train
+
+    parsed, given = _parse_train(["--dense", "deep_sea:size=5"])
+    assert parsed.env == "deep_sea:size=5"
+    assert given == {"dense": True}

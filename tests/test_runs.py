@@ -14,7 +14,18 @@ from tdu.runners.rows import WALL_TIME
 
 FAST = {"hidden_sizes": (8,), "exploiters": 2, "explorers": 1, "batch_size": 8, "min_replay": 16}
 COMPILED = {"env": "deep_sea:size=8,stochastic=true", "episodes": 400, "stop": False, "seed": 5} | FAST
+OTHERWISE = COMPILED | {
+    "dense": True,
+    "head_choice": "ucb1",
+    "mask_prob": 0.5,
+    "noise_scale": 0.1,
+    "bootstrap": "double",
+}
+CATCH = {"env": "catch/0", "episodes": 30, "seed": 5} | FAST
 STEPWISE = {"env": "bsuite:deep_sea_stochastic/0", "episodes": 30, "stop": False, "seed": 5} | FAST
+
+
+CASES = {"compiled": COMPILED, "stepwise": STEPWISE, "otherwise": OTHERWISE, "catch": CATCH}
 
 
 class Killed(BaseException):
@@ -39,7 +50,8 @@ def log_of(out):
 
 
 def final_state(out):
-    return load_file(sorted((out / "checkpoints").iterdir())[-1] / "state.safetensors")
+    newest = sorted(p for p in (out / "checkpoints").iterdir() if p.name.isdigit())[-1]
+    return load_file(newest / "state.safetensors")
 
 
 def assert_same_run(a, b):
@@ -55,14 +67,15 @@ def assert_same_run(a, b):
 def whole(tmp_path_factory):
     """Runs that were never interrupted."""
     folder = tmp_path_factory.mktemp("whole")
-    for name, settings in (("compiled", COMPILED), ("stepwise", STEPWISE)):
+    for name, settings in CASES.items():
         train(folder / name, settings)
     return folder
 
 
-@pytest.mark.parametrize(("name", "settings", "after"), [("compiled", COMPILED, 150), ("stepwise", STEPWISE, 13)])
-def test_a_resumed_run_is_the_run_never_cut_off(whole, tmp_path, name, settings, after):
-    out = tmp_path / "run"
+@pytest.mark.parametrize("name", CASES)
+def test_a_resumed_run_is_the_run_never_cut_off(whole, tmp_path, name):
+    settings, out = CASES[name], tmp_path / "run"
+    after = settings["episodes"] * 2 // 5
     with pytest.raises(Killed):
         train(out, settings, checkpoint_seconds=0, progress=killer(after))
     assert not (out / "result.json").exists()
@@ -121,6 +134,40 @@ def test_a_damaged_checkpoint_is_passed_over(whole, tmp_path, damage):
     assert "cannot be used" in said[0]
     assert newest.name in said[0]
     assert_same_run(out, whole / "compiled")
+
+
+def test_damage_does_not_outlive_the_next_kill(whole, tmp_path):
+    """A damaged checkpoint is set aside: it neither pushes good ones out nor is tried again."""
+    out = tmp_path / "run"
+    with pytest.raises(Killed):
+        train(out, COMPILED, checkpoint_seconds=0, progress=killer(300))
+    newest = sorted((out / "checkpoints").iterdir())[-1]
+    (newest / "state.safetensors").write_bytes(b"no")
+    with pytest.raises(Killed):
+        train(out, COMPILED, resume=True, checkpoint_seconds=0, progress=killer(200), say=lambda words: None)
+    names = sorted(p.name for p in (out / "checkpoints").iterdir())
+    assert f"{newest.name}.damaged" in names
+    said = []
+    train(out, COMPILED, resume=True, say=said.append)
+    assert said == []
+    assert_same_run(out, whole / "compiled")
+
+
+@pytest.mark.parametrize("damage", ["checkpoints", "log"])
+def test_nothing_is_lost_where_nothing_can_be_used(tmp_path, damage):
+    out = tmp_path / "run"
+    with pytest.raises(Killed):
+        train(out, COMPILED, checkpoint_seconds=0, progress=killer(300))
+    log = out / "log.csv"
+    if damage == "log":
+        log.write_bytes(log.read_bytes().replace(b"\n", b"\r\n"))
+    else:
+        for path in (out / "checkpoints").iterdir():
+            (path / "manifest.json").write_text("null")
+    before = {p: p.read_bytes() for p in out.rglob("*") if p.is_file()}
+    with pytest.raises(RunError, match="none of the checkpoints"):
+        train(out, COMPILED, resume=True)
+    assert {p: p.read_bytes() for p in out.rglob("*") if p.is_file()} == before
 
 
 def test_a_finished_run_is_not_run_again(whole):

@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tdu import networks, values
+from tdu import agents, environments, networks, values
 from tdu.adam import Adam
+from tdu.runners.compiled import CompiledRunner
 from tdu.types import EnvSpec
 
 GRID = EnvSpec("grid", (3, 4), 2, num_states=12)
@@ -114,6 +115,15 @@ def test_the_target_is_the_network_of_the_last_copy(make):
 def test_prior_of_scale_zero_is_none():
     ensemble = values.one_hot(GRID, SHAPE._replace(prior_scale=0.0))
     assert not np.any(ensemble.init(jax.random.key(0)).prior)
+
+
+def test_the_big_table_is_not_copied_in_a_whole_run():
+    env = environments.make("deep_sea:size=30")
+    options = {"hidden_sizes": (8,), "exploiters": 2, "explorers": 2}
+    agent = agents.find("tdu").make(env.spec, agents.configure("tdu", options))
+    runner = CompiledRunner(env, agent, 0, episodes=10, stop=True)
+    assert "f32[901,4,32]" in runner.compiled_text()
+    assert "f32[901,4,32]{2,1,0} copy(" not in runner.compiled_text()
 
 
 def test_the_big_table_is_not_copied_in_the_loop():

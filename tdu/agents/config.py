@@ -16,7 +16,7 @@ class QConfig:
     hidden_sizes: tuple[int, ...] = option((64, 64), "Widths of the hidden layers.")
     learning_rate: float = option(1e-3, "Adam's learning rate.", above=0)
     adam_eps: float = option(1e-8, "Adam's ε.", above=0)
-    replay_capacity: int = option(10_000, "How many of the last transitions are kept.", minimum=1)
+    replay_capacity: int = option(10_000, "How many of the last transitions are kept.", minimum=1, maximum=10**7)
     min_replay: int = option(128, "Learning starts once so many transitions are stored.", minimum=1)
     learn_period: int = option(1, "Environment steps per learning step.", minimum=1)
     target_period: int = option(4, "Learning steps between copies of the target network.", minimum=1)

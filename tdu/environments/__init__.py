@@ -6,6 +6,7 @@ cartpole/0                                         the official environment othe
 bsuite:deep_sea/5                                  always the official one
 """
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -21,17 +22,20 @@ from tdu.types import Environment
 class DeepSeaSettings:
     """Settings of `deep_sea`."""
 
-    size: int = option(10, "Rows and columns of the grid.", minimum=2)
+    size: int = option(10, "Rows and columns of the grid.", minimum=2, maximum=300)
     mapping_seed: int = option(42, "Seed of which action means right in each cell.", minimum=0, maximum=2**32 - 1)
     stochastic: bool = option(False, "Moves to the right may fail and the corners pay noise.")
     move_cost: float = option(0.01, "Cost of moving right all the way.", minimum=0)
+    solved_share: float = option(
+        0.0, "Solved once the share of bad episodes is below this; 0 for bsuite 0.3.6's rule.", minimum=0, maximum=1
+    )
 
 
 @dataclass(frozen=True)
 class BinaryTreeSettings:
     """Settings of `binary_tree`."""
 
-    depth: int = option(50, "Number of branches.", minimum=1)
+    depth: int = option(50, "Number of branches.", minimum=1, maximum=100_000)
     seed: int = option(42, "Seed of which action leads on at each branch.", minimum=0, maximum=2**32 - 1)
 
 
@@ -45,9 +49,7 @@ BUILT_IN: dict[str, BuiltIn] = {
     "deep_sea": BuiltIn(
         "Deep Sea: one policy in 2^size finds the chest.",
         DeepSeaSettings,
-        lambda s: deep_sea.deep_sea(
-            s.size, mapping_seed=s.mapping_seed, stochastic=s.stochastic, move_cost=s.move_cost
-        ),
+        lambda s: deep_sea.deep_sea(**dataclasses.asdict(s)),
     ),
     "binary_tree": BuiltIn(
         "Binary Tree: one wrong action anywhere ends the episode.",
@@ -63,12 +65,17 @@ _SETTINGS_PER_TWIN = 21
 
 
 def make(env: Any, seed: int = 0) -> Environment | PythonEnvironment:
-    """The environment of an id, or around a dm_env object. `seed` is the run's; it reseeds the latter at every episode."""
+    """The environment of an id, around a dm_env object, or one of ours as it is.
+
+    `seed` is the run's; it reseeds environments that live in Python at every episode.
+    """
     if isinstance(env, str):
         return _by_id(env, seed)
+    if isinstance(env, Environment):
+        return env
     if not all(hasattr(env, name) for name in ("reset", "step", "observation_spec", "action_spec")):
         raise UserError(f"a {type(env).__name__} is neither an environment's id nor a dm_env environment.")
-    return PythonEnvironment(env, name=f"object:{type(env).__name__}", seed=seed, one_hot=bsuite.is_one_hot(env))
+    return PythonEnvironment(env, name=type(env).__name__, seed=seed, one_hot=bsuite.is_one_hot(env))
 
 
 def _by_id(env_id: str, seed: int) -> Environment | PythonEnvironment:

@@ -22,8 +22,11 @@ def load(bsuite_id: str, seed: int) -> PythonEnvironment:
     if bsuite_id not in sweep.SWEEP:
         last = sum(i.startswith(f"{name}/") for i in sweep.SWEEP) - 1
         raise UserError(f"'{bsuite_id}' does not exist; {name}/0 to {name}/{last} do.")
-    with contextlib.redirect_stdout(io.StringIO()):  # it announces itself there
-        env = bsuite.load_from_id(bsuite_id)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):  # it announces itself there
+            env = bsuite.load_from_id(bsuite_id)
+    except OSError as e:
+        raise UserError(f"{bsuite_id} needs data that cannot be had ({e}); see bsuite's page on it.") from None
     return PythonEnvironment(
         env,
         name=f"bsuite:{bsuite_id}",

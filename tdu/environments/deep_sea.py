@@ -74,15 +74,23 @@ def dynamics(
     return move
 
 
-def deep_sea(size: int, *, mapping_seed: int = 42, stochastic: bool = False, move_cost: float = 0.01) -> Environment:
-    """Deep Sea of `size` × `size`."""
+def deep_sea(
+    size: int,
+    *,
+    mapping_seed: int = 42,
+    stochastic: bool = False,
+    move_cost: float = 0.01,
+    solved_share: float = 0.0,
+) -> Environment:
+    """Deep Sea of `size` × `size`; `solved_share` changes the threshold of bsuite's rule."""
+    rule = solved_rule(stochastic)
     spec = EnvSpec(
         name=f"deep_sea:size={size},mapping_seed={mapping_seed},stochastic={str(stochastic).lower()},move_cost={move_cost}",
         observation_shape=(size, size),
         num_actions=2,
         num_states=size * size,
         default_episodes=10_000,
-        solved=solved_rule(stochastic),
+        solved=rule._replace(bad_share=solved_share) if solved_share else rule,
         info_names=("total_bad_episodes", "denoised_return"),
     )
 

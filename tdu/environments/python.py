@@ -1,7 +1,9 @@
 """Environments that live in Python: any dm_env object, checked at every step and reseeded at every episode.
 
 Such an environment cannot be saved in the middle of an episode. It is therefore reseeded from (run seed, episode)
-whenever an episode begins, so that a run continued at an episode's start is the run that was never interrupted.
+whenever an episode begins, and its counters are saved, so that a run continued at an episode's start is the run that was
+never interrupted. That holds for every official bsuite environment, and for any whose randomness is NumPy generators and
+whose memory between episodes is plain numbers, both as attributes of itself or of what it wraps.
 """
 
 import hashlib
@@ -82,11 +84,11 @@ class PythonEnvironment:
         discount = 1.0 if timestep.discount is None else timestep.discount
         if np.ndim(reward) or np.ndim(discount):
             raise EnvironmentFault(f"{name} returned a reward or discount that is not a single number.")
-        if not (np.isfinite(reward) and np.isfinite(discount)):
+        with np.errstate(over="ignore"):
+            kept = np.float32(reward), np.float32(discount)
+        if not np.all(np.isfinite(kept)):
             raise EnvironmentFault(f"{name} returned reward {reward} and discount {discount}; both must be finite.")
-        return TimeStep(
-            self.encode(timestep.observation), np.float32(reward), np.float32(discount), np.bool_(timestep.last())
-        )
+        return TimeStep(self.encode(timestep.observation), *kept, np.bool_(timestep.last()))
 
 
 def encode_observation(spec: EnvSpec, observation: Any) -> np.ndarray:

@@ -162,9 +162,9 @@ class CompiledRunner:
                 goes_on, lambda both: _step(env, agent, key, *both), (carry, _empty_rows(env, chunk))
             )
 
+        self._key = key
         jitted = jax.jit(run_chunk, donate_argnums=0)
-        call = jitted.lower(self.carry, key).compile() if compiled else jitted
-        self._run_chunk = lambda carry: call(carry, key)
+        self._run_chunk: Any = jitted.lower(self.carry, key).compile() if compiled else jitted
 
     @property
     def finished(self) -> bool:
@@ -176,9 +176,13 @@ class CompiledRunner:
         """Environment steps taken."""
         return int(self.carry.t)
 
+    def compiled_text(self) -> str:
+        """What XLA made of a chunk."""
+        return str(self._run_chunk.as_text())
+
     def advance(self) -> list[Row]:
         """Runs one chunk."""
-        self.carry, rows = self._run_chunk(self.carry)
+        self.carry, rows = self._run_chunk(self.carry, self._key)
         count = int(rows.filled)
         whole, real = np.asarray(rows.whole)[:count], np.asarray(rows.real)[:count]
         return [self._row(w, r) for w, r in zip(whole, real, strict=True)]

@@ -50,23 +50,24 @@ class StepwiseAgent:
         self.carry = jax.jit(start)()
         self._act = jax.jit(act)
         self._update = update
-        self._next_action: Array | None = None
+        self._next: tuple[Array, np.ndarray] | None = None
         self.last_episode: tuple[Array, Array] | None = None
         """Head, and mean bonus and loss [2], of the episode under way or just over."""
 
     def select_action(self, observation: np.ndarray) -> int:
-        """The action for an encoded observation; already known unless an episode has just begun."""
-        action = self._act(self.carry, observation) if self._next_action is None else self._next_action
-        return int(action)
+        """The action for an encoded observation; already known where it follows the last update."""
+        if self._next is not None and np.array_equal(self._next[1], observation):
+            return int(self._next[0])
+        return int(self._act(self.carry, observation))
 
     def update(self, observation: np.ndarray, action: int, after: TimeStep) -> None:
         """Learns from one step."""
         self.carry, next_action, self.last_episode = self._update(self.carry, observation, np.int32(action), after)
-        self._next_action = None if after.last else next_action
+        self._next = None if after.last else (next_action, after.observation)
 
     def restore(self, carry: StepwiseCarry) -> None:
         """Continues from a state between two episodes."""
-        self.carry, self._next_action = jax.tree.map(jnp.asarray, carry), None
+        self.carry, self._next = jax.tree.map(jnp.asarray, carry), None
 
 
 class StepwiseRunner:
