@@ -1,10 +1,11 @@
 """Deep exploration in reinforcement learning: explorers paid for the disagreement of exploiters about TD errors."""
 
 from tdu.errors import UserError
+from tdu.evaluate import evaluate
 from tdu.runners.bsuite_agent import bsuite_agent
 from tdu.runners.interaction import run_key
 from tdu.train import Run, TrainedAgent, load, train
 
 __version__ = "0.1.0"
 
-__all__ = ["Run", "TrainedAgent", "UserError", "bsuite_agent", "load", "run_key", "train"]
+__all__ = ["Run", "TrainedAgent", "UserError", "bsuite_agent", "evaluate", "load", "run_key", "train"]

@@ -21,7 +21,7 @@ from safetensors.numpy import save as save_tensors
 from tdu.errors import RunError
 
 KEPT = 2
-_FORMAT = 1
+_FORMAT = 2
 _WRITING = ".writing-"
 
 

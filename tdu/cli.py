@@ -1,6 +1,7 @@
 """The command line: `tdu train`, `tdu list`, `tdu demo`. A user's mistake is one sentence on stderr and exit code 2."""
 
 import argparse
+import json
 import re
 import sys
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from typing import Any, NoReturn
 from tdu import agents, demo, environments, options, runs
 from tdu import progress as displays
 from tdu.errors import UserError, unknown
+from tdu.evaluate import evaluate
 from tdu.runners import parallel
 from tdu.train import plan, train
 
@@ -47,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
-    commands = {"train": _train, "list": _list, "demo": _demo}
+    commands = {"train": _train, "evaluate": _evaluate, "list": _list, "demo": _demo}
     parser = _Parser(
         prog="tdu",
         description="Deep exploration in reinforcement learning: an ensemble of value functions in which explorers "
@@ -60,7 +62,7 @@ def _dispatch(arguments: list[str]) -> int:
     parser.add_argument(
         "command",
         metavar="command",
-        help="train (an agent on an environment), list (agents and environments), "
+        help="train (an agent on an environment), evaluate (what a run has learned), list (agents and environments), "
         "demo (TDU beside two others on one hard task)",
     )
     if not arguments:
@@ -213,6 +215,30 @@ def _with_stored(out: Path, settings: dict[str, Any], arguments: list[str]) -> d
     if same_agent and "--preset" not in typed:
         stored |= {k: v for k, v in found["config"].items() if f"--{k.replace('_', '-')}" not in typed}
     return settings | stored
+
+
+def _evaluate(arguments: list[str]) -> int:
+    parser = _Parser(
+        prog="tdu evaluate",
+        description="Play episodes with a run's agent, greedily on the mean value over its exploiters, without learning.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("run", metavar="RUN", help="the run's folder")
+    parser.add_argument("--episodes", type=int, default=200, help="how many (default 200)")
+    parser.add_argument("--seed", type=int, default=0, help="of the episodes; apart from the training's (default 0)")
+    parser.add_argument("--json", action="store_true", help="print it for machines")
+    parsed = parser.parse_args(arguments)
+    parallel.use_one_core()
+    found = evaluate(parsed.run, episodes=parsed.episodes, seed=parsed.seed)
+    if parsed.json:
+        print(json.dumps(found))
+    else:
+        print(
+            f"{found['agent']} seed {found['seed']} on {found['env']}: mean return {found['mean_return']:.3f} ± "
+            f"{found['standard_error']:.3f} over {found['episodes']} episodes "
+            f"({found['min_return']:.3f} to {found['max_return']:.3f})."
+        )
+    return 0
 
 
 def _list(arguments: list[str]) -> int:

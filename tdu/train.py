@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from tdu import agents, checkpoints, environments, runs
@@ -47,8 +48,13 @@ class TrainedAgent:
 
     def __init__(self, spec: EnvSpec, agent: Agent, state: Any):
         self.spec = spec
-        self.state = state
+        self.state = jax.tree.map(jnp.asarray, state)
+        self._agent = agent
         self._evaluate = jax.jit(agent.evaluate)
+
+    def q(self, observation: jax.Array) -> jax.Array:
+        """Value of every action for an encoded observation, [A]; for use in compiled code."""
+        return self._agent.evaluate(self.state, observation)
 
     def values(self, observation: Any) -> np.ndarray:
         """Value of every action, [A]."""

@@ -124,6 +124,12 @@ def test_tdu_learns_deep_sea_and_its_agent_walks_to_the_chest():
     assert total == pytest.approx(0.99)
 
 
+def test_evaluation_of_a_solved_sea_is_optimal(tmp_path):
+    tdu.train("deep_sea:size=6", seed=1, episodes=300, stop=False, out=tmp_path / "run")
+    found = tdu.evaluate(tmp_path / "run", episodes=5)
+    assert found["min_return"] == found["max_return"] == pytest.approx(0.99)
+
+
 def test_epsilon_greedy_does_not_learn_what_tdu_does():
     run = tdu.train("deep_sea:size=12", "dqn", seed=1, episodes=400)
     assert run.result["solved_episode"] is None

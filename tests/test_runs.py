@@ -191,6 +191,18 @@ def test_load_gives_the_same_run(whole):
     assert run.agent.act(grid) == run.agent.act(17)
 
 
+@pytest.mark.parametrize("name", ["compiled", "catch"])
+def test_evaluation_is_the_greedy_policy_s_return(whole, name):
+    found = tdu.evaluate(whole / name, episodes=20, seed=1)
+    assert found == tdu.evaluate(whole / name, episodes=20, seed=1)
+    assert found["min_return"] <= found["mean_return"] <= found["max_return"]
+    best = {"compiled": 4.0, "catch": 1.0}[name]
+    assert -best <= found["min_return"]
+    assert found["max_return"] <= best
+    with pytest.raises(tdu.UserError, match="episodes must be a whole number"):
+        tdu.evaluate(whole / name, episodes=0)
+
+
 def test_what_is_refused(whole, tmp_path):
     out = whole / "compiled"
     with pytest.raises(RunError, match="already exists; add --resume"):
