@@ -13,7 +13,7 @@ test: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python benchmarks/deep_sea_speed.py --out results/bench.json
