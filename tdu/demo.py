@@ -84,11 +84,10 @@ def draw(path: Path, results: dict[str, dict[str, Any]], logs: dict[str, dict[st
 
 def _unused(out: Path) -> Path:
     """`out`, or the first of out-2, out-3 … that does not exist."""
-    out = out.resolve()
-    chosen, number = out, 1
+    chosen, number, full = out, 1, out.resolve()
     while chosen.exists():
         number += 1
-        chosen = out.with_name(f"{out.name}-{number}")
+        chosen = full.with_name(f"{full.name}-{number}")
     if chosen != out:
         print(f"{out} exists; this demo goes to {chosen}.", file=sys.stderr)
     return chosen
