@@ -1,15 +1,13 @@
 """What explorers are paid for. Any trailing shape: `[K, B]` or `[K, T, B]` gives `[B]` or `[T, B]`."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from tdu import adam as adams
-from tdu import networks
-from tdu.types import Array, Bonus, EnvSpec, Exploit, Key, State, Transition
+from tdu.types import Array, Bonus, EnvSpec, Exploit, Key, State, Transition, Values
 
 
 def spread(x: Array, *, unbiased: bool = True) -> Array:
@@ -74,15 +72,13 @@ def counts(beta: float, spec: EnvSpec, *, resolution: float, buckets: int = 1 <<
         novelty = (visits[cell(batch.o_tm1), batch.a_tm1].astype(jnp.float32) + 0.01) ** -0.5
         return batch.r_t + beta * novelty, novelty
 
-    return Bonus(lambda key: init(), observe, reward, lambda visits, _: visits)
+    return Bonus(lambda key: init(), observe, lambda visits, _: (visits, visits), reward)
 
 
 class Distillation(NamedTuple):
     """State of random network distillation."""
 
-    predictor: networks.Params
-    fixed: networks.Params
-    moments: adams.Moments
+    predictor: State
     step: Array
     mean: Array
     """Moving average of the error."""
@@ -90,66 +86,41 @@ class Distillation(NamedTuple):
     """Moving average of its square."""
 
 
-def distillation(
-    beta: float,
-    spec: EnvSpec,
-    *,
-    hidden_sizes: tuple[int, ...],
-    features: int,
-    decay: float,
-    normalise: bool,
-    adam: adams.Adam,
-) -> Bonus:
+def distillation(beta: float, predictor: Values, *, decay: float, normalise: bool) -> Bonus:
     """r + β·i(s), with i the squared error of a network that learns to predict a fixed random one (RND; Burda et al., 2018).
 
     Normalised, i has the moving averages of its mean taken off and is divided by the standard deviation they imply.
-    """
-    size = spec.num_states if spec.num_states is not None else int(np.prod(spec.observation_shape))
-    sizes = (size, *hidden_sizes, features)
 
-    def flat(observation: Array) -> Array:
-        if spec.num_states is not None:
-            return jax.nn.one_hot(observation, spec.num_states)
-        return observation.reshape(observation.shape[0], -1)
+    Args:
+        predictor: one network with a prior of scale −1, so that its output is learned minus fixed.
+    """
 
     def init(key: Key) -> Distillation:
-        key_predictor, key_fixed = jax.random.split(key)
-        predictor = networks.init_mlp(key_predictor, sizes)
         zero = jnp.zeros(())
-        moments = adams.init(predictor)
-        return Distillation(
-            predictor, networks.init_mlp(key_fixed, sizes), moments, jnp.zeros((), jnp.int32), zero, zero
-        )
+        return Distillation(predictor.init(key), jnp.zeros((), jnp.int32), zero, zero)
 
-    def error(predictor: networks.Params, fixed: networks.Params, x: Array) -> Array:
-        return jnp.sum(jnp.square(networks.apply_mlp(predictor, x) - networks.apply_mlp(fixed, x)), axis=-1)
+    def normal(state: Distillation, errors: Array) -> Array:
+        weight = jnp.maximum(1 - adams.power(decay, state.step), 1e-8)  # the averages start from 0
+        mean = state.mean / weight
+        variance = state.square / weight - jnp.square(mean)
+        return jnp.where(state.step > 0, (errors - mean) / jnp.sqrt(jnp.maximum(variance, 1e-8)), 0.0)
 
-    def reward(state: Distillation, batch: Transition, exploit: Exploit) -> tuple[Array, Array]:
-        del exploit
-        surprise = error(state.predictor, state.fixed, flat(batch.o_tm1))
-        if normalise:
-            weight = 1 - adams.power(decay, state.step)  # the averages start from 0
-            mean = state.mean / jnp.maximum(weight, 1e-8)
-            variance = state.square / jnp.maximum(weight, 1e-8) - jnp.square(mean)
-            known = state.step > 0
-            surprise = jnp.where(known, (surprise - mean) / jnp.sqrt(jnp.maximum(variance, 1e-8)), 0.0)
-        return batch.r_t + beta * surprise, surprise
-
-    def learn(state: Distillation, batch: Transition) -> Distillation:
-        x = flat(batch.o_tm1)
-
-        def loss(predictor: networks.Params) -> tuple[Array, Array]:
-            errors = error(predictor, state.fixed, x)
+    def learn(state: Distillation, batch: Transition) -> tuple[Distillation, Array]:
+        def loss(difference: Array, *_: Any) -> tuple[Array, Array]:
+            errors = jnp.sum(jnp.square(difference[0]), axis=-1)
             return jnp.mean(errors), errors
 
-        gradient, errors = jax.grad(loss, has_aux=True)(state.predictor)
-        step = state.step + 1
-        predictor, moments = adams.update(adam, state.predictor, state.moments, gradient, step)
+        learned, errors = predictor.update(state.predictor, batch.o_tm1, batch.o_tm1, loss)
         mean = decay * state.mean + (1 - decay) * jnp.mean(errors)
         square = decay * state.square + (1 - decay) * jnp.mean(jnp.square(errors))
-        return Distillation(predictor, state.fixed, moments, step, mean, square)
+        surprise = normal(state, errors) if normalise else errors
+        return Distillation(learned, state.step + 1, mean, square), surprise
 
-    return Bonus(init, lambda state, _: state, reward, learn)
+    def reward(surprise: Array, batch: Transition, exploit: Exploit) -> tuple[Array, Array]:
+        del exploit
+        return batch.r_t + beta * surprise, surprise
+
+    return Bonus(init, lambda state, _: state, learn, reward)
 
 
 def nothing() -> Bonus:
@@ -160,6 +131,38 @@ def nothing() -> Bonus:
         return batch.r_t, jnp.zeros_like(batch.r_t)
 
     return _stateless(reward)
+
+
+def generic_loss(
+    transitions: Transition,
+    td: Array,
+    policy_loss: Callable[[Transition], Array],
+    beta: float,
+    *,
+    unbiased: bool = True,
+) -> tuple[Array, Array]:
+    """TDU around any policy loss (the paper's algorithm 3): (policy loss on r + β·σ, critics' loss).
+
+    Args:
+        transitions: experience with rewards r [B] or [T, B].
+        td: the critics' TD errors on r, [K, B] or [K, T, B], with gradient.
+        policy_loss: a number from transitions; it is given them with the raised reward.
+        beta: weight of σ, the spread of `td` over critics.
+        unbiased: whether σ divides by K − 1 or by K.
+    """
+    paid, _ = raised(transitions, td, beta, unbiased=unbiased)
+    return policy_loss(paid), critic_loss(td)
+
+
+def raised(transitions: Transition, td: Array, beta: float, *, unbiased: bool = True) -> tuple[Transition, Array]:
+    """The transitions with rewards r + β·σ, and σ; no gradient passes through it."""
+    sigma = spread(td, unbiased=unbiased)
+    return transitions._replace(r_t=transitions.r_t + beta * sigma), sigma
+
+
+def critic_loss(td: Array) -> Array:
+    """½δ², summed over critics and averaged over everything else."""
+    return jnp.sum(jnp.mean(0.5 * jnp.square(td), axis=range(1, td.ndim)))
 
 
 def _per_explorer(beta: float | Sequence[float], rank: int) -> float | Array:
@@ -177,4 +180,4 @@ def _hash(cells: Array, rank: int) -> Array:
 
 
 def _stateless(reward: Callable[[State, Transition, Exploit], tuple[Array, Array]]) -> Bonus:
-    return Bonus(lambda key: (), lambda state, _: state, reward, lambda state, _: state)
+    return Bonus(lambda key: (), lambda state, _: state, lambda state, _: (state, ()), reward)

@@ -35,10 +35,8 @@ def build(cls: type, given: dict[str, Any], *, kind: str) -> Any:
         if name not in fields:
             raise unknown(f"option of {kind}", name, fields)
         values[name] = _convert(name, value, hints[name])
-    config = cls(**values)
-    for name, field in fields.items():
-        _check_range(name, getattr(config, name), field.metadata)
-    return config
+        _check_range(name, values[name], fields[name].metadata)
+    return cls(**values)
 
 
 def whole_number(name: str, value: Any, low: int, high: int) -> int:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tdu.types import Array, Key, Replay, Transition
+from tdu.types import Array, EnvSpec, Key, Replay, Transition
 
 
 class Ring(NamedTuple):
@@ -13,6 +13,14 @@ class Ring(NamedTuple):
     """Every leaf has a leading axis of `capacity`."""
     added: Array
     """How many transitions were ever added."""
+
+
+def example(spec: EnvSpec, extras: dict[str, Array] | None = None) -> Transition:
+    """A transition of the environment's shapes, all zeros."""
+    one_hot = spec.num_states is not None
+    observation = jnp.zeros((), jnp.int32) if one_hot else jnp.zeros(spec.observation_shape, jnp.float32)
+    number = jnp.zeros(())
+    return Transition(observation, jnp.zeros((), jnp.int32), number, number, observation, extras or {})
 
 
 def uniform(capacity: int, batch_size: int) -> Replay:
@@ -35,3 +43,14 @@ def uniform(capacity: int, batch_size: int) -> Replay:
         return jax.tree.map(lambda ring: ring[rows], state.data)
 
     return Replay(init, add, sample, size)
+
+
+def sequence(length: int) -> Replay:
+    """Keeps the last `length` transitions and gives them all, oldest first, once there are so many."""
+    ring = uniform(length, length)
+
+    def sample(state: Ring, key: Key) -> Transition:
+        del key
+        return jax.tree.map(lambda data: jnp.roll(data, -(state.added % length), axis=0), state.data)
+
+    return ring._replace(sample=sample)

@@ -27,6 +27,18 @@ def double_q_learning(q_tm1: Array, a_tm1: Array, r_t: Array, d_t: Array, q_t: A
     return jax.lax.stop_gradient(r_t + d_t * v_t) - taken(q_tm1, a_tm1)
 
 
+def lambda_returns(r_t: Array, d_t: Array, v_t: Array, lambda_t: Array) -> Array:
+    """λ-returns [T] of a sequence, G_t = r_t + d_t·((1 − λ_t)·v_t + λ_t·G_{t+1}); no gradient. A λ_t of 0 cuts it there."""
+
+    def backwards(after: Array, now: tuple[Array, ...]) -> tuple[Array, Array]:
+        r, d, v, lambda_ = now
+        value = r + d * ((1 - lambda_) * v + lambda_ * after)
+        return value, value
+
+    _, returns = jax.lax.scan(backwards, v_t[-1], (r_t, d_t, v_t, lambda_t), reverse=True)
+    return jax.lax.stop_gradient(returns)
+
+
 def _assert_ranks(*, one: tuple[Array, ...], none: tuple[Array, ...]) -> None:
     for rank, arrays in ((1, one), (0, none)):
         for x in arrays:

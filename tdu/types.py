@@ -90,6 +90,23 @@ class Replay(NamedTuple):
     size: Callable[[State], Array]
 
 
+class Weights(NamedTuple):
+    """How the numbers that are trained become the weights of networks: the weights themselves, or noisy ones."""
+
+    init: Callable[[Key, Any], State]
+    """init(key, networks) -> what draws are made from."""
+    widen: Callable[[Any], Any]
+    """widen(initial weights) -> what is trained in their place."""
+    widen_rows: Callable[[Array], Array]
+    """The same for the rows [S, W] of a one-hot layer."""
+    draw: Callable[[State, Array, int], Any]
+    """draw(state, step, stream): the noise of a learning step, one stream for online networks and one for targets."""
+    of: Callable[[Any, Any], Any]
+    """of(trained, draw) -> weights; without noise where `draw` is None."""
+    rows: Callable[[Array, Array, Any], Array]
+    """rows(trained rows, states [B], draw) -> rows [B, W]."""
+
+
 class Values(NamedTuple):
     """An ensemble of H value functions with their priors, targets and optimiser: all that one Adam step touches."""
 
@@ -98,6 +115,8 @@ class Values(NamedTuple):
     """update(state, o_tm1 [B], o_t [B], loss): one step on `loss(q_tm1, target_t, online_t)`, all `[H, B, A]`."""
     q: Callable[[State, Array], Array]
     """q(state, observation) -> [H, A], of the online networks as they are now."""
+    still_q: Callable[[State, Array], Array]
+    """The same without noise, where the networks are noisy."""
     freeze: Callable[[State, Array], State]
     """freeze(state, head): what is needed to evaluate that head later, unchanged by learning in between."""
     frozen_q: Callable[[State, Array], Array]
@@ -120,10 +139,10 @@ class Bonus(NamedTuple):
 
     init: Callable[[Key], State]
     observe: Callable[[State, Transition], State]
-    reward: Callable[[State, Transition, Exploit], tuple[Array, Array]]
-    """reward(state, batch, exploit) -> (what explorers are paid [B], or [N, B] if not all the same; the bonus in it [B])."""
-    learn: Callable[[State, Transition], State]
-    """learn(state, batch) -> state, after `reward` was asked."""
+    learn: Callable[[State, Transition], tuple[State, Any]]
+    """learn(state, batch) -> (state, what `reward` has to know of the batch, from before it was learned)."""
+    reward: Callable[[Any, Transition, Exploit], tuple[Array, Array]]
+    """reward(known, batch, exploit) -> (what explorers are paid [B], or [N, B] if not all the same; the bonus in it [B])."""
 
 
 class Behaviour(NamedTuple):

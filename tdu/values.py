@@ -1,8 +1,9 @@
-"""An ensemble of value functions Q_k + λ·P_k with targets and Adam, behind one set of functions (`types.Values`).
+"""An ensemble of networks f_k + λ·P_k with targets and Adam, behind one set of functions (`types.Values`).
 
 `dense` takes any observation. `one_hot` takes observations that are state indices and keeps its first layer in a
 `sparse.Table`; it learns the same numbers at a cost that does not grow with the number of states. The prior P_k is never
-trained and lies outside the optimiser's tree; a head's target shares its prior.
+trained and lies outside the optimiser's tree; a head's target shares its prior. What is trained may be more than the weights
+themselves (`types.Weights`): noisy networks train a mean and a scale for each.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ import jax.numpy as jnp
 
 from tdu import adam as adams
 from tdu import networks, sparse
-from tdu.types import Array, EnvSpec, Key, Values
+from tdu.types import Array, EnvSpec, Key, Values, Weights
 
 
 class Shape(NamedTuple):
@@ -34,34 +35,49 @@ class Shape(NamedTuple):
 
 
 class Dense(NamedTuple):
-    params: networks.Params
-    target: networks.Params
+    params: Any
+    """What is trained; without noise, the networks' weights."""
+    target: Any
     prior: networks.Params
     moments: adams.Moments
     step: Array
+    noise: Any
 
 
 class OneHot(NamedTuple):
     table: sparse.Table
-    first_bias: Array
-    """[H, F]."""
-    rest: networks.Params
-    target: tuple[Array, networks.Params]
-    """First bias and rest."""
+    params: Any
+    """What is trained of the first bias [H, F] and the later layers."""
+    target: Any
     prior: Array
     """λ·P as a constant table [S + 1, H, A]."""
     moments: adams.Moments
     step: Array
+    noise: Any
 
 
-def make(spec: EnvSpec, shape: Shape, *, force_dense: bool = False) -> Values:
+PLAIN = Weights(
+    init=lambda key, largest: (),
+    widen=lambda params: params,
+    widen_rows=lambda rows: rows,
+    draw=lambda noise, step, stream: (),
+    of=lambda trained, draw: trained,
+    rows=lambda rows, states, draw: rows,
+)
+"""The weights themselves are trained."""
+
+FOLDED = PLAIN._replace(widen=lambda params: jax.tree.map(jnp.abs, params), widen_rows=jnp.abs)
+"""The weights themselves are trained, and none of them is negative at first."""
+
+
+def make(spec: EnvSpec, shape: Shape, *, weights: Weights = PLAIN, force_dense: bool = False) -> Values:
     """The ensemble for an environment: sparse where its observation is one-hot, unless told otherwise."""
     if spec.num_states is None or force_dense:
-        return dense(spec, shape)
-    return one_hot(spec, shape)
+        return dense(spec, shape, weights)
+    return one_hot(spec, shape, weights)
 
 
-def dense(spec: EnvSpec, shape: Shape) -> Values:
+def dense(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
     """The ordinary form: every layer is a matrix product and every weight moves at every step."""
     sizes = shape.sizes(spec)
     rank = len(spec.observation_shape)
@@ -79,7 +95,8 @@ def dense(spec: EnvSpec, shape: Shape) -> Values:
 
     def init(key: Key) -> Dense:
         key_params, key_prior = jax.random.split(key)
-        params = networks.init_ensemble(key_params, shape.heads, sizes)
+        networks_ = networks.init_ensemble(key_params, shape.heads, sizes)
+        params = weights.widen(networks_)
         prior = networks.init_ensemble(key_prior, shape.heads, sizes)
         return Dense(
             params=params,
@@ -87,15 +104,17 @@ def dense(spec: EnvSpec, shape: Shape) -> Values:
             prior=prior,
             moments=adams.init(params),
             step=jnp.zeros((), jnp.int32),
+            noise=weights.init(key, networks_),
         )
 
     def update(state: Dense, o_tm1: Array, o_t: Array, loss: Any) -> tuple[Dense, Any]:
         x_tm1, x_t = flat(o_tm1), flat(o_t)
-        target_t = every_head(state.target, state.prior, x_t)
-        online_t = every_head(state.params, state.prior, x_t) if shape.double else None
+        draw, draw_target = weights.draw(state.noise, state.step, 0), weights.draw(state.noise, state.step, 1)
+        target_t = every_head(weights.of(state.target, draw_target), state.prior, x_t)
+        online_t = every_head(weights.of(state.params, draw), state.prior, x_t) if shape.double else None
 
-        def objective(params: networks.Params) -> tuple[Array, Any]:
-            return loss(every_head(params, state.prior, x_tm1), target_t, online_t)
+        def objective(params: Any) -> tuple[Array, Any]:
+            return loss(every_head(weights.of(params, draw), state.prior, x_tm1), target_t, online_t)
 
         gradient, aux = jax.grad(objective, has_aux=True)(state.params)
         step = state.step + 1
@@ -105,19 +124,24 @@ def dense(spec: EnvSpec, shape: Shape) -> Values:
         return state._replace(params=params, target=target, moments=moments, step=step), aux
 
     def q(state: Dense, observation: Array) -> Array:
-        return every_head(state.params, state.prior, flat(observation))
+        draw = weights.draw(state.noise, state.step, 0)
+        return every_head(weights.of(state.params, draw), state.prior, flat(observation))
+
+    def still_q(state: Dense, observation: Array) -> Array:
+        return every_head(weights.of(state.params, None), state.prior, flat(observation))
 
     def freeze(state: Dense, head: Array) -> Any:
-        return jax.tree.map(lambda x: x[head], (state.params, state.prior))
+        draw = weights.draw(state.noise, state.step, 0)
+        return jax.tree.map(lambda x: x[head], (weights.of(state.params, draw), state.prior))
 
     def frozen_q(frozen: Any, observation: Array) -> Array:
         params, prior = frozen
         return evaluate(params, prior, flat(observation))
 
-    return Values(init, update, q, freeze, frozen_q)
+    return Values(init, update, q, still_q, freeze, frozen_q)
 
 
-def one_hot(spec: EnvSpec, shape: Shape) -> Values:
+def one_hot(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
     """The sparse form. What is frozen for an episode is the head's value of every action in every state."""
     sizes = shape.sizes(spec)
     states, width = sizes[0], sizes[1]
@@ -127,23 +151,26 @@ def one_hot(spec: EnvSpec, shape: Shape) -> Values:
         """[B, H·F] -> [H, B, F]."""
         return jnp.swapaxes(rows.reshape(-1, shape.heads, width), 0, 1)
 
-    def evaluate(rows: Array, bias: Array, rest: networks.Params, prior: Array) -> Array:
-        """[H, B, A] from first-layer rows [B, H·F] and prior [B, H, A]."""
-        first = heads_first(rows) + bias[:, None]
+    def evaluate(rows: Array, observations: Array, params: Any, prior: Array, draw: Any) -> Array:
+        """[H, B, A] from what is trained, first-layer rows and the rest, and the prior [B, H, A]."""
+        bias, rest = weights.of(params, draw)
+        first = heads_first(weights.rows(rows, observations, draw)) + bias[:, None]
         return jax.vmap(networks.apply_rest)(rest, first) + jnp.swapaxes(prior, 0, 1)
 
     def init(key: Key) -> OneHot:
         key_params, key_prior = jax.random.split(key)
-        (w, b), *rest = networks.init_ensemble(key_params, shape.heads, sizes)
+        networks_ = networks.init_ensemble(key_params, shape.heads, sizes)
+        (w, b), *rest = networks_
         prior = networks.init_ensemble(key_prior, shape.heads, sizes)
+        params = weights.widen((b, rest))
         return OneHot(
-            table=sparse.init(jnp.swapaxes(w, 0, 1).reshape(states, -1)),
-            first_bias=b,
-            rest=rest,
-            target=jax.tree.map(jnp.copy, (b, rest)),
+            table=sparse.init(weights.widen_rows(jnp.swapaxes(w, 0, 1).reshape(states, -1))),
+            params=params,
+            target=jax.tree.map(jnp.copy, params),
             prior=shape.prior_scale * _tabulate(prior),
-            moments=adams.init((b, rest)),
+            moments=adams.init(params),
             step=jnp.zeros((), jnp.int32),
+            noise=weights.init(key, networks_),
         )
 
     def update(state: OneHot, o_tm1: Array, o_t: Array, loss: Any) -> tuple[OneHot, Any]:
@@ -151,42 +178,47 @@ def one_hot(spec: EnvSpec, shape: Shape) -> Values:
         before, after = sparse.read(table, o_tm1), sparse.read(table, o_t)
         now = sparse.brought_to(adam, before.rows, before.touched, state.step)
         prior_tm1, prior_t = state.prior[o_tm1], state.prior[o_t]
-        bias_target, rest_target = state.target
-        target_t = evaluate(sparse.target(adam, after, table.copied), bias_target, rest_target, prior_t)
+        draw, draw_target = weights.draw(state.noise, state.step, 0), weights.draw(state.noise, state.step, 1)
+        target_t = evaluate(sparse.target(adam, after, table.copied), o_t, state.target, prior_t, draw_target)
         online_t = None
         if shape.double:
             rows_t = sparse.brought_to(adam, after.rows, after.touched, state.step)
-            online_t = evaluate(rows_t, state.first_bias, state.rest, prior_t)
+            online_t = evaluate(rows_t, o_t, state.params, prior_t, draw)
 
-        def objective(rows: Array, trained: Any) -> tuple[Array, Any]:
-            bias, rest = trained
-            return loss(evaluate(rows, bias, rest, prior_tm1), target_t, online_t)
+        def objective(rows: Array, params: Any) -> tuple[Array, Any]:
+            return loss(evaluate(rows, o_tm1, params, prior_tm1, draw), target_t, online_t)
 
-        trained = (state.first_bias, state.rest)
-        (row_gradient, gradient), aux = jax.grad(objective, argnums=(0, 1), has_aux=True)(now, trained)
+        (row_gradient, gradient), aux = jax.grad(objective, argnums=(0, 1), has_aux=True)(now, state.params)
         table = sparse.write(adam, table, o_tm1, before, now, row_gradient, step)
-        trained, moments = adams.update(adam, trained, state.moments, gradient, step)
+        params, moments = adams.update(adam, state.params, state.moments, gradient, step)
         copy = step % shape.target_period == 0
-        target = jax.tree.map(lambda p, t: jnp.where(copy, p, t), trained, state.target)
+        target = jax.tree.map(lambda p, t: jnp.where(copy, p, t), params, state.target)
         table = table._replace(copied=jnp.where(copy, step, table.copied))
-        bias, rest = trained
-        return OneHot(table, bias, rest, target, state.prior, moments, step), aux
+        return OneHot(table, params, target, state.prior, moments, step, state.noise), aux
+
+    def one(state: OneHot, observation: Array, draw: Any) -> Array:
+        read = sparse.read(state.table, observation[None])
+        rows = sparse.brought_to(adam, read.rows, read.touched, state.step)
+        return evaluate(rows, observation[None], state.params, state.prior[observation][None], draw)[:, 0]
 
     def q(state: OneHot, observation: Array) -> Array:
-        one = sparse.read(state.table, observation[None])
-        rows = sparse.brought_to(adam, one.rows, one.touched, state.step)
-        return evaluate(rows, state.first_bias, state.rest, state.prior[observation][None])[:, 0]
+        return one(state, observation, weights.draw(state.noise, state.step, 0))
+
+    def still_q(state: OneHot, observation: Array) -> Array:
+        return one(state, observation, None)
 
     def freeze(state: OneHot, head: Array) -> Array:
+        if weights is not PLAIN:
+            raise NotImplementedError("noisy networks act live")
+        bias, rest = jax.tree.map(lambda x: x[head], state.params)
         rows = jax.lax.dynamic_slice_in_dim(state.table.rows, head * width, width, axis=2)
-        weights = sparse.brought_to(adam, rows, state.table.touched, state.step)
-        rest = jax.tree.map(lambda x: x[head], state.rest)
-        return networks.apply_rest(rest, weights + state.first_bias[head]) + state.prior[:, head]
+        first = sparse.brought_to(adam, rows, state.table.touched, state.step) + bias
+        return networks.apply_rest(rest, first) + state.prior[:, head]
 
     def frozen_q(frozen: Array, observation: Array) -> Array:
         return frozen[observation]
 
-    return Values(init, update, q, freeze, frozen_q)
+    return Values(init, update, q, still_q, freeze, frozen_q)
 
 
 def _tabulate(params: networks.Params) -> Array:

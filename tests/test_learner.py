@@ -71,7 +71,7 @@ def test_bdqn_is_tdu_without_explorers():
                 name: jax.tree.map(
                     lambda o, t: o.at[:2].set(t), getattr(ours.values, name), getattr(theirs.values, name)
                 )
-                for name in ("first_bias", "rest", "target")
+                for name in ("params", "target")
             },
         )
     )
@@ -80,8 +80,8 @@ def test_bdqn_is_tdu_without_explorers():
         ours, _ = tdu.learn(ours, jax.random.key(i))
     jax.tree.map(
         lambda o, t: np.testing.assert_allclose(o[:2], t, rtol=1e-5, atol=1e-7),
-        (ours.values.first_bias, ours.values.rest),
-        (theirs.values.first_bias, theirs.values.rest),
+        ours.values.params,
+        theirs.values.params,
     )
 
 
@@ -96,7 +96,7 @@ def test_a_masked_head_does_not_learn():
         )
     )
     after, _ = agent.learn(state, jax.random.key(0))
-    moved = np.abs(np.asarray(after.values.rest[0][0] - state.values.rest[0][0])).max(axis=(1, 2))
+    moved = np.abs(np.asarray(after.values.params[1][0][0] - state.values.params[1][0][0])).max(axis=(1, 2))
     np.testing.assert_array_equal(moved > 0, [False, True, True, False, True, True])
 
 

@@ -1,5 +1,7 @@
 """Bonus, behaviour, replay and options: small parts against values computed by hand."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tdu import agents, behaviour, bonus, networks, replay
-from tdu.adam import Adam
+from tdu.agents import rnd
 from tdu.agents import tdu as tdu_agent
 from tdu.errors import UserError
 from tdu.types import EnvSpec, Exploit, Transition
@@ -23,7 +25,8 @@ def paid(td, r_t, **kwargs):
     td = jnp.asarray(td, jnp.float32)
     batch = transition()._replace(r_t=jnp.asarray(r_t, jnp.float32))
     part = bonus.td_uncertainty(**kwargs)
-    return part.reward(part.init(jax.random.key(0)), batch, Exploit(td, td, td))
+    _, known = part.learn(part.init(jax.random.key(0)), batch)
+    return part.reward(known, batch, Exploit(td, td, td))
 
 
 def test_bonus_by_hand():
@@ -52,7 +55,8 @@ def test_other_bonuses_by_hand():
         (bonus.absolute_td(10.0), [20.0, 5.0], [2.0, 0.5]),
         (bonus.nothing(), [0.5, 1.0], [0.0, 0.0]),
     ):
-        reward, sigma = part.reward(part.init(jax.random.key(0)), batch, exploit)
+        _, known = part.learn(part.init(jax.random.key(0)), batch)
+        reward, sigma = part.reward(known, batch, exploit)
         np.testing.assert_allclose(reward, expected, rtol=1e-6)
         np.testing.assert_allclose(sigma, extra, rtol=1e-6)
 
@@ -88,41 +92,59 @@ def test_counts_over_a_hash_tell_boards_apart():
     np.testing.assert_allclose(part.reward(visits, near, None)[1], novelty)
 
 
-def test_distillation_pays_for_what_it_has_not_seen():
-    settings_ = {"hidden_sizes": (16,), "features": 4, "decay": 0.9, "adam": Adam(1e-2)}
-    part = bonus.distillation(2.0, GRID, normalise=False, **settings_)
-    start = state = part.init(jax.random.key(0))
-    number = jnp.zeros(2)
-    seen = Transition(jnp.array([0, 1]), jnp.zeros(2, jnp.int32), number, number, jnp.array([1, 2]), {})
-    new = seen._replace(o_tm1=jnp.array([2, 3]))
-    _, before = part.reward(state, seen, None)
-    x = jnp.eye(4)[:2]
-    by_hand = np.square(networks.apply_mlp(start.predictor, x) - networks.apply_mlp(start.fixed, x)).sum(axis=1)
-    np.testing.assert_allclose(before, by_hand, rtol=1e-5)
+def distillation(spec=GRID, normalise=False, decay=0.9):
+    config = agents.configure("rnd", {"hidden_sizes": (16,), "features": 4, "learning_rate": 1e-2})
+    return bonus.distillation(2.0, rnd.predictor(spec, config), normalise=normalise, decay=decay)
+
+
+def states(*indices):
+    number, index = jnp.zeros(len(indices)), jnp.array(indices)
+    return Transition(index, jnp.zeros(len(indices), jnp.int32), number, number, index, {})
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_distillation_pays_for_what_it_has_not_seen(dense):
+    part = distillation(GRID._replace(num_states=None, observation_shape=(4,)) if dense else GRID)
+    state = part.init(jax.random.key(0))
+    seen, new = states(0, 1), states(2, 3)
+    if dense:
+        seen, new = (x._replace(o_tm1=jax.nn.one_hot(x.o_tm1, 4), o_t=jax.nn.one_hot(x.o_t, 4)) for x in (seen, new))
+    fixed = state.predictor.prior
+    _, before = part.learn(state, seen)
+    learn = jax.jit(part.learn)
     for _ in range(300):
-        state = part.learn(state, seen)
-    reward, after = part.reward(state, seen, None)
+        state, known = learn(state, seen)
+    reward, after = part.reward(known, seen, None)
     np.testing.assert_allclose(reward, 2.0 * np.asarray(after), rtol=1e-6)
     assert np.all(np.asarray(after) < 0.05 * np.asarray(before))
-    assert np.asarray(part.reward(state, new, None)[1]).min() > 10 * np.asarray(after).max()
-    jax.tree.map(np.testing.assert_array_equal, state.fixed, start.fixed)
+    assert np.asarray(part.learn(state, new)[1]).min() > 10 * np.asarray(after).max()
+    jax.tree.map(np.testing.assert_array_equal, state.predictor.prior, fixed)
+
+
+def test_distillation_s_error_by_hand():
+    """‖f − f̃‖² with both networks written out."""
+    part = distillation(GRID._replace(num_states=None, observation_shape=(4,)))
+    state = part.init(jax.random.key(0))
+    x = jnp.eye(4)[:2]
+    batch = states(0, 1)._replace(o_tm1=x, o_t=x)
+    learned, fixed = (jax.tree.map(lambda p: p[0], n) for n in (state.predictor.params, state.predictor.prior))
+    by_hand = np.square(networks.apply_mlp(learned, x) - networks.apply_mlp(fixed, x)).sum(axis=1)
+    np.testing.assert_allclose(part.learn(state, batch)[1], by_hand, rtol=1e-5)
 
 
 def test_distillation_is_normalised_by_moving_averages():
-    part = bonus.distillation(1.0, GRID, hidden_sizes=(8,), features=3, decay=0.5, normalise=True, adam=Adam(1e-3))
+    part, raw = distillation(normalise=True, decay=0.5), distillation(decay=0.5)
     state = part.init(jax.random.key(0))
-    number = jnp.zeros(3)
-    batch = Transition(jnp.array([0, 1, 3]), jnp.zeros(3, jnp.int32), number, number, jnp.array([1, 2, 4]), {})
-    raw = bonus.distillation(1.0, GRID, hidden_sizes=(8,), features=3, decay=0.5, normalise=False, adam=Adam(1e-3))
+    batch = states(0, 1, 3)
     mean = square = 0.0
     for _ in range(2):
-        errors = np.asarray(raw.reward(state, batch, None)[1], np.float64)
+        errors = np.asarray(raw.learn(state, batch)[1], np.float64)
         mean, square = 0.5 * mean + 0.5 * errors.mean(), 0.5 * square + 0.5 * (errors**2).mean()
-        state = part.learn(state, batch)
-    errors = np.asarray(raw.reward(state, batch, None)[1], np.float64)
+        state, _ = part.learn(state, batch)
+    errors = np.asarray(raw.learn(state, batch)[1], np.float64)
     mean, square = mean / 0.75, square / 0.75
     expected = (errors - mean) / np.sqrt(square - mean**2)
-    np.testing.assert_allclose(part.reward(state, batch, None)[1], expected, rtol=1e-3)
+    np.testing.assert_allclose(part.learn(state, batch)[1], expected, rtol=1e-3)
 
 
 def test_optimism_adds_the_spread_of_all_heads():
@@ -255,6 +277,34 @@ def test_presets_change_defaults_and_options_change_presets():
         agents.configure("dqn", {}, "boot_dqn")
     with pytest.raises(UserError, match="did you mean 'paper'"):
         agents.configure("tdu", {}, "papr")
+
+
+NUMBERS = [
+    (name, field)
+    for name, entry in agents.AGENTS.items()
+    for field in dataclasses.fields(entry.config)
+    if isinstance(field.default, int | float) and not isinstance(field.default, bool)
+]
+
+
+@pytest.mark.parametrize(("agent", "field"), NUMBERS, ids=[f"{a}-{f.name}" for a, f in NUMBERS])
+def test_every_number_of_every_agent_has_a_range(agent, field):
+    low = field.metadata["above"] if field.metadata["minimum"] is None else field.metadata["minimum"] - 1
+    with pytest.raises(UserError, match=f"^{field.name} must be"):
+        agents.configure(agent, {field.name: low})
+    if field.metadata["maximum"] is not None:
+        with pytest.raises(UserError, match=f"^{field.name} must be"):
+            agents.configure(agent, {field.name: field.metadata["maximum"] + 1})
+
+
+def test_every_agent_has_a_grid_of_options_it_takes():
+    assert agents.GRIDS.keys() == agents.AGENTS.keys()
+    for name, grid in agents.GRIDS.items():
+        default = agents.configure(name, {})
+        for option, tried in grid.items():
+            assert getattr(default, option) in tried, f"{name}'s default {option} is not in its grid"
+            for value in tried:
+                agents.configure(name, {option: value})
 
 
 def test_the_paper_s_defaults():

@@ -35,7 +35,7 @@ def test_one_seed_twice_is_identical_and_two_seeds_differ():
         np.testing.assert_array_equal(x, y)
     assert not np.array_equal(a.log["head"], c.log["head"])
     assert not np.array_equal(a.log["episode_return"], c.log["episode_return"])
-    assert not np.array_equal(a.agent.state.values.rest[0][0], c.agent.state.values.rest[0][0])
+    assert not np.array_equal(a.agent.state.values.params[1][0][0], c.agent.state.values.params[1][0][0])
 
 
 @pytest.mark.parametrize("dense", [False, True])
@@ -59,9 +59,9 @@ def test_a_whole_run_is_a_function_of_a_key_and_maps_over_seeds():
         run = quick("deep_sea:size=5,stochastic=true", seed=seed, episodes=20)
         np.testing.assert_array_equal(run.log["head"], rows.whole[seed, :20, 3])
         np.testing.assert_allclose(run.log["episode_return"], rows.real[seed, :20, 0], rtol=1e-5, atol=1e-6)
-        mine = jax.tree.map(lambda x, seed=seed: x[seed], carries.mind.state.values.rest)
+        mine = jax.tree.map(lambda x, seed=seed: x[seed], carries.mind.state.values.params)
         jax.tree.map(
-            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), mine, run.agent.state.values.rest
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), mine, run.agent.state.values.params
         )
 
 

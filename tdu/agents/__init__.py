@@ -4,11 +4,14 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tdu.agents import bdqn, cts, dqn, q_ucb, qex, qu, rnd, tdu
+from tdu.agents import bdqn, cts, dqn, nns, q_ucb, qex, qu, rnd, su, tdu, tdu_ac
 from tdu.agents.config import PRESETS
+from tdu.agents.grids import GRIDS
 from tdu.errors import UserError, unknown
 from tdu.options import build
 from tdu.types import Agent, EnvSpec
+
+__all__ = ["AGENTS", "GRIDS", "Entry", "configure", "find"]
 
 
 class Entry(NamedTuple):
@@ -27,7 +30,10 @@ AGENTS: dict[str, Entry] = {
     "dqn": Entry("DQN with ε-greedy actions.", dqn.Config, dqn.make),
     "qex": Entry("A second DQN paid the absolute TD error of the first.", qex.Config, qex.make),
     "cts": Entry("DQN paid for state-action pairs seldom met.", cts.Config, cts.make),
+    "su": Entry("Posterior samples of reward weights over successor features.", su.Config, su.make),
+    "nns": Entry("DQN with noisy networks.", nns.Config, nns.make),
     "rnd": Entry("DQN paid for the error of random network distillation.", rnd.Config, rnd.make),
+    "tdu_ac": Entry("Actor-critic paid for its critics' disagreement about TD errors.", tdu_ac.Config, tdu_ac.make),
 }
 
 

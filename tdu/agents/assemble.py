@@ -7,7 +7,7 @@ from tdu import values
 from tdu.adam import Adam
 from tdu.agents.config import EnsembleConfig, QConfig
 from tdu.agents.q_ensemble import Learner, q_ensemble
-from tdu.types import Agent, Behaviour, Bonus, EnvSpec
+from tdu.types import Agent, Behaviour, Bonus, EnvSpec, Weights
 
 
 def q_agent(
@@ -22,16 +22,9 @@ def q_agent(
     mask_prob: float = 1.0,
     noise_scale: float = 0.0,
     acting: Literal["frozen", "live"] = "live",
+    weights: Weights = values.PLAIN,
 ) -> Agent:
     """A Q-learner of `exploiters` + `explorers` heads."""
-    shape = values.Shape(
-        heads=exploiters + explorers,
-        hidden_sizes=config.hidden_sizes,
-        prior_scale=prior_scale,
-        target_period=config.target_period,
-        double=config.bootstrap == "double",
-        adam=Adam(config.learning_rate, eps=config.adam_eps),
-    )
     learner = Learner(
         exploiters=exploiters,
         explorers=explorers,
@@ -44,8 +37,21 @@ def q_agent(
         noise_scale=noise_scale,
         acting=acting,
     )
-    heads = values.make(spec, shape, force_dense=config.dense)
+    networks = shape(config, heads=exploiters + explorers, prior_scale=prior_scale)
+    heads = values.make(spec, networks, weights=weights, force_dense=config.dense)
     return q_ensemble(spec, learner, values=heads, bonus=bonus, behaviour=behaviour)
+
+
+def shape(config: QConfig, *, heads: int, prior_scale: float) -> values.Shape:
+    """The networks that a config describes."""
+    return values.Shape(
+        heads=heads,
+        hidden_sizes=config.hidden_sizes,
+        prior_scale=prior_scale,
+        target_period=config.target_period,
+        double=config.bootstrap == "double",
+        adam=Adam(config.learning_rate, eps=config.adam_eps),
+    )
 
 
 def ensemble(

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 
 from tdu import replay as replays
 from tdu import td
+from tdu.agents import learning
 from tdu.types import Agent, Array, Behaviour, Bonus, EnvSpec, Exploit, Key, Transition, Values
 
 
@@ -61,14 +62,10 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
     frozen = learner.acting == "frozen"
 
     def init(key: Key) -> LearnerState:
-        one_hot = spec.num_states is not None
-        observation = jnp.zeros((), jnp.int32) if one_hot else jnp.zeros(spec.observation_shape, jnp.float32)
-        number = jnp.zeros(())
         extras = ({"mask": jnp.zeros(heads)} if masked else {}) | ({"noise": jnp.zeros(heads)} if noisy else {})
-        example = Transition(observation, jnp.zeros((), jnp.int32), number, number, observation, extras)
         return LearnerState(
             values=values.init(key),
-            replay=replay.init(example),
+            replay=replay.init(replays.example(spec, extras)),
             bonus=bonus.init(jax.random.fold_in(key, _BONUS)),
             behaviour=behaviour.init(),
             step=jnp.zeros((), jnp.int32),
@@ -115,16 +112,17 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
             return double(q_tm1, batch.a_tm1, r_t, d_t, target_t, online_t)
         return jax.vmap(jax.vmap(td.q_learning), in_axes=over_heads)(q_tm1, batch.a_tm1, r_t, d_t, target_t)
 
-    def update(state: LearnerState, key: Key) -> tuple[LearnerState, dict[str, Array]]:
+    def update(state: LearnerState, key: Key) -> tuple[LearnerState, learning.Metrics]:
         batch = replay.sample(state.replay, key)
+        bonus_state, known = bonus.learn(state.bonus, batch)
 
-        def loss(q_tm1: Array, target_t: Array, online_t: Array | None) -> tuple[Array, dict[str, Array]]:
+        def loss(q_tm1: Array, target_t: Array, online_t: Array | None) -> tuple[Array, learning.Metrics]:
             r_t = jnp.broadcast_to(batch.r_t, (heads, *batch.r_t.shape))
             plain = errors(q_tm1, batch, r_t, target_t, online_t)
             exploit_td = jax.lax.stop_gradient(plain[: learner.exploiters])
             taken = jax.vmap(jax.vmap(td.taken), in_axes=(0, None))(q_tm1[: learner.exploiters], batch.a_tm1)
             q = jax.lax.stop_gradient(taken)
-            paid, extra = bonus.reward(state.bonus, batch, Exploit(q, q + exploit_td, exploit_td))
+            paid, extra = bonus.reward(known, batch, Exploit(q, q + exploit_td, exploit_td))
             explores = (jnp.arange(heads) >= learner.exploiters)[:, None]
             more = jax.lax.stop_gradient(paid) - batch.r_t
             if more.ndim == 2:  # a pay of its own for each explorer
@@ -135,21 +133,17 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
             squares = 0.5 * jnp.square(delta)
             if masked:
                 squares *= batch.extras["mask"].T
-            return jnp.sum(jnp.mean(squares, axis=1)), {"loss": jnp.mean(squares), "bonus": jnp.mean(extra)}
+            return jnp.sum(jnp.mean(squares, axis=1)), learning.metrics(jnp.mean(squares), jnp.mean(extra))
 
         values_state, metrics = values.update(state.values, batch.o_tm1, batch.o_t, loss)
-        state = state._replace(values=values_state, bonus=bonus.learn(state.bonus, batch))
-        return state, metrics | {"updates": jnp.ones(())}
+        state = state._replace(values=values_state, bonus=bonus_state)
+        return state, metrics
 
-    def wait(state: LearnerState, key: Key) -> tuple[LearnerState, dict[str, Array]]:
-        del key
-        return state, {"loss": jnp.zeros(()), "bonus": jnp.zeros(()), "updates": jnp.zeros(())}
-
-    def learn(state: LearnerState, key: Key) -> tuple[LearnerState, dict[str, Array]]:
+    def learn(state: LearnerState, key: Key) -> tuple[LearnerState, learning.Metrics]:
         ready = (state.step >= learner.min_replay) & (state.step % learner.learn_period == 0)
-        return jax.lax.cond(ready, update, wait, state, key)
+        return learning.when(ready, update, state, key)
 
     def evaluate(state: LearnerState, observation: Array) -> Array:
-        return jnp.mean(values.q(state.values, observation)[: max(learner.exploiters, 1)], axis=0)
+        return jnp.mean(values.still_q(state.values, observation)[: max(learner.exploiters, 1)], axis=0)
 
     return Agent(init, begin_episode, act, observe, learn, lambda actor: actor.head, evaluate)

@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass
 
-from tdu import behaviour, bonus
-from tdu.adam import Adam
+from tdu import behaviour, bonus, values
 from tdu.agents import assemble
 from tdu.agents.config import QConfig
 from tdu.options import option
-from tdu.types import Agent, EnvSpec
+from tdu.types import Agent, EnvSpec, Values
 
 
 @dataclass(frozen=True)
@@ -24,14 +23,12 @@ class Config(QConfig):
 
 def make(spec: EnvSpec, config: Config) -> Agent:
     """The agent for an environment."""
-    paid = bonus.distillation(
-        config.beta,
-        spec,
-        hidden_sizes=config.hidden_sizes,
-        features=config.features,
-        decay=config.decay,
-        normalise=config.normalise,
-        adam=Adam(config.learning_rate, eps=config.adam_eps),
-    )
+    paid = bonus.distillation(config.beta, predictor(spec, config), decay=config.decay, normalise=config.normalise)
     choice = behaviour.uniform(1, config.epsilon)
     return assemble.q_agent(spec, config, exploiters=0, explorers=1, bonus=paid, behaviour=choice)
+
+
+def predictor(spec: EnvSpec, config: Config) -> Values:
+    """f − f̃, f a network that learns and f̃ a fixed one: as a value function whose prior has scale −1."""
+    shape = assemble.shape(config, heads=1, prior_scale=-1.0)
+    return values.make(spec._replace(num_actions=config.features), shape, force_dense=config.dense)

@@ -1,0 +1,31 @@
+"""NNS: DQN with noisy networks in place of random actions (Fortunato et al., 2017)."""
+
+from dataclasses import dataclass
+
+from tdu import behaviour, bonus, noisy
+from tdu.agents import assemble
+from tdu.agents.config import QConfig
+from tdu.options import option
+from tdu.types import Agent, EnvSpec
+
+
+@dataclass(frozen=True)
+class Config(QConfig):
+    """bsuite's DQN, greedy, with the paper's best noise scale."""
+
+    min_replay: int = option(100, "Learning starts once so many transitions are stored.", minimum=1)
+    noise_scale: float = option(10.0, "Standard deviation β of the noise ε.", minimum=0)
+    noise_init: float = option(0.017, "Where each weight's factor σ of the noise starts.", minimum=0)
+
+
+def make(spec: EnvSpec, config: Config) -> Agent:
+    """The agent for an environment."""
+    return assemble.q_agent(
+        spec,
+        config,
+        exploiters=1,
+        explorers=0,
+        bonus=bonus.nothing(),
+        behaviour=behaviour.uniform(1, config.epsilon),
+        weights=noisy.weights(config.noise_scale, config.noise_init),
+    )

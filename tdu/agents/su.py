@@ -1,0 +1,131 @@
+"""SU: successor uncertainties (Janz et al., 2019). A weight sample per episode over learned successor features.
+
+    r ≈ φ(s, a)ᵀw,    ψ(s, a) = φ(s, a) + γ·ψ(s', a'),    Q(s, a) = ψ(s, a)ᵀw,    w ~ N(w̄, P⁻¹)
+
+φ and ψ are two networks whose outputs are `features` numbers per action, cut at 0. P starts at I/prior_variance and grows by
+φφᵀ/likelihood_variance with every transition met. a' is the action that the sample in use would take. w̄ and φ are trained to
+predict the reward, ψ to satisfy its identity, and ψᵀw̄ also as a value function; all by Adam.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.linalg import solve_triangular
+
+from tdu import adam as adams
+from tdu import behaviour, values
+from tdu import replay as replays
+from tdu.agents import assemble, learning
+from tdu.agents.config import QConfig
+from tdu.options import option
+from tdu.types import Agent, Array, EnvSpec, Key, Transition
+
+
+@dataclass(frozen=True)
+class Config(QConfig):
+    """bsuite's DQN with the paper's best values."""
+
+    min_replay: int = option(100, "Learning starts once so many transitions are stored.", minimum=1)
+    hidden_sizes: tuple[int, ...] = option((64,), "Widths of the hidden layers.")
+    features: int = option(64, "Width of φ and ψ for each action.", minimum=1, maximum=1024)
+    likelihood_variance: float = option(10.0, "Variance of the noise in rewards.", above=0)
+    prior_variance: float = option(1e-3, "Variance of the weights before any reward is seen.", above=0)
+
+
+class State(NamedTuple):
+    networks: Any
+    """φ and ψ."""
+    mean: Array
+    """w̄ [F]."""
+    moments: adams.Moments
+    precision: Array
+    """P [F, F]."""
+    acting: Array
+    """The sample of w that acts at present, [F]."""
+    replay: Any
+    step: Array
+    updates: Array
+
+
+def make(spec: EnvSpec, config: Config) -> Agent:
+    """The agent for an environment."""
+    size, actions = config.features, spec.num_actions
+    shape = assemble.shape(config, heads=2, prior_scale=0.0)
+    networks = values.make(
+        spec._replace(num_actions=actions * size), shape, weights=values.FOLDED, force_dense=config.dense
+    )
+    replay = replays.uniform(config.replay_capacity, config.batch_size)
+    pick = behaviour.epsilon_greedy(config.epsilon)
+
+    def features(output: Array) -> Array:
+        """[..., A·F] -> [..., A, F]."""
+        return jax.nn.relu(output.reshape(*output.shape[:-1], actions, size))
+
+    def init(key: Key) -> State:
+        mean = jnp.zeros(size)
+        return State(
+            networks=networks.init(key),
+            mean=mean,
+            moments=adams.init(mean),
+            precision=jnp.eye(size) / config.prior_variance,
+            acting=mean,
+            replay=replay.init(replays.example(spec)),
+            step=jnp.zeros((), jnp.int32),
+            updates=jnp.zeros((), jnp.int32),
+        )
+
+    def begin_episode(state: State, key: Key) -> Array:
+        root = jnp.linalg.cholesky(state.precision)
+        return state.mean + solve_triangular(root.T, jax.random.normal(key, (size,)), lower=False)
+
+    def act(state: State, actor: Array, observation: Array, key: Key) -> Array:
+        return pick(features(networks.q(state.networks, observation)[1]) @ actor, key)
+
+    def observe(state: State, actor: Array, transition: Transition, key: Key) -> State:
+        del key
+        met = features(networks.q(state.networks, transition.o_tm1)[0])[transition.a_tm1]
+        return state._replace(
+            precision=state.precision + jnp.outer(met, met) / config.likelihood_variance,
+            acting=actor,
+            replay=replay.add(state.replay, transition),
+            step=state.step + 1,
+        )
+
+    def update(state: State, key: Key) -> tuple[State, learning.Metrics]:
+        batch = replay.sample(state.replay, key)
+        d_t = config.discount * batch.d_t
+
+        def of_action(x: Array) -> Array:
+            """[B, A, F] -> [B, F]."""
+            return jnp.einsum("baf,ba->bf", x, jax.nn.one_hot(batch.a_tm1, actions))
+
+        def loss(output_tm1: Array, target_t: Array, _: Any) -> tuple[Array, Any]:
+            local_tm1, successor_tm1 = of_action(features(output_tm1[0])), of_action(features(output_tm1[1]))
+            successor_t = features(target_t[1])
+            best = jnp.argmax(successor_t @ state.acting, axis=-1)
+            followed = jnp.take_along_axis(successor_t, best[:, None, None], axis=1)[:, 0]
+            identity = jax.lax.stop_gradient(local_tm1 + d_t[:, None] * followed) - successor_tm1
+            reward_error = batch.r_t - local_tm1 @ state.mean
+            value = jnp.max(successor_t @ state.mean, axis=-1)
+            value_error = batch.r_t + d_t * value - successor_tm1 @ state.mean
+            squares = jnp.square(reward_error) + jnp.square(value_error) + jnp.mean(jnp.square(identity), axis=1)
+            slope = -jnp.mean(reward_error[:, None] * local_tm1 + value_error[:, None] * successor_tm1, axis=0)
+            total = 0.5 * jnp.mean(squares)
+            return total, (total, slope)
+
+        learned, (total, slope) = networks.update(state.networks, batch.o_tm1, batch.o_t, loss)
+        updates = state.updates + 1
+        mean, moments = adams.update(shape.adam, state.mean, state.moments, slope, updates)
+        state = state._replace(networks=learned, mean=mean, moments=moments, updates=updates)
+        return state, learning.metrics(total)
+
+    def evaluate(state: State, observation: Array) -> Array:
+        return features(networks.q(state.networks, observation)[1]) @ state.mean
+
+    def learn(state: State, key: Key) -> tuple[State, learning.Metrics]:
+        ready = (state.step >= config.min_replay) & (state.step % config.learn_period == 0)
+        return learning.when(ready, update, state, key)
+
+    return Agent(init, begin_episode, act, observe, learn, lambda actor: jnp.zeros((), jnp.int32), evaluate)

@@ -1,0 +1,115 @@
+"""TDU for policy gradients (the paper's algorithm 3): an actor-critic whose reward is raised by β·σ.
+
+K critics with priors learn the value of the policy from r; σ is the spread of their TD errors. The policy and its baseline
+are one network that sees r + β·σ alone. With β = 0 it is a plain advantage actor-critic (bsuite's: sequences of 32 steps,
+TD(λ), no replay), and the critics change nothing.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from tdu import bonus, td, values
+from tdu import replay as replays
+from tdu.adam import Adam
+from tdu.agents import learning
+from tdu.options import option
+from tdu.types import Agent, Array, EnvSpec, Key, Transition
+
+
+@dataclass(frozen=True)
+class Config:
+    """bsuite's actor-critic, with TDU's critics."""
+
+    discount: float = option(0.99, "Discount factor γ.", minimum=0, maximum=1)
+    sequence_length: int = option(32, "Environment steps per learning step.", minimum=2, maximum=10**6)
+    td_lambda: float = option(
+        0.9, "λ of the returns that the policy and its baseline learn from.", minimum=0, maximum=1
+    )
+    entropy_cost: float = option(0.0, "Weight of the policy's entropy in its loss.", minimum=0)
+    hidden_sizes: tuple[int, ...] = option((64, 64), "Widths of the hidden layers.")
+    learning_rate: float = option(3e-3, "Adam's learning rate.", above=0)
+    adam_eps: float = option(1e-8, "Adam's ε.", above=0)
+    critics: int = option(10, "Critics trained on the reward (K).", minimum=2)
+    prior_scale: float = option(3.0, "Scale λ of each critic's fixed random prior function; 0 for none.", minimum=0)
+    beta: float = option(1.0, "Weight β of the bonus; 0 for a plain actor-critic.", minimum=0)
+    divisor: Literal["unbiased", "biased"] = option("unbiased", "σ divides by K − 1 (eq. 7) or by K.")
+    dense: bool = option(False, "Use the ordinary first layer even where the observation is one-hot.")
+
+
+class State(NamedTuple):
+    critics: Any
+    policy: Any
+    """One network: a logit for each action, and the baseline."""
+    sequence: Any
+    step: Array
+
+
+def make(spec: EnvSpec, config: Config) -> Agent:
+    """The agent for an environment."""
+    length, actions = config.sequence_length, spec.num_actions
+
+    def networks(heads: int, outputs: int, prior_scale: float) -> Any:
+        adam = Adam(config.learning_rate, eps=config.adam_eps)
+        shape = values.Shape(heads, config.hidden_sizes, prior_scale, target_period=1, double=False, adam=adam)
+        return values.make(spec._replace(num_actions=outputs), shape, force_dense=config.dense)
+
+    critics = networks(config.critics, 1, config.prior_scale)
+    policy = networks(1, actions + 1, 0.0)
+    sequence = replays.sequence(length)
+
+    def init(key: Key) -> State:
+        key_critics, key_policy = jax.random.split(key)
+        zero = jnp.zeros((), jnp.int32)
+        example = replays.example(spec, {"episode": zero})
+        return State(critics.init(key_critics), policy.init(key_policy), sequence.init(example), zero)
+
+    def begin_episode(state: State, key: Key) -> Array:
+        """The step at which the episode began tells it from the next."""
+        del key
+        return state.step
+
+    def logits(state: State, observation: Array) -> Array:
+        return policy.q(state.policy, observation)[0, :actions]
+
+    def act(state: State, actor: Array, observation: Array, key: Key) -> Array:
+        del actor
+        return jax.random.categorical(key, logits(state, observation)).astype(jnp.int32)
+
+    def observe(state: State, actor: Array, transition: Transition, key: Key) -> State:
+        del key
+        transition = transition._replace(extras={"episode": actor})
+        return state._replace(sequence=sequence.add(state.sequence, transition), step=state.step + 1)
+
+    def update(state: State, key: Key) -> tuple[State, learning.Metrics]:
+        batch = sequence.sample(state.sequence, key)
+        d_t = config.discount * batch.d_t
+        goes_on = jnp.append(batch.extras["episode"][1:] == batch.extras["episode"][:-1], False)
+
+        def critic_loss(v_tm1: Array, v_t: Array, _: Any) -> tuple[Array, Array]:
+            errors = batch.r_t + d_t * v_t[..., 0] - v_tm1[..., 0]
+            return bonus.critic_loss(errors), jax.lax.stop_gradient(errors)
+
+        learned_critics, errors = critics.update(state.critics, batch.o_tm1, batch.o_t, critic_loss)
+        raised, sigma = bonus.raised(batch, errors, config.beta, unbiased=config.divisor == "unbiased")
+
+        def policy_loss(output_tm1: Array, output_t: Array, _: Any) -> tuple[Array, Array]:
+            v_tm1, v_t = output_tm1[0, :, actions], output_t[0, :, actions]
+            returns = td.lambda_returns(raised.r_t, d_t, v_t, config.td_lambda * goes_on)
+            advantage = jax.lax.stop_gradient(returns - v_tm1)
+            log_policy = jax.nn.log_softmax(output_tm1[0, :, :actions])
+            taken = jax.vmap(td.taken)(log_policy, raised.a_tm1)
+            entropy = -jnp.sum(jnp.exp(log_policy) * log_policy, axis=-1)
+            each = 0.5 * jnp.square(returns - v_tm1) - taken * advantage - config.entropy_cost * entropy
+            return jnp.mean(each), jnp.mean(each)
+
+        learned_policy, total = policy.update(state.policy, batch.o_tm1, batch.o_t, policy_loss)
+        state = state._replace(critics=learned_critics, policy=learned_policy)
+        return state, learning.metrics(total, jnp.mean(sigma))
+
+    def learn(state: State, key: Key) -> tuple[State, learning.Metrics]:
+        return learning.when(state.step % length == 0, update, state, key)
+
+    return Agent(init, begin_episode, act, observe, learn, lambda actor: jnp.zeros((), jnp.int32), logits)

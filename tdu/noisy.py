@@ -1,0 +1,76 @@
+"""Noisy networks (Fortunato et al., 2017): every weight is μ + σ·ε with μ and σ trained and ε drawn anew for each step.
+
+The noise is unfactorised: an independent standard normal for each weight. Drawing thousands of normals per step would cost
+more than learning from it, so ε is read from a pool of normals drawn once, at a place drawn anew every time.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from tdu.types import Array, Key, Weights
+
+_POOL = 1 << 18
+"""Normals in the pool, at least; and at least four times the largest layer."""
+
+
+class Pool(NamedTuple):
+    normals: Array
+    key: Array
+    """Data of the key from which the places are drawn."""
+
+
+class Draw(NamedTuple):
+    normals: Array
+    places: Array
+    """Random bits, one number for each array of weights."""
+
+
+def weights(scale: float, initial: float) -> Weights:
+    """μ + scale·σ·ε, σ starting at `initial`."""
+
+    def init(key: Key, networks: Any) -> Pool:
+        largest = max(x.size for x in jax.tree.leaves(networks))
+        key_pool, key_places = jax.random.split(jax.random.fold_in(key, 1))
+        normals = jax.random.normal(key_pool, (max(_POOL, 4 * largest),))
+        return Pool(normals, jax.random.bits(key_places, (2,)))
+
+    def widen(params: Any) -> Any:
+        return params, jax.tree.map(lambda w: jnp.full_like(w, initial), params)
+
+    def widen_rows(rows: Array) -> Array:
+        return jnp.concatenate([rows, jnp.full_like(rows, initial)], axis=1)
+
+    def draw(pool: Pool, step: Array, stream: int) -> Draw:
+        key = jax.random.fold_in(jax.random.wrap_key_data(pool.key), 2 * step + stream)
+        return Draw(pool.normals, jax.random.bits(key, (_PLACES,)))
+
+    def of(trained: Any, draw: Draw | None) -> Any:
+        mean, spread = trained
+        if draw is None:
+            return mean
+        leaves, structure = jax.tree.flatten(mean)
+        noise = [_slice(draw, i + 1, w) for i, w in enumerate(leaves)]
+        return jax.tree.map(lambda w, s, e: w + scale * s * e, mean, spread, jax.tree.unflatten(structure, noise))
+
+    def rows(trained: Array, states: Array, draw: Draw | None) -> Array:
+        mean, spread = jnp.split(trained, 2, axis=1)
+        if draw is None:
+            return mean
+        width = mean.shape[1]
+        table = draw.normals[: draw.normals.size // width * width].reshape(-1, width)
+        at = (draw.places[0] % table.shape[0] + states.astype(jnp.uint32)) % table.shape[0]
+        return mean + scale * spread * table[at]
+
+    return Weights(init, widen, widen_rows, draw, of, rows)
+
+
+_PLACES = 32
+"""Arrays of weights that can be told apart; a network of more layers starts over."""
+
+
+def _slice(draw: Draw, number: int, like: Array) -> Array:
+    room = draw.normals.size - like.size
+    at = draw.places[number % _PLACES] % (room + 1)
+    return jax.lax.dynamic_slice(draw.normals, (at,), (like.size,)).reshape(like.shape)

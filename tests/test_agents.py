@@ -1,0 +1,295 @@
+"""Agents that are more than a choice of bonus: noisy networks, successor uncertainties, the actor-critic."""
+
+import re
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import rlax
+from bsuite.environments.deep_sea import DeepSea
+
+import tdu
+from tdu import agents, bonus, noisy, td, values
+from tdu.adam import Adam
+from tdu.runners.rows import WALL_TIME
+from tdu.types import EnvSpec, Transition
+
+GRID = EnvSpec("grid", (2, 2), 2, num_states=4)
+SMALL = {
+    "min_replay": 12, "batch_size": 8, "exploiters": 3, "explorers": 2, "critics": 3, "sequence_length": 8, "features": 6
+}  # fmt: skip
+
+
+def small(name, **options):
+    fields = agents.AGENTS[name].config.__dataclass_fields__
+    return {"hidden_sizes": (8,)} | {k: v for k, v in SMALL.items() if k in fields} | options
+
+
+@pytest.mark.parametrize("name", ["nns", "su", "rnd", "tdu_ac"])
+def test_an_agent_is_the_same_compiled_and_stepwise(name):
+    """On our Deep Sea and on bsuite's: the same actions, hence the same log, and the same agent at the end."""
+    a, b = (
+        tdu.train(env, name, seed=1, episodes=25, stop=False, **small(name))
+        for env in ("deep_sea:size=4,mapping_seed=42", DeepSea(4, mapping_seed=42))
+    )
+    np.testing.assert_array_equal(a.log["total_bad_episodes"], b.log["total_bad_episodes"])
+    for column in ("head", "loss", "bonus", "episode_return"):
+        np.testing.assert_allclose(a.log[column], b.log[column], rtol=1e-3, atol=1e-5)
+    assert np.any(a.log["loss"] != 0)
+    values_a, values_b = (np.array([run.agent.values(s) for s in range(16)]) for run in (a, b))
+    np.testing.assert_allclose(values_a, values_b, rtol=1e-4, atol=1e-5)
+    assert len(np.unique(values_a)) > 16
+
+
+@pytest.mark.parametrize("name", ["su", "tdu_ac"])
+def test_a_run_goes_on_as_if_never_interrupted(name, tmp_path):
+    settings = {"agent": name, "seed": 2, "episodes": 60, "stop": False, **small(name)}
+
+    class Cut(Exception):
+        pass
+
+    def cut(report):
+        raise Cut
+
+    with pytest.raises(Cut):  # after 1000 of 1800 steps
+        tdu.train("deep_sea:size=30", out=tmp_path / "cut", checkpoint_seconds=0, progress=cut, **settings)
+    whole = tdu.train("deep_sea:size=30", **settings)
+    again = tdu.train("deep_sea:size=30", out=tmp_path / "cut", resume=True, **settings)
+    for column in whole.log.keys() - {WALL_TIME}:
+        np.testing.assert_array_equal(whole.log[column].astype(np.float32), again.log[column].astype(np.float32))
+    jax.tree.map(np.testing.assert_array_equal, whole.agent.state, again.agent.state)
+    loaded = tdu.load(tmp_path / "cut")
+    jax.tree.map(np.testing.assert_array_equal, loaded.agent.state, whole.agent.state)
+
+
+def test_noisy_weights_are_mean_plus_scaled_noise():
+    part = noisy.weights(scale=10.0, initial=0.5)
+    layer = [(jnp.ones((3, 4)), jnp.zeros(4))]
+    state = part.init(jax.random.key(0), layer)
+    trained = part.widen(layer)
+    draw = part.draw(state, jnp.int32(7), 0)
+    (w, b), *_ = part.of(trained, draw)
+    zeros = jax.tree.map(jnp.zeros_like, layer)
+    (ew, eb), *_ = part.of((zeros, jax.tree.map(jnp.ones_like, layer)), draw)  # the noise itself, times 10
+    np.testing.assert_allclose(w, 1.0 + 0.5 * ew, rtol=1e-5)
+    np.testing.assert_allclose(b, 0.5 * eb, rtol=1e-5)
+    jax.tree.map(np.testing.assert_array_equal, part.of(trained, None), layer)
+    rows = part.widen_rows(jnp.ones((5, 4)))
+    a, same, other = part.rows(rows[:3], jnp.array([2, 2, 3]), draw)
+    np.testing.assert_array_equal(a, same)
+    assert not np.any(np.isclose(a, other))
+
+
+def test_noise_is_standard_normal_and_drawn_anew_for_each_step_and_network():
+    part = noisy.weights(scale=1.0, initial=1.0)
+    zeros = [(jnp.zeros((8, 8)), jnp.zeros(8))]
+    state, trained = part.init(jax.random.key(0), zeros), part.widen(zeros)
+
+    def of(step, stream):
+        return part.of(trained, part.draw(state, step, stream))[0][0]
+
+    online, target = jax.jit(jax.vmap(of, in_axes=(0, None)), static_argnums=1), None
+    target = online(jnp.arange(4000), 1)
+    online = online(jnp.arange(4000), 0)
+    for weight in (online[:, 0, 0], online[:, 7, 7], target[:, 3, 4]):
+        assert float(weight.mean()) == pytest.approx(0, abs=0.06)
+        assert float(weight.std()) == pytest.approx(1, abs=0.05)
+    for a, b in ((online, target), (online[1:], online[:-1])):
+        for i, j in ((0, 0), (5, 2)):
+            assert abs(np.corrcoef(a[:, i, j], b[:, i, j])[0, 1]) < 0.06
+    assert abs(np.corrcoef(online[:, 0, 0], online[:, 0, 1])[0, 1]) < 0.06
+
+
+@pytest.mark.parametrize("make", [values.dense, values.one_hot])
+def test_noisy_values_learn_mean_and_scale_and_act_on_one_draw_per_step(make):
+    shape = values.Shape(1, (8,), 0.0, target_period=4, double=False, adam=Adam(1e-2))
+    ensemble = make(GRID, shape, noisy.weights(1.0, 0.1))
+    start = state = ensemble.init(jax.random.key(0))
+    np.testing.assert_array_equal(ensemble.q(state, jnp.int32(1)), ensemble.q(state, jnp.int32(1)))
+    assert not np.allclose(ensemble.q(state, jnp.int32(1)), ensemble.still_q(state, jnp.int32(1)))
+
+    def loss(q_tm1, target_t, online_t):
+        return jnp.mean(jnp.square(q_tm1 - 1.0)), ()
+
+    observations = jnp.arange(4)
+    errors = [float(jnp.max(jnp.abs(jax.vmap(ensemble.still_q, (None, 0))(state, observations) - 1.0)))]
+    seen = [ensemble.q(state, jnp.int32(1))]
+    update = jax.jit(lambda s: ensemble.update(s, observations, observations, loss)[0])
+    for _ in range(150):
+        state = update(state)
+        seen.append(ensemble.q(state, jnp.int32(1)))
+    assert len({float(x[0, 0]) for x in seen}) == len(seen), "the noise is drawn anew after every learning step"
+    errors.append(float(jnp.max(jnp.abs(jax.vmap(ensemble.still_q, (None, 0))(state, observations) - 1.0))))
+    assert errors[1] < 0.2 * errors[0]
+    for now, then in zip(state.params, start.params, strict=True):  # means, then scales
+        moved = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), now, then)
+        assert min(jax.tree.leaves(moved)) > 0
+
+
+def su_agent(**options):
+    config = agents.configure("su", small("su", **options))
+    return agents.AGENTS["su"].make(GRID, config), config
+
+
+def transitions(n=12, key=0):
+    rng = np.random.default_rng(key)
+    for _ in range(n):
+        state, action, after = rng.integers(0, 4), rng.integers(0, 2), rng.integers(0, 5)
+        yield Transition(
+            jnp.int32(state), jnp.int32(action), jnp.float32(rng.normal()), jnp.float32(after < 4), jnp.int32(after), {}
+        )
+
+
+def su_features(agent_state, config, observation):
+    shape = values.Shape(2, config.hidden_sizes, 0.0, target_period=4, double=False, adam=Adam(1e-3))
+    both = values.one_hot(GRID._replace(num_actions=2 * config.features), shape).q(agent_state.networks, observation)
+    return np.maximum(np.asarray(both).reshape(2, 2, -1), 0)
+
+
+def test_su_s_precision_by_hand():
+    agent, config = su_agent(likelihood_variance=4.0, prior_variance=0.5)
+    state = agent.init(jax.random.key(0))
+    expected = np.eye(6) / 0.5
+    for t in transitions(5):
+        phi = su_features(state, config, t.o_tm1)[0, t.a_tm1]
+        assert np.linalg.norm(phi) > 0
+        expected = expected + np.outer(phi, phi) / 4.0
+        state = agent.observe(state, state.mean, t, jax.random.key(0))
+    np.testing.assert_allclose(state.precision, expected, rtol=1e-4)
+
+
+def test_su_samples_its_posterior():
+    agent, _ = su_agent(prior_variance=0.5)
+    state = agent.init(jax.random.key(0))
+    root = jax.random.normal(jax.random.key(1), (6, 6))
+    state = state._replace(mean=jnp.arange(6.0), precision=jnp.eye(6) + root @ root.T)
+    samples = np.asarray(jax.vmap(lambda k: agent.begin_episode(state, k))(jax.random.split(jax.random.key(2), 20_000)))
+    np.testing.assert_allclose(samples.mean(axis=0), np.arange(6.0), atol=0.05)
+    np.testing.assert_allclose(np.cov(samples.T), np.linalg.inv(state.precision), atol=0.03)
+
+
+def test_su_s_loss_and_slope_by_hand():
+    """One learning step on a replay of one transition: the loss, and the first step of Adam on w."""
+    agent, config = su_agent(min_replay=1, batch_size=1, discount=0.9)
+    state = agent.init(jax.random.key(0))
+    mean, acting = jnp.linspace(-1, 1, 6), jnp.linspace(1, -0.5, 6)
+    t = Transition(jnp.int32(1), jnp.int32(0), jnp.float32(2.0), jnp.float32(1.0), jnp.int32(3), {})
+    state = agent.observe(state._replace(mean=mean), acting, t, jax.random.key(0))
+    (phi, psi), (_, psi_t) = (su_features(state, config, jnp.int32(s)) for s in (1, 3))
+    w, sample = np.asarray(mean), np.asarray(acting)
+    identity = phi[0] + 0.9 * psi_t[np.argmax(psi_t @ sample)] - psi[0]
+    reward_error = 2.0 - phi[0] @ w
+    value_error = 2.0 + 0.9 * np.max(psi_t @ w) - psi[0] @ w
+    after, metrics = agent.learn(state, jax.random.key(0))
+    assert float(metrics["loss"]) == pytest.approx(
+        0.5 * (reward_error**2 + value_error**2 + np.mean(identity**2)), rel=1e-4
+    )
+    slope = -(reward_error * phi[0] + value_error * psi[0])
+    np.testing.assert_allclose(np.asarray(after.mean) - w, -1e-3 * np.sign(slope), rtol=1e-3)
+
+
+def test_lambda_returns_are_rlax_s_and_stop_where_told():
+    key = jax.random.split(jax.random.key(0), 3)
+    r, v = jax.random.normal(key[0], (7,)), jax.random.normal(key[1], (7,))
+    d = jnp.array([0.9, 0.9, 0.0, 0.9, 0.9, 0.9, 0.9])
+    ours = td.lambda_returns(r, d, v, jnp.full(7, 0.8).at[-1].set(0.0))
+    np.testing.assert_allclose(ours, rlax.lambda_returns(r, d, v, 0.8), rtol=1e-5)
+    cut = td.lambda_returns(r, d, v, jnp.full(7, 0.8).at[jnp.array([3, 6])].set(0.0))
+    np.testing.assert_allclose(cut[:4], rlax.lambda_returns(r[:4], d[:4], v[:4], 0.8), rtol=1e-5)
+    np.testing.assert_allclose(cut[4:], ours[4:], rtol=1e-6)
+    assert float(cut[3]) == pytest.approx(float(r[3] + 0.9 * v[3]), rel=1e-5)
+
+
+def test_generic_loss_by_hand():
+    """Any policy loss sees r + β·σ; the critics see r; nothing flows back through σ."""
+    weights = jnp.array([1.0, 3.0, 5.0])
+    batch = next(iter(transitions()))._replace(r_t=jnp.array([0.5, -1.0]))
+
+    def both(w, beta):
+        errors = jnp.stack([w, jnp.zeros(3)], axis=1)  # [K, B]: σ = 2 and 0
+        return bonus.generic_loss(batch, errors, lambda t: jnp.sum(t.r_t * jnp.array([1.0, 10.0])), beta)
+
+    policy, critics = both(weights, 2.0)
+    assert float(policy) == pytest.approx(4.5 - 10.0)
+    assert float(critics) == pytest.approx(0.5 * (1 + 9 + 25) / 2)
+    np.testing.assert_array_equal(jax.grad(lambda w: both(w, 2.0)[0])(weights), 0.0)
+    np.testing.assert_allclose(jax.grad(lambda w: both(w, 2.0)[1])(weights), weights / 2)
+    sequence = jnp.broadcast_to(weights[:, None, None], (3, 4, 2))
+    _, sigma = bonus.raised(batch._replace(r_t=jnp.zeros((4, 2))), sequence, 1.0)
+    np.testing.assert_allclose(sigma, np.full((4, 2), 2.0), rtol=1e-6)
+
+
+def actor_critic(**options):
+    return agents.AGENTS["tdu_ac"].make(GRID, agents.configure("tdu_ac", small("tdu_ac", **options)))
+
+
+def after_one_step(agent, policy=None, episode=0):
+    """The agent after eight transitions and a learning step; an episode ends after the fourth where `episode` is not 0."""
+
+    def run(state):
+        for i, t in enumerate(transitions(8)):
+            state = agent.observe(state, jnp.int32(0 if i < 4 else episode), t, jax.random.key(i))
+        return agent.learn(state, jax.random.key(0))
+
+    state = agent.init(jax.random.key(0))
+    return jax.jit(run)(state if policy is None else state._replace(policy=policy))
+
+
+def test_without_bonus_the_critics_change_nothing():
+    """β = 0 is a plain actor-critic: its policy learns the same whatever the critics are; with β > 0 it does not."""
+    common = actor_critic().init(jax.random.key(0)).policy
+    policies = {
+        (beta, critics, prior): after_one_step(actor_critic(beta=beta, critics=critics, prior_scale=prior), common)
+        for beta in (0.0, 1.0)
+        for critics, prior in ((3, 3.0), (5, 0.0))
+    }
+    flat = {k: np.concatenate([np.ravel(x) for x in jax.tree.leaves(v[0].policy)]) for k, v in policies.items()}
+    np.testing.assert_array_equal(flat[0.0, 3, 3.0], flat[0.0, 5, 0.0])
+    assert not np.allclose(flat[1.0, 3, 3.0], flat[1.0, 5, 0.0])
+    assert not np.allclose(flat[0.0, 3, 3.0], flat[1.0, 3, 3.0])
+    assert float(policies[0.0, 3, 3.0][1]["bonus"]) > 0, "σ is told even where it is not paid"
+
+
+def test_actor_critic_s_loss_by_hand():
+    agent = actor_critic(beta=2.0, entropy_cost=0.1, discount=0.9, td_lambda=0.8, critics=2)
+    start = agent.init(jax.random.key(0))
+    _, metrics = after_one_step(agent, episode=1)
+    batch = jax.tree.map(lambda *x: np.stack(x), *transitions(8))
+
+    def outputs(state, heads, outputs, prior, observations):
+        shape = values.Shape(heads, (8,), prior, target_period=1, double=False, adam=Adam(3e-3))
+        network = values.one_hot(GRID._replace(num_actions=outputs), shape)
+        return np.asarray(jax.vmap(network.q, in_axes=(None, 0))(state, observations), np.float64)
+
+    v_tm1, v_t = (outputs(start.critics, 2, 1, 3.0, o)[..., 0] for o in (batch.o_tm1, batch.o_t))
+    errors = batch.r_t[:, None] + 0.9 * batch.d_t[:, None] * v_t - v_tm1
+    sigma = np.std(errors, axis=1, ddof=1)
+    assert float(metrics["bonus"]) == pytest.approx(sigma.mean(), rel=1e-4)
+    out_tm1, out_t = (outputs(start.policy, 1, 3, 0.0, o)[:, 0] for o in (batch.o_tm1, batch.o_t))
+    returns, after = np.zeros(8), 0.0
+    for i in reversed(range(8)):
+        trace = 0.0 if i in (3, 7) else 0.8  # an episode ends at 3, the sequence at 7
+        reward = batch.r_t[i] + 2.0 * sigma[i]
+        after = returns[i] = reward + 0.9 * batch.d_t[i] * ((1 - trace) * out_t[i, 2] + trace * after)
+    log_policy = out_tm1[:, :2] - np.log(np.exp(out_tm1[:, :2]).sum(axis=1, keepdims=True))
+    advantage = returns - out_tm1[:, 2]
+    entropy = -(np.exp(log_policy) * log_policy).sum(axis=1)
+    taken = log_policy[np.arange(8), batch.a_tm1]
+    expected = np.mean(0.5 * advantage**2 - taken * advantage - 0.1 * entropy)
+    assert float(metrics["loss"]) == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_example_of_adding_an_agent_runs(monkeypatch):
+    text = (Path(__file__).parent.parent / "docs" / "agents" / "adding.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    code = [line for line in example.splitlines() if line.strip() and not line.startswith(("import", "from"))]
+    assert len(code) <= 12, "the page promises ten lines"
+    module = {"__name__": "tdu.agents.surprise"}
+    exec(example, module)  # our own documentation
+    entry = agents.Entry("Explorers paid for a surprising reward.", module["Config"], module["make"])
+    monkeypatch.setitem(agents.AGENTS, "surprise", entry)
+    run = tdu.train("deep_sea:size=4", "surprise", episodes=40, stop=False, **small("surprise"))
+    assert run.result["config"]["beta"] == 1.0
+    assert run.log["bonus"][-1] > 0
