@@ -22,9 +22,11 @@ def epsilon_greedy(epsilon: float) -> Callable[[Array, Key], Array]:
         return greedy
 
     def act(q: Array, key: Key) -> Array:
-        key_greedy, key_explore, key_action = jax.random.split(key, 3)
-        random_action = jax.random.randint(key_action, (), 0, q.shape[-1])
-        return jnp.where(jax.random.uniform(key_explore) < epsilon, random_action, greedy(q, key_greedy))
+        # The largest of some draws is one of them at random. XLA repeats what is not behind a reduction in every kernel
+        # that needs the action, so the generator runs once here, and everything random goes through the argmax.
+        draws = jax.random.uniform(key, (q.shape[-1] + 1,))
+        eligible = (q == jnp.max(q)) | (draws[-1] < epsilon)
+        return jnp.argmax(jnp.where(eligible, draws[:-1], -1.0)).astype(jnp.int32)
 
     return act
 
