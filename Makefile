@@ -40,7 +40,7 @@ $(VENV)/dev.stamp: $(VENV)/run.stamp requirements-dev.lock
 
 # Needs uv. The locks hold versions and hashes and no addresses.
 lock:
-	echo 'jax<0.11' | $(LOCK) --extra build -c - -o requirements.lock > /dev/null
+	printf 'jax<0.11\ngymnasium<1.4\n' | $(LOCK) --extra build -c - -o requirements.lock > /dev/null
 	$(LOCK) --extra dev -c requirements.lock -o requirements-dev.lock > /dev/null
 
 clean:

@@ -1,10 +1,13 @@
 """Deep exploration in reinforcement learning: explorers paid for the disagreement of exploiters about TD errors."""
 
+from tdu.environments.gymnasium import register
 from tdu.errors import UserError
 from tdu.evaluate import evaluate
 from tdu.runners.bsuite_agent import bsuite_agent
 from tdu.runners.interaction import run_key
 from tdu.train import Run, TrainedAgent, load, train
+
+register()
 
 __version__ = "0.1.0"
 

@@ -1,6 +1,7 @@
 """The command line: `tdu train`, `tdu list`, `tdu demo`. A user's mistake is one sentence on stderr and exit code 2."""
 
 import argparse
+import functools
 import json
 import re
 import sys
@@ -8,10 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tdu import agents, demo, environments, options, runs
+from tdu import agents, demo, environments, options, runs, sweeps, track
 from tdu import progress as displays
+from tdu.environments import bsuite
 from tdu.errors import UserError, unknown
 from tdu.evaluate import evaluate
+from tdu.reporting import summary
 from tdu.runners import parallel
 from tdu.train import plan, train
 
@@ -24,6 +27,16 @@ examples:
   tdu train deep_sea:size=20 --out DIR --resume     go on where a run was cut off
   tdu train --agent bdqn --help                     that agent's options
   tdu list                                          agents and environments
+"""
+
+
+_SWEEP_EXAMPLES = """\
+examples:
+  tdu sweep bsuite --agent tdu                              the whole of bsuite, one process per core
+  tdu sweep deep_sea --agent tdu --agent bdqn --seeds 3     all 21 sizes
+  tdu sweep deep_sea:size=20 --grid beta=0,1,3 --grid prior_scale=0,3
+  tdu sweep bsuite:testing --episodes 50 --engine ray       the same on Ray
+  tdu score sweeps/bsuite --figures figures                 what it amounts to
 """
 
 
@@ -41,7 +54,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"tdu: {e}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        hint = "; continue with the same command and --resume" if arguments[:1] == ["train"] else ""
+        hints = {
+            "train": "; continue with the same command and --resume",
+            "sweep": "; continue with the same command",
+        }
+        hint = hints.get(arguments[0], "") if arguments else ""
         print(f"tdu: interrupted{hint}.", file=sys.stderr)
         return 130
     except BrokenPipeError:
@@ -49,7 +66,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
-    commands = {"train": _train, "evaluate": _evaluate, "list": _list, "demo": _demo}
+    commands = {
+        "train": _train, "evaluate": _evaluate, "sweep": _sweep, "score": _score, "list": _list, "demo": _demo,
+        "mnist": _mnist,
+    }  # fmt: skip
     parser = _Parser(
         prog="tdu",
         description="Deep exploration in reinforcement learning: an ensemble of value functions in which explorers "
@@ -62,8 +82,9 @@ def _dispatch(arguments: list[str]) -> int:
     parser.add_argument(
         "command",
         metavar="command",
-        help="train (an agent on an environment), evaluate (what a run has learned), list (agents and environments), "
-        "demo (TDU beside two others on one hard task)",
+        help="train (an agent on an environment), evaluate (what a run has learned), sweep (many runs), score (what a "
+        "sweep amounts to), list (agents and environments), demo (TDU beside two others on one hard task), mnist (where "
+        "bsuite's MNIST experiments find their data)",
     )
     if not arguments:
         parser.print_help()
@@ -94,6 +115,7 @@ def _train(arguments: list[str]) -> int:
             progress=shown,
             compiling=_announce_compilation if parsed.progress in ("auto", "plain") else None,
             say=lambda words: print(f"tdu: {words}", file=sys.stderr),
+            track=parsed.track,
         )
     finally:
         close()
@@ -159,6 +181,7 @@ def _parse_train(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, An
     parser.add_argument(
         "--progress", choices=("auto", "plain", "json", "none"), default="auto", help="how to show progress"
     )
+    parser.add_argument("--track", choices=track.KINDS, help="log every episode there too (default: only log.csv)")
     group = parser.add_argument_group(f"options of agent {agent}")
     fields = options.describe(entry.config)
     for name, kind, default, words in fields:
@@ -241,6 +264,110 @@ def _evaluate(arguments: list[str]) -> int:
     return 0
 
 
+def _sweep(arguments: list[str]) -> int:
+    parser = _Parser(
+        prog="tdu sweep",
+        description="Many runs in one folder: every environment with every agent, every value of the grid and every seed. "
+        "Starting it again continues what is missing or was cut off.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        epilog=_SWEEP_EXAMPLES,
+    )
+    parser.add_argument(
+        "targets", nargs="+", metavar="TARGET",
+        help="an environment id; a bsuite experiment (deep_sea: all its settings); bsuite: all 468; bsuite:testing or "
+        "bsuite:TAG: a part of it",
+    )  # fmt: skip
+    parser.add_argument("--agent", action="append", help="an agent; may be given several times (default tdu)")
+    parser.add_argument("--preset", default="paper", help="set of defaults: paper or boot_dqn (default paper)")
+    parser.add_argument("--seeds", type=int, default=1, help="seeds 0 … SEEDS-1 of everything (default 1)")
+    parser.add_argument(
+        "--grid",
+        action="append",
+        default=[],
+        metavar="NAME=V,V",
+        help="values of an option; may be given several times",
+    )
+    parser.add_argument("--paper-grid", action="store_true", help="the grid of the paper's table 3 for each agent")
+    parser.add_argument("--episodes", type=int, help="at most so many episodes (default: each environment's)")
+    parser.add_argument("--no-stop", dest="stop", action="store_false", help="go on after an environment is solved")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="the sweep's folder (default sweeps/…)")
+    parser.add_argument("--engine", choices=("local", "ray"), default="local", help="where it runs (default local)")
+    parser.add_argument("--address", help="of a Ray cluster; without it one is started on this machine")
+    parser.add_argument("--workers", type=int, help="runs at a time (default: one per core)")
+    parser.add_argument(
+        "--progress", choices=("auto", "plain", "none"), default="auto", help="how to show progress (default auto)"
+    )
+    parsed = parser.parse_args(arguments)
+    if parsed.address and parsed.engine != "ray":
+        raise UserError("--address is a Ray cluster's; add --engine ray.")
+    if parsed.workers is not None:
+        options.whole_number("workers", parsed.workers, 1, 10**6)
+    if parsed.grid and parsed.paper_grid:
+        raise UserError("--grid and --paper-grid are two grids; give one of them.")
+    cells: list[sweeps.Cell] = []
+    for agent in parsed.agent or ["tdu"]:
+        agents.find(agent)
+        grid = agents.GRIDS[agent] if parsed.paper_grid else sweeps.parse_grid(parsed.grid)
+        cells += sweeps.plan(
+            parsed.targets, [agent], seeds=parsed.seeds, grid=dict(grid), preset=parsed.preset,
+            episodes=parsed.episodes, stop=parsed.stop,
+        )  # fmt: skip
+    out = parsed.out or Path("sweeps") / re.sub(r"[^A-Za-z0-9=.,_]+", "-", parsed.targets[0])
+    jobs = sweeps.missing(cells, out)
+    if len(jobs) < len(cells):
+        print(f"tdu: {len(cells) - len(jobs)} of {len(cells)} runs are there already.", file=sys.stderr)
+    engine: displays.Engine = parallel.run_all
+    if parsed.engine == "ray" and jobs:
+        from tdu.runners import distributed
+
+        engine = functools.partial(distributed.run_all, address=parsed.address)
+    runs.make_folder(out)
+    outcomes = displays.run_jobs(jobs, parsed.progress, workers=parsed.workers, engine=engine)
+    failed = [o for o in outcomes if o.code]
+    for outcome in failed:
+        print(f"tdu: {outcome.job.name} failed: {outcome.words.removeprefix('tdu: ') or outcome.code}", file=sys.stderr)
+    print(f"{len(cells) - len(failed)} of {len(cells)} runs are in {out}; see tdu score {out}.")
+    return 2 if failed else 0
+
+
+def _score(arguments: list[str]) -> int:
+    parser = _Parser(
+        prog="tdu score",
+        description="What the runs in a sweep's folder amount to; bsuite's official scores where its ids were run.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("folder", metavar="DIR", type=Path, help="the sweep's folder")
+    parser.add_argument("--json", action="store_true", help="print it for machines")
+    parser.add_argument("--published", action="store_true", help="with the scores that others have published beside it")
+    parser.add_argument("--figures", type=Path, metavar="DIR", help="draw bsuite's radar and bars there")
+    parser.add_argument(
+        "--bsuite-csv", type=Path, metavar="DIR", help="write bsuite's own logs there, for its csv_load"
+    )
+    parsed = parser.parse_args(arguments)
+    found = summary.summarise(parsed.folder)
+    print(json.dumps(found, indent=1) if parsed.json else summary.as_text(found, parsed.published))
+    if parsed.figures:
+        for path in summary.write_figures(found, parsed.figures, published=parsed.published):
+            print(f"tdu: drew {path}.", file=sys.stderr)
+    if parsed.bsuite_csv:
+        count = summary.write_bsuite_csv(parsed.folder, parsed.bsuite_csv)
+        print(f"tdu: wrote {count} logs of bsuite's into {parsed.bsuite_csv}.", file=sys.stderr)
+    return 0
+
+
+def _mnist(arguments: list[str]) -> int:
+    _Parser(prog="tdu mnist", description="Say where bsuite's MNIST experiments find their data.").parse_args(arguments)
+    folder = bsuite.digits_folder()
+    print(
+        f"bsuite's MNIST experiments read four files from {folder}\n(or from the folder that TDU_MNIST names):\n\n  "
+        + "\n  ".join(f"{'found    ' if (folder / f).is_file() else 'missing  '} {f}" for f in bsuite.MNIST_FILES)
+        + "\n\nThey are the original files of MNIST (Yann LeCun et al.), still gzipped. Get them once, from any mirror of it,"
+        "\nand put them there under these names."
+    )
+    return 0
+
+
 def _list(arguments: list[str]) -> int:
     _Parser(prog="tdu list", description="List agents and environments.").parse_args(arguments)
     print("Agents (tdu train ENV --agent NAME):")
@@ -254,6 +381,9 @@ def _list(arguments: list[str]) -> int:
             print(f"    {field}={value:<12} {words} ({kind})")
     print("  NAME/INDEX    a bsuite id, e.g. deep_sea/5 (our compiled twin) or cartpole/0 (official, stepwise)")
     print("  bsuite:ID     bsuite's official environment, always")
+    print("  gym:ID        a Gymnasium id with discrete actions, e.g. gym:CartPole-v1")
+    print("  gymnax:NAME   a gymnax environment, compiled, e.g. gymnax:Breakout-MinAtar")
+    print("  python:M:F    what function F of your module M returns: a dm_env, Gymnasium or tdu environment")
     return 0
 
 

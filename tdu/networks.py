@@ -1,10 +1,10 @@
-"""Multi-layer perceptrons, and ensembles of them as stacked parameters.
+"""Multi-layer perceptrons, with a small convolution before them for images, and ensembles of them as stacked parameters.
 
 A network is a list of layers `(w [in, out], b [out])` with ReLU between them. Weights are drawn from a normal
 distribution cut at two standard deviations with scale 1/√fan_in, biases are 0: this defines what a prior scale of λ means.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +34,26 @@ def apply_rest(rest: Params, first: Array) -> Array:
     return first
 
 
+def init_image(key: Key, image: tuple[int, int, int], hidden: Sequence[int], outputs: int) -> Params:
+    """Parameters of a network that looks at images [H, W, C] through 3×3 windows before its hidden layers."""
+    key_windows, key_rest = jax.random.split(key)
+    height, width, channels = image
+    windows = _init_layer(key_windows, 9 * channels, _FILTERS)
+    return [windows, *init_mlp(key_rest, ((height - 2) * (width - 2) * _FILTERS, *hidden, outputs))]
+
+
+def apply_image(params: Params, x: Array) -> Array:
+    """Output [..., A] for images [..., H, W, C]."""
+    (w, b), *rest = params
+    height, width = x.shape[-3:-1]
+    shifted = [x[..., i : height - 2 + i, j : width - 2 + j, :] for i in range(3) for j in range(3)]
+    seen = jax.nn.relu(jnp.concatenate(shifted, axis=-1) @ w + b)
+    return apply_mlp(rest, seen.reshape(*seen.shape[:-3], -1))
+
+
+_FILTERS = 16
+
+
 @jax.custom_vjp
 def linear(x: Array, w: Array) -> Array:
     """x [B, I] @ w [I, O]."""
@@ -56,9 +76,9 @@ _NARROW = 6
 linear.defvjp(_linear_forward, _linear_backward)
 
 
-def init_ensemble(key: Key, members: int, sizes: Sequence[int]) -> Params:
+def init_ensemble(key: Key, members: int, init: Callable[[Key], Params]) -> Params:
     """Parameters of `members` independent networks, stacked on a leading axis."""
-    return jax.vmap(lambda k: init_mlp(k, sizes))(jax.random.split(key, members))
+    return jax.vmap(init)(jax.random.split(key, members))
 
 
 def _init_layer(key: Key, fan_in: int, fan_out: int) -> Layer:

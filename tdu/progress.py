@@ -10,6 +10,7 @@ from tdu.runners import parallel
 from tdu.train import Report
 
 _PLAIN_EVERY = 5.0
+_ALL = "all runs"
 
 
 def facts(report: Report) -> dict[str, Any]:
@@ -85,10 +86,17 @@ class Bars:
         self._bars.update(self._tasks[name], completed=told["episode"], words=sentence(told))
 
     def finish(self, name: str, words: str) -> None:
-        """Leaves the bar of that name with its last words."""
-        if name not in self._tasks:
-            self._tasks[name] = self._bars.add_task(name, total=1, completed=1, words=words)
-        self._bars.update(self._tasks[name], words=words)
+        """Leaves the last words of that name above the bars that are still moving."""
+        if name in self._tasks:
+            self._bars.remove_task(self._tasks.pop(name))
+        self._bars.console.print(f"{name}: {words}", highlight=False, soft_wrap=True)
+
+    def total(self, finished: float, jobs: int, words: str) -> None:
+        """Moves the bar of all jobs together, where there is more than one."""
+        if jobs > 1:
+            if _ALL not in self._tasks:
+                self._tasks[_ALL] = self._bars.add_task(_ALL, total=jobs, words="")
+            self._bars.update(self._tasks[_ALL], completed=finished, words=words)
 
     def close(self) -> None:
         """Leaves the terminal as it was found."""
@@ -124,23 +132,66 @@ def summary(result: dict[str, Any]) -> str:
     return f"{words}, mean return {result['mean_return']:.3f}, {result['steps']} steps at {rate:,.0f} per second."
 
 
-def run_jobs(jobs: list[parallel.Job], kind: str, *, workers: int | None = None) -> list[parallel.Outcome]:
-    """Runs jobs in parallel with a bar for each on a terminal, or a line when one ends."""
-    if kind == "auto" and sys.stderr.isatty():
-        bars = Bars()
-        try:
-            return parallel.run_all(
-                jobs,
-                workers=workers,
-                tell=bars.show,
-                done=lambda o: bars.finish(o.job.name, summary(o.result) if o.result else "failed"),
-            )
-        finally:
-            bars.close()
+class Overall:
+    """How far a number of jobs has come, and how long the rest may take."""
+
+    def __init__(self, total: int):
+        self._total, self._done, self._failed = total, 0, 0
+        self._share: dict[str, float] = {}
+        self._started = time.monotonic()
+
+    def tell(self, name: str, told: dict[str, Any]) -> None:
+        """A job that is under way."""
+        self._share[name] = told["episode"] / told["episodes"]
+
+    def end(self, name: str, failed: bool) -> None:
+        """A job that is over."""
+        self._share.pop(name, None)
+        self._done += 1
+        self._failed += failed
+
+    @property
+    def finished(self) -> float:
+        """Jobs that are over, those under way by their share."""
+        return self._done + sum(self._share.values())
+
+    def words(self) -> str:
+        """All of it in one line."""
+        left = (time.monotonic() - self._started) * (self._total - self.finished) / max(self.finished, 1e-9)
+        failed = f", {self._failed} failed" if self._failed else ""
+        return f"{self._done} of {self._total} runs{failed}, about {clock(left if self.finished else None)} left"
+
+
+Engine = Callable[..., list[parallel.Outcome]]
+
+
+def run_jobs(
+    jobs: list[parallel.Job], kind: str, *, workers: int | None = None, engine: Engine = parallel.run_all
+) -> list[parallel.Outcome]:
+    """Runs jobs in parallel with a bar for each on a terminal, or a line when one ends; and how far all of them are."""
+    overall = Overall(len(jobs))
+    bars = Bars() if kind == "auto" and sys.stderr.isatty() else None
     shown = {job.name: Throttle(job.name) for job in jobs}
-    return parallel.run_all(
-        jobs,
-        workers=workers,
-        tell=lambda name, told: shown[name].show(told) if kind != "none" else None,
-        done=lambda o: print(f"{o.job.name}: {'done' if o.code == 0 else 'failed'}", file=sys.stderr, flush=True),
-    )
+
+    def tell(name: str, told: dict[str, Any]) -> None:
+        overall.tell(name, told)
+        if bars is not None:
+            bars.show(name, told)
+            bars.total(overall.finished, len(jobs), overall.words())
+        elif kind != "none":
+            shown[name].show(told)
+
+    def done(outcome: parallel.Outcome) -> None:
+        overall.end(outcome.job.name, bool(outcome.code))
+        if bars is not None:
+            bars.finish(outcome.job.name, summary(outcome.result) if outcome.result else "failed")
+            bars.total(overall.finished, len(jobs), overall.words())
+        else:
+            words = "done" if outcome.code == 0 else "failed"
+            print(f"{outcome.job.name}: {words} ({overall.words()})", file=sys.stderr, flush=True)
+
+    try:
+        return engine(jobs, workers=workers, tell=tell, done=done)
+    finally:
+        if bars is not None:
+            bars.close()

@@ -115,7 +115,20 @@ class Folder:
                 data = data[written:]
 
 
-_OURS = {".lock", "config.json", "log.csv", "checkpoints", "result.json", ".config.json.writing"}
+def make_folder(path: Path) -> None:
+    """A folder for runs, if it is not there yet."""
+    if path.exists() and not path.is_dir():
+        raise RunError(f"{path} is a file; choose another --out.")
+    with writing(path):
+        path.mkdir(parents=True, exist_ok=True)
+        if not os.access(path, os.W_OK):
+            raise PermissionError(13, "permission denied")
+
+
+_OURS = {
+    ".lock", "config.json", "log.csv", "checkpoints", "result.json", ".config.json.writing", "evaluation.json",
+    "tensorboard", "wandb",
+}  # fmt: skip
 
 
 def log_matches(path: Path, manifest: dict[str, Any]) -> bool:

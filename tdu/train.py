@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tdu import agents, checkpoints, environments, runs
+from tdu import track as tracking
 from tdu.environments.python import PythonEnvironment, encode_observation
 from tdu.errors import RunError, TrainingError, UserError
 from tdu.options import whole_number
@@ -87,6 +88,7 @@ def train(
     progress: Callable[[Report], None] | None = None,
     compiling: Callable[[], None] | None = None,
     say: Callable[[str], None] = print,
+    track: str | None = None,
     **options: Any,
 ) -> Run:
     """Trains an agent and returns the run.
@@ -104,6 +106,7 @@ def train(
         progress: called after every piece of the run.
         compiling: called when there is nothing left but to compile and run.
         say: called with anything worth telling, a damaged checkpoint for example.
+        track: "tensorboard" or "wandb", to log every episode there too.
         **options: fields of the agent's config.
     """
     asked, made = plan(env, agent, seed=seed, episodes=episodes, stop=stop, preset=preset, **options)
@@ -113,7 +116,7 @@ def train(
     def session(folder: runs.Folder | None) -> _Session:
         if compiling is not None:
             compiling()
-        return _Session(asked, made, folder, progress, say, checkpoint_seconds)
+        return _Session(asked, made, folder, progress, say, checkpoint_seconds, track)
 
     if out is None:
         if resume:
@@ -184,7 +187,12 @@ class _Session:
         progress: Callable[[Report], None] | None,
         say: Callable[[str], None],
         checkpoint_seconds: float,
+        track: str | None,
     ):
+        self._track: Callable[[Row], None] | None = None
+        self._end_track: Callable[[], None] | None = None
+        if track:
+            self._track, self._end_track = tracking.start(track, folder.path if folder else None, config)
         self._config, self._folder, self._progress = config, folder, progress
         self._checkpoint_seconds = checkpoint_seconds
         self._runner, self._agent = _make_runner(config, env)
@@ -207,6 +215,14 @@ class _Session:
         folder.open_log(self._columns, at=at)
 
     def run(self) -> Run:
+        """The run to its end."""
+        try:
+            return self._run()
+        finally:
+            if self._end_track is not None:
+                self._end_track()
+
+    def _run(self) -> Run:
         runner, folder = self._runner, self._folder
         before = self._seconds
         first_episode, first_step = runner.progress.episode, runner.steps
@@ -224,6 +240,8 @@ class _Session:
                     raise TrainingError(
                         f"the loss stopped being finite in episode {row['episode']}; try a smaller learning_rate."
                     )
+                if self._track is not None:
+                    self._track(row)
             self._rows += rows
             if folder is not None:
                 folder.append(rows)

@@ -7,13 +7,14 @@ themselves (`types.Weights`): noisy networks train a mean and a scale for each.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from tdu import adam as adams
 from tdu import networks, sparse
+from tdu.errors import UserError
 from tdu.types import Array, EnvSpec, Key, Values, Weights
 
 
@@ -26,6 +27,7 @@ class Shape(NamedTuple):
     target_period: int
     double: bool
     adam: adams.Adam
+    torso: Literal["auto", "mlp", "conv"] = "auto"
 
     def sizes(self, spec: EnvSpec) -> Sequence[int]:
         size = 1
@@ -72,6 +74,7 @@ FOLDED = PLAIN._replace(widen=lambda params: jax.tree.map(jnp.abs, params), wide
 
 def make(spec: EnvSpec, shape: Shape, *, weights: Weights = PLAIN, force_dense: bool = False) -> Values:
     """The ensemble for an environment: sparse where its observation is one-hot, unless told otherwise."""
+    _looks_at_images(spec, shape)
     if spec.num_states is None or force_dense:
         return dense(spec, shape, weights)
     return one_hot(spec, shape, weights)
@@ -79,25 +82,34 @@ def make(spec: EnvSpec, shape: Shape, *, weights: Weights = PLAIN, force_dense: 
 
 def dense(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
     """The ordinary form: every layer is a matrix product and every weight moves at every step."""
-    sizes = shape.sizes(spec)
     rank = len(spec.observation_shape)
+    conv = _looks_at_images(spec, shape)
+    apply = networks.apply_image if conv else networks.apply_mlp
+
+    def init_one(key: Key) -> networks.Params:
+        if conv:
+            height, width, channels = spec.observation_shape
+            return networks.init_image(key, (height, width, channels), shape.hidden_sizes, spec.num_actions)
+        return networks.init_mlp(key, shape.sizes(spec))
 
     def flat(observation: Array) -> Array:
         if spec.num_states is not None:
             return jax.nn.one_hot(observation, spec.num_states)
+        if conv:
+            return observation.astype(jnp.float32)
         return observation.reshape(*observation.shape[: observation.ndim - rank], -1).astype(jnp.float32)
 
     def evaluate(params: networks.Params, prior: networks.Params, x: Array) -> Array:
-        q = networks.apply_mlp(params, x)
-        return q + shape.prior_scale * networks.apply_mlp(prior, x) if shape.prior_scale else q
+        q = apply(params, x)
+        return q + shape.prior_scale * apply(prior, x) if shape.prior_scale else q
 
     every_head = jax.vmap(evaluate, in_axes=(0, 0, None))
 
     def init(key: Key) -> Dense:
         key_params, key_prior = jax.random.split(key)
-        networks_ = networks.init_ensemble(key_params, shape.heads, sizes)
+        networks_ = networks.init_ensemble(key_params, shape.heads, init_one)
         params = weights.widen(networks_)
-        prior = networks.init_ensemble(key_prior, shape.heads, sizes)
+        prior = networks.init_ensemble(key_prior, shape.heads, init_one)
         return Dense(
             params=params,
             target=jax.tree.map(jnp.copy, params),
@@ -157,11 +169,14 @@ def one_hot(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
         first = heads_first(weights.rows(rows, observations, draw)) + bias[:, None]
         return jax.vmap(networks.apply_rest)(rest, first) + jnp.swapaxes(prior, 0, 1)
 
+    def init_one(key: Key) -> networks.Params:
+        return networks.init_mlp(key, sizes)
+
     def init(key: Key) -> OneHot:
         key_params, key_prior = jax.random.split(key)
-        networks_ = networks.init_ensemble(key_params, shape.heads, sizes)
+        networks_ = networks.init_ensemble(key_params, shape.heads, init_one)
         (w, b), *rest = networks_
-        prior = networks.init_ensemble(key_prior, shape.heads, sizes)
+        prior = networks.init_ensemble(key_prior, shape.heads, init_one)
         params = weights.widen((b, rest))
         return OneHot(
             table=sparse.init(weights.widen_rows(jnp.swapaxes(w, 0, 1).reshape(states, -1))),
@@ -219,6 +234,15 @@ def one_hot(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
         return frozen[observation]
 
     return Values(init, update, q, still_q, freeze, frozen_q)
+
+
+def _looks_at_images(spec: EnvSpec, shape: Shape) -> bool:
+    image = spec.num_states is None and len(spec.observation_shape) == 3 and min(spec.observation_shape[:2]) >= 3
+    if shape.torso == "conv" and not image:
+        raise UserError(
+            f"torso conv needs images of height, width and channels; {spec.name} observes {spec.observation_shape}."
+        )
+    return image and shape.torso != "mlp"
 
 
 def _tabulate(params: networks.Params) -> Array:

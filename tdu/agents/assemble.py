@@ -51,6 +51,7 @@ def shape(config: QConfig, *, heads: int, prior_scale: float) -> values.Shape:
         target_period=config.target_period,
         double=config.bootstrap == "double",
         adam=Adam(config.learning_rate, eps=config.adam_eps),
+        torso=config.torso,
     )
 
 

@@ -14,6 +14,9 @@ class QConfig:
     discount: float = option(0.99, "Discount factor γ.", minimum=0, maximum=1)
     batch_size: int = option(32, "Transitions per learning step.", minimum=1)
     hidden_sizes: tuple[int, ...] = option((64, 64), "Widths of the hidden layers.")
+    torso: Literal["auto", "mlp", "conv"] = option(
+        "auto", "Before the hidden layers: 3×3 windows for images (conv), nothing (mlp), or whatever fits (auto)."
+    )
     learning_rate: float = option(1e-3, "Adam's learning rate.", above=0)
     adam_eps: float = option(1e-8, "Adam's ε.", above=0)
     replay_capacity: int = option(10_000, "How many of the last transitions are kept.", minimum=1, maximum=10**7)

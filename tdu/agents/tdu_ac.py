@@ -30,6 +30,9 @@ class Config:
     )
     entropy_cost: float = option(0.0, "Weight of the policy's entropy in its loss.", minimum=0)
     hidden_sizes: tuple[int, ...] = option((64, 64), "Widths of the hidden layers.")
+    torso: Literal["auto", "mlp", "conv"] = option(
+        "auto", "Before the hidden layers: 3×3 windows for images (conv), nothing (mlp), or whatever fits (auto)."
+    )
     learning_rate: float = option(3e-3, "Adam's learning rate.", above=0)
     adam_eps: float = option(1e-8, "Adam's ε.", above=0)
     critics: int = option(10, "Critics trained on the reward (K).", minimum=2)
@@ -53,7 +56,7 @@ def make(spec: EnvSpec, config: Config) -> Agent:
 
     def networks(heads: int, outputs: int, prior_scale: float) -> Any:
         adam = Adam(config.learning_rate, eps=config.adam_eps)
-        shape = values.Shape(heads, config.hidden_sizes, prior_scale, target_period=1, double=False, adam=adam)
+        shape = values.Shape(heads, config.hidden_sizes, prior_scale, 1, False, adam, config.torso)
         return values.make(spec._replace(num_actions=outputs), shape, force_dense=config.dense)
 
     critics = networks(config.critics, 1, config.prior_scale)

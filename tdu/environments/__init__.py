@@ -4,14 +4,20 @@ deep_sea:size=20,mapping_seed=7,stochastic=true    a built-in, compiled environm
 deep_sea/5, deep_sea_stochastic/3                  a bsuite id: our compiled twin where there is one,
 cartpole/0                                         the official environment otherwise
 bsuite:deep_sea/5                                  always the official one
+gym:CartPole-v1                                    a Gymnasium id
+gymnax:Breakout-MinAtar                            a gymnax name, compiled
+python:pkg.mod:factory                             what the user's own function returns
 """
 
 import dataclasses
+import importlib
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tdu.environments import binary_tree, bsuite, deep_sea
+from tdu.environments import binary_tree, bsuite, deep_sea, gymnasium, gymnax
 from tdu.environments.python import PythonEnvironment
 from tdu.errors import UserError, unknown
 from tdu.options import build, option
@@ -65,7 +71,7 @@ _SETTINGS_PER_TWIN = 21
 
 
 def make(env: Any, seed: int = 0) -> Environment | PythonEnvironment:
-    """The environment of an id, around a dm_env object, or one of ours as it is.
+    """The environment of an id, around a dm_env or Gymnasium object, or one of ours as it is.
 
     `seed` is the run's; it reseeds environments that live in Python at every episode.
     """
@@ -73,9 +79,12 @@ def make(env: Any, seed: int = 0) -> Environment | PythonEnvironment:
         return _by_id(env, seed)
     if isinstance(env, Environment):
         return env
-    if not all(hasattr(env, name) for name in ("reset", "step", "observation_spec", "action_spec")):
-        raise UserError(f"a {type(env).__name__} is neither an environment's id nor a dm_env environment.")
-    return PythonEnvironment(env, name=type(env).__name__, seed=seed, one_hot=bsuite.is_one_hot(env))
+    name = type(env).__name__
+    if all(hasattr(env, attribute) for attribute in ("reset", "step", "observation_spec", "action_spec")):
+        return PythonEnvironment(env, name=name, seed=seed, num_states=bsuite.num_states(env))
+    if all(hasattr(env, attribute) for attribute in ("reset", "step", "observation_space", "action_space")):
+        return gymnasium.adapt(env, name, seed)
+    raise UserError(f"a {name} is neither an environment's id nor a dm_env or Gymnasium environment.")
 
 
 def _by_id(env_id: str, seed: int) -> Environment | PythonEnvironment:
@@ -83,15 +92,46 @@ def _by_id(env_id: str, seed: int) -> Environment | PythonEnvironment:
     if scheme in BUILT_IN and "/" not in env_id:
         entry = BUILT_IN[scheme]
         return entry.make(build(entry.settings, _parse_settings(scheme, rest), kind=f"environment {scheme}"))
-    if colon and scheme == "bsuite":
-        return bsuite.load(rest, seed)
+    if colon and scheme in SCHEMES:
+        return SCHEMES[scheme](rest, seed)
     if not colon and "/" in env_id:
         name, _, index = env_id.partition("/")
         if name in TWINS:
             setting = _twin_index(env_id, name, index)
             return deep_sea.deep_sea(10 + 2 * setting, mapping_seed=42, stochastic=TWINS[name])
         return bsuite.load(env_id, seed)
-    raise unknown("environment", scheme, [*BUILT_IN, *TWINS, "bsuite"])
+    raise unknown("environment", scheme, [*BUILT_IN, *TWINS, *SCHEMES])
+
+
+def _from_factory(place: str, seed: int) -> Environment | PythonEnvironment:
+    """What a function of the user's returns, called without arguments."""
+    module_name, colon, factory_name = place.partition(":")
+    if not colon or not module_name or not factory_name:
+        raise UserError(f"'python:{place}' does not say which function makes it; write python:package.module:function.")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        factory = getattr(importlib.import_module(module_name), factory_name)
+        env = factory()
+    except Exception as e:
+        words = " ".join(str(e).split()).rstrip(".")
+        raise UserError(f"python:{place} cannot be made ({type(e).__name__}: {words}).") from e
+    if isinstance(env, str):
+        raise UserError(f"python:{place} returned a text and not an environment.")
+    made = make(env, seed)
+    if isinstance(made, PythonEnvironment):
+        made.spec = made.spec._replace(name=f"python:{place}")
+        return made
+    return made._replace(spec=made.spec._replace(name=f"python:{place}"))
+
+
+SCHEMES: dict[str, Callable[[str, int], Environment | PythonEnvironment]] = {
+    "bsuite": bsuite.load,
+    "gym": gymnasium.load,
+    "gymnax": lambda name, seed: gymnax.load(name),
+    "python": _from_factory,
+}
+"""What stands before the first colon of an id, apart from the built-in names."""
 
 
 def _twin_index(env_id: str, name: str, index: str) -> int:

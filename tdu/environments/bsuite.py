@@ -2,6 +2,9 @@
 
 import contextlib
 import io
+import os
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from tdu.environments.deep_sea import solved_rule
@@ -12,9 +15,24 @@ DEEP_SEAS = {"deep_sea": False, "deep_sea_stochastic": True}
 """Experiments whose observation is one-hot, so that the cheap first layer fits, and whether they are stochastic."""
 
 
+def ids(name: str) -> list[str]:
+    """Official ids: all of them without a name, or those of an experiment, a tag, or `testing`."""
+    _, sweep = imported()
+    if not name:
+        return list(sweep.SWEEP)
+    if name == "testing":
+        return list(sweep.TESTING)
+    if name in sweep.TAGS:
+        return list(sweep.TAGS[name])
+    found = [i for i in sweep.SWEEP if i.startswith(f"{name}/")]
+    if not found:
+        raise unknown("bsuite experiment", name, {i.split("/")[0] for i in sweep.SWEEP} | {"testing", *sweep.TAGS})
+    return found
+
+
 def load(bsuite_id: str, seed: int) -> PythonEnvironment:
     """The official environment, reseeded from (seed, episode) at every episode."""
-    bsuite, sweep = _import()
+    bsuite, sweep = imported()
     name = bsuite_id.partition("/")[0]
     experiments = {i.split("/")[0] for i in sweep.SWEEP}
     if name not in experiments:
@@ -22,27 +40,63 @@ def load(bsuite_id: str, seed: int) -> PythonEnvironment:
     if bsuite_id not in sweep.SWEEP:
         last = sum(i.startswith(f"{name}/") for i in sweep.SWEEP) - 1
         raise UserError(f"'{bsuite_id}' does not exist; {name}/0 to {name}/{last} do.")
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):  # it announces itself there
-            env = bsuite.load_from_id(bsuite_id)
-    except OSError as e:
-        raise UserError(f"{bsuite_id} needs data that cannot be had ({e}); see bsuite's page on it.") from None
+    with contextlib.redirect_stdout(io.StringIO()), _local_digits(name):  # it announces itself there
+        env = bsuite.load_from_id(bsuite_id)
     return PythonEnvironment(
         env,
         name=f"bsuite:{bsuite_id}",
         seed=seed,
-        one_hot=name in DEEP_SEAS,
+        num_states=num_states(env),
         solved=solved_rule(DEEP_SEAS[name]) if name in DEEP_SEAS else None,
     )
 
 
-def is_one_hot(env: Any) -> bool:
-    """Whether an official environment's observation is one-hot, whatever it is wrapped in."""
+def num_states(env: Any) -> int | None:
+    """How many states an official environment with one-hot observations has, whatever it is wrapped in."""
     raw = getattr(env, "raw_env", env)
-    return type(raw).__module__ == "bsuite.environments.deep_sea"
+    if type(raw).__module__ != "bsuite.environments.deep_sea":
+        return None
+    rows, columns = env.observation_spec().shape
+    return int(rows * columns)
 
 
-def _import() -> tuple[Any, Any]:
+def digits_folder() -> Path:
+    """Where the files of MNIST are looked for."""
+    return Path(os.environ.get("TDU_MNIST") or Path.home() / ".cache" / "tdu" / "mnist")
+
+
+MNIST_FILES = (
+    "train-images-idx3-ubyte.gz",
+    "train-labels-idx1-ubyte.gz",
+    "t10k-images-idx3-ubyte.gz",
+    "t10k-labels-idx1-ubyte.gz",
+)
+
+
+@contextlib.contextmanager
+def _local_digits(name: str) -> Iterator[None]:
+    """bsuite's MNIST experiments download their data; here they read local files, or say what is missing."""
+    if not name.startswith("mnist"):
+        yield
+        return
+    folder = digits_folder()
+    missing = [f for f in MNIST_FILES if not (folder / f).is_file()]
+    if missing:
+        raise UserError(f"{name} needs MNIST's files in {folder}, and {missing[0]} is not there; see tdu mnist.")
+    from bsuite.utils import datasets
+
+    original = datasets.load_mnist
+    datasets.load_mnist = lambda: original(str(folder))
+    try:
+        yield
+    except (OSError, ValueError) as e:
+        raise UserError(f"the files of MNIST in {folder} cannot be read ({e}); see tdu mnist.") from None
+    finally:
+        datasets.load_mnist = original
+
+
+def imported() -> tuple[Any, Any]:
+    """bsuite and its sweep, or an error that names the extra."""
     try:
         import bsuite
         from bsuite import sweep

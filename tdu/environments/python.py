@@ -24,7 +24,7 @@ class PythonEnvironment:
         *,
         name: str,
         seed: int,
-        one_hot: bool = False,
+        num_states: int | None = None,
         default_episodes: int = 10_000,
         solved: SolvedRule | None = None,
     ):
@@ -38,7 +38,7 @@ class PythonEnvironment:
             name=name,
             observation_shape=tuple(shape),
             num_actions=_num_actions(name, env.action_spec()),
-            num_states=int(np.prod(shape)) if one_hot else None,
+            num_states=num_states,
             default_episodes=getattr(env, "bsuite_num_episodes", default_episodes),
             solved=solved,
             info_names=tuple(info),
@@ -47,11 +47,19 @@ class PythonEnvironment:
     def reset(self, episode: int) -> TimeStep:
         """Begins an episode, counted from 0."""
         reseed(self._env, self._seed, episode)
-        return self.check(self._env.reset())
+        return self.check(self._guarded(self._env.reset))
 
     def step(self, action: int) -> TimeStep:
         """One step of the environment."""
-        return self.check(self._env.step(action))
+        return self.check(self._guarded(self._env.step, action))
+
+    def _guarded(self, call: Any, *arguments: Any) -> Any:
+        """What the environment answers; whatever it raises is told as its own."""
+        try:
+            return call(*arguments)
+        except Exception as e:
+            words = " ".join(str(e).split()) or "without a word"
+            raise EnvironmentFault(f"{self.spec.name} raised {type(e).__name__}: {words}") from e
 
     def info(self) -> dict[str, float]:
         """bsuite's running totals, where the environment has them."""
@@ -117,14 +125,21 @@ def encode_observation(spec: EnvSpec, observation: Any) -> np.ndarray:
 
 def reseed(env: Any, seed: int, episode: int) -> None:
     """Seeds every NumPy generator that the environment or anything it wraps holds, from (seed, episode)."""
+    if hasattr(env, "seed_next"):
+        env.seed_next(_number(f"{seed}/{episode}"))
+        return
     for depth, layer in enumerate(_layers(env)):
         for name, value in sorted(vars(layer).items()):
-            digest = hashlib.sha256(f"{seed}/{episode}/{depth}/{name}".encode()).digest()
-            number = int.from_bytes(digest[:4], "little")
+            number = _number(f"{seed}/{episode}/{depth}/{name}")
             if isinstance(value, np.random.RandomState):
                 value.seed(number)
             elif isinstance(value, np.random.Generator):
                 setattr(layer, name, np.random.default_rng(number))
+
+
+def _number(text: str) -> int:
+    """A seed of 32 bits from a text."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
 
 
 def _layers(env: Any) -> list[Any]:

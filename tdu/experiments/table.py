@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tdu import checkpoints
+from tdu import checkpoints, sweeps
 from tdu.evaluate import evaluate
 from tdu.progress import run_jobs
-from tdu.runners.parallel import Job
 from tdu.runs import read_json
+from tdu.sweeps import Cell
 
 Row = dict[str, Any]
 
@@ -39,24 +39,14 @@ class Setting(NamedTuple):
     evaluation: int = 0
     """Episodes of the greedy policy after training; 0 for none."""
 
-    @property
-    def words(self) -> str:
-        """The options as a user would read them."""
-        return " ".join(f"{name}={value}" for name, value in self.options)
+    def cell(self, seed: int) -> Cell:
+        """One of its runs."""
+        return Cell(self.env, self.agent, self.preset, self.options, seed, self.episodes)
 
     def identity(self, seed: int) -> tuple[str, ...]:
         """What tells its rows from others, as text."""
-        return (self.env, self.preset, self.agent, self.words, str(seed))
-
-
-def job(setting: Setting, seed: int, folder: Path) -> Job:
-    """The `tdu train` of one run."""
-    name = " ".join(filter(None, (setting.env, setting.preset, setting.agent, setting.words, str(seed))))
-    arguments = [setting.env, "--agent", setting.agent, "--preset", setting.preset, "--seed", str(seed)]
-    arguments += ["--episodes", str(setting.episodes), "--resume"]
-    for option, value in setting.options:
-        arguments += [f"--{option.replace('_', '-')}", str(value)]
-    return Job(name, arguments, folder / name.replace(" ", "-").replace(":", "-").replace("/", "-"))
+        cell = self.cell(seed)
+        return (cell.env, cell.preset, cell.agent, cell.words, str(seed))
 
 
 def every_run(settings: Sequence[Setting]) -> Iterator[tuple[Setting, int]]:
@@ -72,7 +62,7 @@ def rows_of(settings: Sequence[Setting], folder: Path, known: Sequence[Row]) -> 
     rows = []
     for setting, seed in every_run(settings):
         identity = setting.identity(seed)
-        out = job(setting, seed, folder).out
+        out = setting.cell(seed).job(folder).out
         row = by_identity.get(identity)
         if (out / "result.json").exists():
             result = read_json(out / "result.json")
@@ -127,7 +117,7 @@ def solved_markdown(settings: Sequence[Setting], rows: Sequence[Row]) -> str:
     for setting in settings:
         mine = rows_for(setting, rows)
         if mine:
-            agent = " ".join(filter(None, (setting.agent, setting.words)))
+            agent = " ".join(filter(None, (setting.agent, setting.cell(0).words)))
             lines.append(
                 f"| `{setting.env}` | {setting.preset} | {agent} | {' | '.join(solved_cells(setting, mine))} |"
             )
@@ -148,8 +138,8 @@ def main(
     parser.add_argument("--only-table", action="store_true", help="run nothing, write the table of what is there")
     parser.add_argument("--markdown", action="store_true", help="print the table for people too")
     parsed = parser.parse_args()
-    jobs = [job(setting, seed, parsed.runs) for setting, seed in every_run(settings)]
-    missing = [] if parsed.only_table else [j for j in jobs if not (j.out / "result.json").exists()]
+    cells = [setting.cell(seed) for setting, seed in every_run(settings)]
+    missing = [] if parsed.only_table else sweeps.missing(cells, parsed.runs)
     outcomes = run_jobs(missing, "auto", workers=parsed.workers)
     rows = rows_of(settings, parsed.runs, read(parsed.out))
     write(rows, parsed.out)

@@ -20,7 +20,7 @@ def bsuite_agent(env: Any, agent: str = "tdu", *, seed: int = 0, preset: str = "
         from bsuite.baselines import base
     except ModuleNotFoundError as e:
         raise UserError(f"this needs the extra 'bsuite' ({e.name} is missing): pip install 'tdu[bsuite]'.") from None
-    reader = PythonEnvironment(env, name=type(env).__name__, seed=seed, one_hot=bsuite.is_one_hot(env))
+    reader = PythonEnvironment(env, name=type(env).__name__, seed=seed, num_states=bsuite.num_states(env))
     config = agents.configure(agent, options, preset)
     inner = StepwiseAgent(agents.find(agent).make(reader.spec, config), seed)
 

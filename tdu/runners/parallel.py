@@ -65,7 +65,7 @@ def run_all(
                 job, process, readers, errors = entry
                 for reader in readers:
                     reader.join()
-                outcome = Outcome(job, process.returncode, _result(job.out), " ".join(errors).strip())
+                outcome = Outcome(job, process.returncode, read_result(job.out), " ".join(errors).strip())
                 outcomes.append(outcome)
                 done(outcome)
     finally:
@@ -98,6 +98,7 @@ def _start(job: Job, tell: Callable[[str, dict[str, Any]], None]) -> Any:
     return job, process, readers, errors
 
 
-def _result(out: Path) -> dict[str, Any] | None:
+def read_result(out: Path) -> dict[str, Any] | None:
+    """The result of a run, if it has one."""
     path = out / "result.json"
     return json.loads(path.read_text()) if path.exists() else None

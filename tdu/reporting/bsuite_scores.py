@@ -1,0 +1,131 @@
+"""bsuite's official scores, per experiment and per tag, from the logs of runs. Needs the extra `bsuite`.
+
+The scores are computed by bsuite 0.3.6's own functions, except for the two Deep Seas, whose functions there do not run on
+today's pandas; they are written anew here. All are held by golden values that bsuite's own code gave.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tdu.environments.bsuite import DEEP_SEAS, imported
+from tdu.environments.deep_sea import solved_rule
+from tdu.errors import UserError
+
+COLUMNS = ("steps", "episode", "total_return", "episode_len", "episode_return")
+"""bsuite's standard columns, in its order; an experiment's own follow."""
+
+_NOT_BSUITE = {"head", "bonus", "loss", "seconds"}
+_POINTS = (1.0, 1.2, 1.4, 1.7, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0)
+"""bsuite logs at these times every power of ten."""
+
+_FORGIVENESS = 100
+"""Deep Sea counts if it is solved before episode 2^size + 100, when dithering would have solved it."""
+
+
+class Score(NamedTuple):
+    """The score of one experiment."""
+
+    experiment: str
+    score: float
+    tags: tuple[str, ...]
+    finished: bool
+
+
+def logged_episodes(last: int) -> set[int]:
+    """Episodes at which bsuite writes a row."""
+    powers = range(len(str(max(last, 1))))
+    return {round(point * 10**power) for power in powers for point in _POINTS if round(point * 10**power) <= last}
+
+
+def bsuite_rows(log: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The rows and columns of a run's log that bsuite would have written."""
+    episodes = log["episode"]
+    keep = np.isin(episodes, list(logged_episodes(int(episodes.max(initial=0)))))
+    names = [*COLUMNS, *(n for n in log if n not in COLUMNS and n not in _NOT_BSUITE)]
+    return {name: np.asarray(log[name])[keep] for name in names}
+
+
+def write_csv(log: Mapping[str, np.ndarray], bsuite_id: str, folder: Path) -> Path:
+    """A run's log as bsuite's CSV logger would have left it, for `bsuite.logging.csv_load`."""
+    rows = bsuite_rows(log)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"bsuite_id_-_{bsuite_id.replace('/', '-')}.csv"
+    lines = [
+        ",".join(rows),
+        *(",".join(map(str, row)) for row in zip(*(c.tolist() for c in rows.values()), strict=True)),
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def score_logs(logs: Mapping[str, Mapping[str, np.ndarray]]) -> list[Score]:
+    """Scores of one agent from its logs by bsuite id; experiments without a log are left out."""
+    imported()
+    import pandas as pd
+
+    frames = []
+    for bsuite_id, log in logs.items():
+        rows = bsuite_rows(log)
+        if len(rows["episode"]):
+            frames.append(pd.DataFrame(rows).assign(bsuite_id=bsuite_id))
+    return score_frame(pd.concat(frames, sort=False)) if frames else []
+
+
+def score_frame(frame: Any) -> list[Score]:
+    """Scores from a table like `csv_load`'s, without its metadata."""
+    _, sweep = imported()
+    from bsuite.experiments import summary_analysis
+    from bsuite.logging import logging_utils
+
+    unknown = sorted(set(frame["bsuite_id"]) - set(sweep.SWEEP))
+    if unknown:
+        raise UserError(f"'{unknown[0]}' is no id of bsuite 0.3.6; is the log from another version?")
+    joined = logging_utils.join_metadata(frame.copy())
+    scores = []
+    for experiment, rows in joined.groupby("bsuite_env"):
+        info = summary_analysis.BSUITE_INFO[experiment]
+        try:
+            stochastic = DEEP_SEAS.get(experiment)
+            score = info.score(rows) if stochastic is None else _deep_sea(rows, stochastic)
+        except (KeyError, AttributeError, AssertionError) as e:
+            raise UserError(
+                f"the logs of {experiment} lack what bsuite 0.3.6 logs ({e}); are they from another version?"
+            ) from None
+        finished = rows.groupby("bsuite_id")["episode"].max().min() >= info.episode
+        scores.append(Score(experiment, float(score), tuple(info.tags), bool(finished)))
+    return scores
+
+
+def by_tag(scores: Iterable[Score]) -> dict[str, float]:
+    """Mean score of the experiments of each tag. Those without a number are left out, as bsuite does.
+
+    (bsuite has no number for MNIST before nine tenths of its episodes.)
+    """
+    found: dict[str, list[float]] = {}
+    for score in scores:
+        for tag in score.tags:
+            found.setdefault(tag, []).append(score.score)
+    return {tag: mean(values) for tag, values in sorted(found.items())}
+
+
+def mean(values: Iterable[float]) -> float:
+    """Mean of those that are numbers; not a number if none is."""
+    numbers = [v for v in values if not np.isnan(v)]
+    return float(np.mean(numbers)) if numbers else float("nan")
+
+
+def _deep_sea(rows: Any, stochastic: bool) -> float:
+    """Share of the sizes that are solved before dithering would have solved them."""
+    rule = solved_rule(stochastic)
+    rows = rows[(rows.episode >= rule.from_episode) & (rows.episode <= 10_000)]
+    beaten = []
+    for size, mine in rows.groupby("size"):
+        solved = mine.episode[mine.total_bad_episodes / mine.episode < rule.bad_share]
+        # One vote for each row at the deciding episode, as bsuite's merge has it where a size was run twice.
+        deciding = solved.min() if len(solved) else mine.episode.max()
+        beat = bool(len(solved)) and deciding < 2.0**size + _FORGIVENESS
+        beaten += [beat] * int((mine.episode == deciding).sum())
+    return float(np.mean(beaten)) if beaten else float("nan")

@@ -1,0 +1,79 @@
+"""bsuite's radar and bars, as in the paper."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ORDER = (
+    "bandit", "mnist", "catch", "mountain_car", "cartpole",
+    "bandit_noise", "mnist_noise", "catch_noise", "mountain_car_noise", "cartpole_noise",
+    "bandit_scale", "mnist_scale", "catch_scale", "mountain_car_scale", "cartpole_scale",
+    "deep_sea", "deep_sea_stochastic", "cartpole_swingup",
+    "umbrella_length", "umbrella_distract", "discounting_chain", "memory_len", "memory_size",
+)  # fmt: skip
+"""Experiments from the simplest to memory, as bsuite shows them."""
+
+COLOURS = ("#1f4e9c", "#d1495b", "#4d9a5f", "#e0912f", "#7a4fa3", "#4aa3b5", "#8a6d3b", "#000000")
+
+
+def radar(scores: Mapping[str, Mapping[str, float | None]], path: Path) -> None:
+    """A polygon for each agent over the tags' mean scores."""
+    plt = _pyplot()
+    tags = sorted({tag for mine in scores.values() for tag in mine})
+    angles = np.linspace(0, 2 * np.pi, len(tags), endpoint=False)
+    figure, axes = plt.subplots(figsize=(7.5, 6.5), subplot_kw={"polar": True})
+    for colour, (agent, mine) in zip(_colours(len(scores)), scores.items(), strict=True):
+        values = [max(mine.get(tag) or 0.0, 0.02) for tag in tags]
+        axes.plot([*angles, angles[0]], [*values, values[0]], color=colour, linewidth=2.2, label=agent)
+        axes.fill(angles, values, color=colour, alpha=0.08)
+    axes.set_ylim(0, 1)
+    axes.set_yticks([0.25, 0.5, 0.75, 1.0], [".25", ".5", ".75", "1"], color="#666666")
+    axes.set_xticks(angles, [tag.replace("_", " ") for tag in tags])
+    axes.tick_params(axis="x", pad=14)
+    figure.legend(loc="lower center", ncols=min(len(scores), 4), frameon=False)
+    figure.subplots_adjust(bottom=0.16, top=0.92)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def bars(scores: Mapping[str, Mapping[str, float | None]], path: Path) -> None:
+    """A bar for each agent and experiment."""
+    plt = _pyplot()
+    experiments = [name for name in ORDER if any(name in mine for mine in scores.values())]
+    width = 0.8 / max(len(scores), 1)
+    figure, axes = plt.subplots(figsize=(max(5.0, 0.32 * len(experiments) * max(len(scores), 2) ** 0.7 + 2), 4.2))
+    for i, (colour, (agent, mine)) in enumerate(zip(_colours(len(scores)), scores.items(), strict=True)):
+        at = np.arange(len(experiments)) + (i - (len(scores) - 1) / 2) * width
+        axes.bar(
+            at,
+            [np.nan if mine.get(name) is None else mine[name] for name in experiments],
+            width,
+            color=colour,
+            label=agent,
+        )
+    axes.axhline(1, color="#999999", linewidth=0.8, linestyle="--")
+    axes.set_xticks(np.arange(len(experiments)), [n.replace("_", " ") for n in experiments], rotation=40, ha="right")
+    axes.set_ylim(0, 1.05)
+    axes.set_ylabel("bsuite score")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, ncols=4, loc="upper center", bbox_to_anchor=(0.5, 1.16))
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def _colours(count: int) -> Sequence[str]:
+    return [COLOURS[i % len(COLOURS)] for i in range(count)]
+
+
+def _pyplot() -> Any:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    plt.rcdefaults()  # bsuite's own analysis restyles every figure when it is imported
+    mpl.use("Agg")
+    return plt

@@ -1,0 +1,122 @@
+"""Runs on a Ray cluster: the same jobs as on one machine, one per core of the cluster. Needs the extra `ray`.
+
+A worker trains in its own process, straight into the sweep's folder if it can see it, else into a folder of its own that is
+sent back when the run is over. A worker that dies takes nothing with it: Ray starts the job again elsewhere, and the run goes
+on from its last checkpoint where the folder is shared.
+"""
+
+import contextlib
+import io
+import os
+import secrets
+import tempfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tdu.errors import UserError
+from tdu.runners.parallel import Job, Outcome, read_result
+
+_RETRIES = 10
+
+
+def run_all(
+    jobs: list[Job],
+    *,
+    workers: int | None = None,
+    address: str | None = None,
+    tell: Callable[[str, dict[str, Any]], None],
+    done: Callable[[Outcome], None],
+) -> list[Outcome]:
+    """Runs every job; one that fails does not stop the others. Without an address, a cluster is started on this machine."""
+    del tell  # workers may be far away; what is told is when a run ends
+    ray = _start(address, workers)
+    root = jobs[0].out.parent.absolute() if jobs else Path()
+    root.mkdir(parents=True, exist_ok=True)
+    marker = root / f".sweep-{secrets.token_hex(8)}"
+    marker.touch()
+    try:
+        remote = ray.remote(num_cpus=1, max_calls=1, max_retries=_RETRIES)(_work)
+        waiting = {remote.remote(job.arguments, str(job.out.absolute()), str(marker)): job for job in jobs}
+        outcomes = []
+        while waiting:
+            ready, _ = ray.wait(list(waiting), num_returns=1, timeout=1.0)
+            for reference in ready:
+                job = waiting.pop(reference)
+                outcome = _outcome(ray, reference, job)
+                outcomes.append(outcome)
+                done(outcome)
+    finally:
+        marker.unlink(missing_ok=True)
+        ray.shutdown()
+    order = {job.name: i for i, job in enumerate(jobs)}
+    return sorted(outcomes, key=lambda o: order[o.job.name])
+
+
+def _start(address: str | None, workers: int | None) -> Any:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ModuleNotFoundError as e:
+        raise UserError(f"--engine ray needs the extra 'ray' ({e.name} is missing): pip install 'tdu[ray]'.") from None
+    paths = [os.getcwd(), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    passed = {name: os.environ[name] for name in ("TDU_MNIST", "XLA_FLAGS", "NPROC") if name in os.environ}
+    settings: dict[str, Any] = {
+        "runtime_env": {"env_vars": passed | {"PYTHONPATH": os.pathsep.join(paths)}},
+        "logging_level": "ERROR",
+        "log_to_driver": False,
+    }
+    if address is None:
+        settings |= {"num_cpus": workers, "include_dashboard": False}
+    try:
+        ray.init(address=address, **settings) if address else ray.init(**settings)
+    except (ConnectionError, ValueError, RuntimeError) as e:
+        place = address or "this machine"
+        raise UserError(f"no Ray cluster answers at {place} ({' '.join(str(e).split())[:200]}).") from None
+    return ray
+
+
+def _work(arguments: list[str], out: str, marker: str) -> tuple[int, str, bytes | None]:
+    """One run, in a worker: exit code, what it said, and its folder if the sweep's is out of sight."""
+    from tdu.cli import main
+
+    shared = Path(marker).exists()
+    with contextlib.ExitStack() as stack:
+        folder = Path(out) if shared else Path(stack.enter_context(tempfile.TemporaryDirectory())) / Path(out).name
+        said = stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
+        stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
+        code = main(["train", *arguments, "--out", str(folder), "--progress", "none"])
+        words = " ".join(said.getvalue().split())
+        return code, words, None if shared else _packed(folder)
+
+
+def _outcome(ray: Any, reference: Any, job: Job) -> Outcome:
+    try:
+        code, words, packed = ray.get(reference)
+    except ray.exceptions.RayTaskError as e:
+        return Outcome(job, 1, None, f"{type(e.cause).__name__}: {' '.join(str(e.cause).split())[:300]}")
+    except ray.exceptions.RayError as e:
+        return Outcome(job, 1, None, f"its worker was lost ({' '.join(str(e).split())[:200]})")
+    if packed is not None:
+        _unpack(packed, job.out)
+    return Outcome(job, code, read_result(job.out), words)
+
+
+def _packed(folder: Path) -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and path.name != ".lock":
+                archive.write(path, path.relative_to(folder).as_posix())
+    return data.getvalue()
+
+
+def _unpack(packed: bytes, out: Path) -> None:
+    """Puts a folder in its place; nothing that is there already is overwritten."""
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+        for name in archive.namelist():
+            path = (out / name).resolve()
+            if out.resolve() in path.parents and not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(archive.read(name))

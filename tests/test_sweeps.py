@@ -1,0 +1,146 @@
+"""Sweeps: what they plan, that they go on where they stopped, that one failure harms no other; and on a real Ray cluster."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tdu import cli, sweeps
+from tdu.errors import UserError
+
+SMALL = ["--grid", "hidden_sizes=4", "--grid", "exploiters=2", "--grid", "explorers=1", "--grid", "batch_size=4"]
+
+
+def run(*arguments, check=0):
+    found = subprocess.run([sys.executable, "-m", "tdu", *arguments], capture_output=True, text=True, timeout=500)
+    assert found.returncode == check, found.stderr
+    return found
+
+
+def test_targets():
+    assert len(sweeps.expand("bsuite")) == 468
+    assert sweeps.expand("deep_sea") == [f"deep_sea/{i}" for i in range(21)]
+    assert "catch/0" in sweeps.expand("bsuite:testing")
+    assert set(sweeps.expand("bsuite:memory")) >= {"memory_len/0", "memory_size/16"}
+    assert sweeps.expand("deep_sea:size=7") == ["deep_sea:size=7"]
+    assert sweeps.expand("bsuite:catch/3") == ["bsuite:catch/3"]
+    with pytest.raises(UserError, match="did you mean 'cartpole'"):
+        sweeps.expand("cartpol")
+
+
+def test_a_plan_is_every_combination_and_checks_its_grid():
+    cells = sweeps.plan(["deep_sea:size=4", "catch/0"], ["tdu", "qu"], seeds=2, grid={"beta": ["0", "1"]})
+    assert len(cells) == 2 * 2 * 2 * 2
+    assert len({c.job(sweeps.Path("x")).out for c in cells}) == len(cells)
+    with pytest.raises(UserError, match="unknown option of agent bdqn 'beta'"):
+        sweeps.plan(["catch/0"], ["bdqn"], grid={"beta": ["1"]})
+    with pytest.raises(UserError, match="beta must be at least 0"):
+        sweeps.plan(["catch/0"], ["tdu"], grid={"beta": ["-1"]})
+    assert sweeps.parse_grid(["hidden-sizes=64x64,32", "beta=1"]) == {"hidden_sizes": ["64,64", "32"], "beta": ["1"]}
+    for bad in (["beta"], ["beta="], ["beta=1", "beta=2"]):
+        with pytest.raises(UserError, match="grid"):
+            sweeps.parse_grid(bad)
+
+
+def test_a_sweep_goes_on_and_one_failure_harms_no_other(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import gymnasium\n\nclass Bad(gymnasium.Wrapper):\n"
+        "    def step(self, action):\n        raise OSError('unplugged')\n\n"
+        "def make():\n    return Bad(gymnasium.make('FrozenLake-v1'))\n"
+    )
+    out = tmp_path / "sweep"
+    targets = ["deep_sea:size=3", "python:mine:make", "deep_sea:size=4"]
+    where = os.getcwd()
+    os.chdir(tmp_path)
+    try:
+        arguments = ["sweep", *targets, "--episodes", "20", "--out", str(out), *SMALL]
+        failed = run(*arguments, check=2)
+        assert "python:mine:make" in failed.stderr
+        assert "unplugged" in failed.stderr
+        assert "Traceback" not in failed.stderr
+        kept = {p: p.stat().st_mtime_ns for p in out.glob("*/result.json")}
+        assert len(kept) == 2
+        again = run(*arguments, check=2)
+        assert "2 of 3 runs are there already" in again.stderr
+        assert {p: p.stat().st_mtime_ns for p in out.glob("*/result.json")} == kept
+    finally:
+        os.chdir(where)
+    told = json.loads(run("score", str(out), "--json").stdout)
+    (agent,) = told["agents"].values()
+    assert agent["environments"]["deep_sea:size=3"]["finished"] == 1
+    assert ["python" in name for name in told["unfinished"]] == [True]
+    table = run("score", str(out)).stdout
+    assert "`deep_sea:size=4`" in table
+    assert "1 of 3 runs have not finished" in table
+
+
+def test_a_sweep_on_ray_outlives_a_killed_worker(tmp_path):
+    """Real Ray: the same logs as on one machine, although a worker is killed in the middle."""
+    common = ["sweep", "deep_sea:size=20", "--seeds", "2", "--episodes", "1500", "--no-stop", "--agent", "dqn"]
+    common += ["--grid", "hidden_sizes=8", "--grid", "batch_size=4", "--progress", "plain"]
+    run(*common, "--out", str(tmp_path / "local"))
+    command = [sys.executable, "-m", "tdu", *common, "--out", str(tmp_path / "ray"), "--engine", "ray"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        victim = _worker_of(process, tmp_path / "ray")
+        os.kill(victim, signal.SIGKILL)
+        out, err = process.communicate(timeout=400)
+    finally:
+        if process.poll() is None:
+            process.kill()
+    assert process.returncode == 0, err
+    assert "2 of 2 runs" in out
+    for folder in (tmp_path / "local").iterdir():
+        mine, theirs = (
+            [line.rsplit(",", 1)[0] for line in (root / folder.name / "log.csv").read_text().splitlines()]
+            for root in (tmp_path / "local", tmp_path / "ray")
+        )
+        assert mine == theirs
+
+
+def _worker_of(process, folder):
+    """A process below Ray's that holds a run's lock open, once its log has begun."""
+    for _ in range(600):
+        assert process.poll() is None, process.communicate()
+        logs = [p for p in folder.glob("*/log.csv") if p.stat().st_size > 300]
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                held = {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
+            except OSError:
+                continue
+            if any(str(p) in held for p in logs):
+                return int(pid)
+        time.sleep(0.1)
+    raise AssertionError("no worker has begun")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["deep_sea:size=4", "--address", "1.2.3.4:5"], "add --engine ray"),
+        (["deep_sea:size=4", "--grid", "bata=1"], "did you mean 'beta'"),
+        (["deep_sea:size=4", "--grid", "beta=1", "--paper-grid"], "two grids"),
+        (["deep_sea:size=4", "--agent", "tdv"], "did you mean 'tdu'"),
+        (["deep_sea:size=4", "--seeds", "0"], "seeds must be"),
+        (["deep_sea:size=4", "--workers", "0"], "workers must be"),
+        (["nothing_like_it"], "unknown bsuite experiment"),
+    ],
+)
+def test_a_mistake_is_one_sentence(arguments, words, capsys):
+    assert cli.main(["sweep", *arguments]) == 2
+    told = capsys.readouterr().err
+    assert words in told
+    assert told.count("\n") == 1
+
+
+def test_scores_of_nothing(tmp_path, capsys):
+    assert cli.main(["score", str(tmp_path)]) == 2
+    assert "no runs in it" in capsys.readouterr().err
+    assert cli.main(["score", str(tmp_path / "nowhere")]) == 2
+    (tmp_path / "file").write_text("")
+    assert cli.main(["sweep", "deep_sea:size=4", "--out", str(tmp_path / "file")]) == 2
+    assert "is a file" in capsys.readouterr().err

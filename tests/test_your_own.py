@@ -1,0 +1,224 @@
+"""Environments of the user's own: Gymnasium, gymnax, a function, images; and ours as Gymnasium environments."""
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.utils.env_checker import check_env
+
+import tdu
+from tdu import agents, environments, networks, values
+from tdu.adam import Adam
+from tdu.environments.deep_sea import deep_sea
+from tdu.errors import EnvironmentFault, UserError
+from tdu.types import EnvSpec
+
+FAST = {"hidden_sizes": (8,), "exploiters": 2, "explorers": 1, "batch_size": 4, "min_replay": 8}
+
+
+class Corridor(gymnasium.Env):
+    """Walk right; a time limit after five steps."""
+
+    action_space = spaces.Discrete(2, start=1)
+
+    def __init__(self, observation_space=None, fault=None):
+        self.observation_space = observation_space or spaces.Box(-1, 9, (2,), np.float64)
+        self.fault, self.seeds = fault, []
+
+    def observe(self):
+        noise = self.np_random.random()
+        return np.array([self.at, noise])
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.seeds.append(seed)
+        self.at, self.time = 0, 0
+        return self.observe(), {}
+
+    def step(self, action):
+        assert action in (1, 2)
+        self.at, self.time = self.at + (1 if action == 2 else 0), self.time + 1
+        if self.fault == "raise" and self.time == 3:
+            raise RuntimeError("the motor is hot")
+        observation = self.observe()
+        if self.fault == "nan":
+            observation[0] = np.nan
+        if self.fault == "shape" and self.time == 2:
+            observation = np.zeros(3)
+        return observation, float(self.at == 4), self.at == 4, self.time == 5, {}
+
+
+def test_a_time_limit_bootstraps_and_a_true_end_does_not():
+    env = environments.make(Corridor(), seed=3)
+    env.reset(0)
+    steps = [env.step(0) for _ in range(5)]
+    assert [bool(s.last) for s in steps] == [False] * 4 + [True]
+    assert [float(s.discount) for s in steps] == [1.0] * 5
+    env.reset(1)
+    steps = [env.step(1) for _ in range(4)]
+    assert bool(steps[-1].last)
+    assert float(steps[-1].discount) == 0.0
+
+
+def test_one_seed_twice_is_one_run_on_gymnasium():
+    a, b, c = (tdu.train(Corridor(), seed=s, episodes=8, **FAST) for s in (1, 1, 2))
+    np.testing.assert_array_equal(a.log["loss"], b.log["loss"])
+    assert not np.array_equal(a.log["loss"], c.log["loss"])
+
+
+def test_every_episode_has_a_seed_of_its_own():
+    env = Corridor()
+    made = environments.make(env, seed=3)
+    for episode in (0, 1, 0):
+        made.reset(episode)
+    assert env.seeds[0] == env.seeds[2] != env.seeds[1]
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [("raise", "raised RuntimeError: the motor is hot"), ("nan", "not finite"), ("shape", r"shape \(3,\)")],
+)
+def test_a_broken_environment_is_told_in_one_sentence(fault, words):
+    with pytest.raises(EnvironmentFault, match=words):
+        tdu.train(Corridor(fault=fault), episodes=2, **FAST)
+
+
+def test_spaces_that_no_agent_can_take_are_refused():
+    with pytest.raises(UserError, match="does not have discrete actions"):
+        environments.make("gym:Pendulum-v1")
+    with pytest.raises(UserError, match="FlattenObservation"):
+        environments.make(Corridor(spaces.Dict(x=spaces.Discrete(2))))
+    with pytest.raises(UserError, match="Gymnasium cannot make 'CartPol-v1'"):
+        environments.make("gym:CartPol-v1")
+    with pytest.raises(UserError, match="neither an environment's id nor"):
+        environments.make(object())
+
+
+def test_a_gymnasium_id_with_discrete_observations_is_one_hot():
+    env = environments.make("gym:FrozenLake-v1")
+    assert env.spec.num_states == 16
+    timestep = env.reset(0)
+    assert timestep.observation.dtype == np.int32
+    assert env.spec.num_actions == 4
+
+
+def test_bytes_are_scaled():
+    class Camera(Corridor):
+        def observe(self):
+            return np.full((4, 4, 1), 255, np.uint8)
+
+    env = environments.make(Camera(spaces.Box(0, 255, (4, 4, 1), np.uint8)))
+    np.testing.assert_array_equal(env.reset(0).observation, np.ones((4, 4, 1), np.float32))
+
+
+def test_gymnax_is_compiled_and_bootstraps_at_its_time_limit():
+    env = environments.make("gymnax:CartPole-v1")
+    assert (env.spec.observation_shape, env.spec.num_actions) == ((4,), 2)
+    assert isinstance(env, tdu.types.Environment)
+    mountain = environments.make("gymnax:MountainCar-v0")
+
+    def walk(key):
+        state, timestep = mountain.reset(key)
+
+        def step(carry, t):
+            state, over = carry
+            state, after = mountain.step(state, jnp.int32(1), key)
+            return (state, over | after.last), (after.last, after.discount)
+
+        return jax.lax.scan(step, (state, timestep.last), jnp.arange(210))[1]
+
+    last, discount = jax.jit(walk)(tdu.run_key(0))
+    first = int(np.argmax(last))
+    assert first == 199
+    assert float(discount[first]) == 1.0
+    with pytest.raises(UserError, match="did you mean"):
+        environments.make("gymnax:Breakout-MinAta")
+    with pytest.raises(UserError, match="discrete actions"):
+        environments.make("gymnax:Pendulum-v1")
+
+
+def test_an_agent_learns_from_images():
+    run = tdu.train("gymnax:Breakout-MinAtar", "dqn", episodes=6, hidden_sizes=(8,), batch_size=4, min_replay=8)
+    assert np.isfinite(run.log["loss"]).all()
+    assert run.log["loss"][-1] > 0
+    assert run.agent.state.values.params[0][0].shape == (1, 9 * 4, 16)
+
+
+def test_windows_are_a_convolution():
+    params = networks.init_image(jax.random.key(0), (5, 6, 2), (7,), 3)
+    x = jax.random.normal(jax.random.key(1), (4, 5, 6, 2))
+    (w, b), *rest = params
+    kernel = w.reshape(3, 3, 2, 16)
+    seen = jax.lax.conv_general_dilated(x, kernel, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    expected = networks.apply_mlp(rest, jax.nn.relu(seen + b).reshape(4, -1))
+    np.testing.assert_allclose(networks.apply_image(params, x), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_torso_is_a_choice():
+    shape = values.Shape(2, (8,), 0.0, 4, False, Adam(1e-3), "mlp")
+    image = EnvSpec("image", (5, 6, 2), 3)
+    state = jax.jit(values.make(image, shape).init)(jax.random.key(0))
+    assert state.params[0][0].shape == (2, 60, 8)
+    with pytest.raises(UserError, match="torso conv needs images"):
+        values.make(EnvSpec("vector", (4,), 3), shape._replace(torso="conv"))
+
+
+def test_a_factory_of_the_user_s(tmp_path, monkeypatch):
+    (tmp_path / "my_lake.py").write_text(
+        "import gymnasium\n\ndef make():\n    return gymnasium.make('FrozenLake-v1', is_slippery=False)\n\n"
+        "def broken():\n    raise RuntimeError('no lake')\n\ndef text():\n    return 'deep_sea'\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    env = environments.make("python:my_lake:make")
+    assert (env.spec.num_states, env.spec.name) == (16, "python:my_lake:make")
+    for place, words in (
+        ("my_lake:nothing", "has no attribute"),
+        ("my_lake:broken", "no lake"),
+        ("my_lake:text", "returned a text"),
+        ("no_such_module:make", "No module named"),
+        ("my_lake", "which function"),
+    ):
+        with pytest.raises(UserError, match=words):
+            environments.make(f"python:{place}")
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [("DeepSea", {"size": 4, "stochastic": True}), ("BinaryTree", {"depth": 3})],
+)
+def test_ours_pass_gymnasium_s_checker(name, settings):
+    env = gymnasium.make(f"tdu/{name}-v0", **settings)
+    check_env(env.unwrapped, skip_render_check=True)
+
+
+def test_our_deep_sea_is_the_same_through_gymnasium():
+    env, ours = gymnasium.make("tdu/DeepSea-v0", size=4), deep_sea(4, mapping_seed=42)
+    observation, _ = env.reset(seed=0)
+    state, timestep = ours.reset(tdu.run_key(0))
+    for action in (0, 1, 1, 0):
+        assert int(np.argmax(observation)) == int(timestep.observation)
+        observation, reward, terminated, truncated, _ = env.step(action)
+        state, timestep = ours.step(state, jnp.int32(action), tdu.run_key(0))
+        assert reward == pytest.approx(float(timestep.reward))
+    assert terminated
+    assert not truncated
+    assert not observation.any()
+
+
+def test_every_agent_takes_every_kind_of_observation():
+    """One hot, a vector and an image: every agent can be built and acts."""
+    for spec in (EnvSpec("a", (3, 3), 3, num_states=9), EnvSpec("b", (4,), 3), EnvSpec("c", (5, 5, 2), 3)):
+        for name, entry in agents.AGENTS.items():
+            agent = entry.make(spec, agents.configure(name, {"hidden_sizes": (4,)}))
+            observation = jax.ShapeDtypeStruct((), jnp.int32) if spec.num_states else jnp.zeros(spec.observation_shape)
+
+            def act(key, observation, agent=agent):
+                state = agent.init(key)
+                return agent.act(state, agent.begin_episode(state, key), observation, key), agent.evaluate(
+                    state, observation
+                )
+
+            action, q = jax.eval_shape(act, jax.random.key(0), observation)
+            assert (action.shape, q.shape) == ((), (3,)), name
