@@ -4,6 +4,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -304,11 +305,17 @@ class _Session:
 
 def _make_runner(config: dict[str, Any], env: MadeEnvironment, *, compiled: bool = True) -> tuple[Any, Agent]:
     entry = agents.find(config["agent"])
-    agent = entry.make(env.spec, agents.configure(config["agent"], config["config"]))
+    agent = _make_agent(entry.make, env.spec, agents.configure(config["agent"], config["config"]))
     settings: dict[str, Any] = {"episodes": config["episodes"], "stop": config["stop"]}
     if isinstance(env, PythonEnvironment):
         return StepwiseRunner(env, agent, config["seed"], **settings), agent
     return CompiledRunner(env, agent, config["seed"], **settings, compiled=compiled), agent
+
+
+@lru_cache(maxsize=32)
+def _make_agent(make: Callable[[EnvSpec, Any], Agent], spec: EnvSpec, config: Any) -> Agent:
+    """One object for one agent, so that its second run needs no compilation."""
+    return make(spec, config)
 
 
 def _latest(

@@ -15,6 +15,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from tdu.environments import binary_tree, bsuite, deep_sea, gymnasium, gymnax
@@ -90,17 +91,23 @@ def make(env: Any, seed: int = 0) -> Environment | PythonEnvironment:
 def _by_id(env_id: str, seed: int) -> Environment | PythonEnvironment:
     scheme, colon, rest = env_id.partition(":")
     if scheme in BUILT_IN and "/" not in env_id:
-        entry = BUILT_IN[scheme]
-        return entry.make(build(entry.settings, _parse_settings(scheme, rest), kind=f"environment {scheme}"))
+        settings = build(BUILT_IN[scheme].settings, _parse_settings(scheme, rest), kind=f"environment {scheme}")
+        return _make_built_in(scheme, settings)
     if colon and scheme in SCHEMES:
         return SCHEMES[scheme](rest, seed)
     if not colon and "/" in env_id:
         name, _, index = env_id.partition("/")
         if name in TWINS:
             setting = _twin_index(env_id, name, index)
-            return deep_sea.deep_sea(10 + 2 * setting, mapping_seed=42, stochastic=TWINS[name])
+            return _make_built_in("deep_sea", DeepSeaSettings(size=10 + 2 * setting, stochastic=TWINS[name]))
         return bsuite.load(env_id, seed)
     raise unknown("environment", scheme, [*BUILT_IN, *TWINS, *SCHEMES])
+
+
+@lru_cache(maxsize=32)
+def _make_built_in(name: str, settings: Any) -> Environment:
+    """One object for one environment, so that what is compiled for it is found again."""
+    return BUILT_IN[name].make(settings)
 
 
 def _from_factory(place: str, seed: int) -> Environment | PythonEnvironment:

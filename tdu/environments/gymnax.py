@@ -1,5 +1,6 @@
 """gymnax's environments, compiled. Needs the extra `gymnax`."""
 
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -9,6 +10,7 @@ from tdu.errors import UserError, unknown
 from tdu.types import Array, Environment, EnvSpec, Key, TimeStep
 
 
+@lru_cache(maxsize=32)
 def load(name: str) -> Environment:
     """The environment of a gymnax name, for example Breakout-MinAtar; a time limit bootstraps."""
     try:

@@ -5,6 +5,7 @@ and hands out the log between them; it stops at the very episode at which the ta
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -128,6 +129,36 @@ def train(env: Environment, agent: Agent, steps: int) -> Callable[[Key], tuple[C
     return run
 
 
+class _Programs:
+    """What is compiled for an agent on an environment. Runs that differ in seed or length only share it."""
+
+    def __init__(self, env: Environment, agent: Agent, stop: bool, chunk: int):
+        def run_chunk(carry: Carry, key: Key, episodes: Array) -> tuple[Carry, Rows]:
+            end = carry.t + chunk
+
+            def goes_on(both: tuple[Carry, Rows]) -> Array:
+                now = both[0]
+                going = (now.t < end) & (now.episodes < episodes)
+                return going & ~now.solved if stop else going
+
+            return jax.lax.while_loop(
+                goes_on, lambda both: _step(env, agent, key, *both), (carry, _empty_rows(env, chunk))
+            )
+
+        self.start = jax.jit(lambda key: _start(env, agent, key))
+        self._jitted = jax.jit(run_chunk, donate_argnums=0)
+        self._compiled: Any = None
+
+    def compile(self, carry: Carry, key: Key) -> Any:
+        """A chunk of a run as a function of (carry, key, episodes)."""
+        if self._compiled is None:
+            self._compiled = self._jitted.lower(carry, key, np.int32(0)).compile()
+        return self._compiled
+
+
+_programs = lru_cache(maxsize=32)(_Programs)
+
+
 class CompiledRunner:
     """A run in chunks. `carry` is its whole state; `advance` moves it on and returns the rows of finished episodes."""
 
@@ -145,26 +176,13 @@ class CompiledRunner:
         self.spec = env.spec
         self._episodes = episodes
         self._stop = stop and env.spec.solved is not None
-        key = interaction.run_key(seed)
-        self.carry: Any = jax.jit(lambda k: _start(env, agent, k))(key)
+        self._key = interaction.run_key(seed)
+        self._programs = _programs(env, agent, self._stop, chunk)
+        self.carry: Any = self._programs.start(self._key)
         self.progress = Progress(env.spec)
         self._totals = dict.fromkeys(env.spec.info_names, 0)
-
-        def run_chunk(carry: Carry, key: Key) -> tuple[Carry, Rows]:
-            end = carry.t + chunk
-
-            def goes_on(both: tuple[Carry, Rows]) -> Array:
-                now = both[0]
-                going = (now.t < end) & (now.episodes < episodes)
-                return going & ~now.solved if self._stop else going
-
-            return jax.lax.while_loop(
-                goes_on, lambda both: _step(env, agent, key, *both), (carry, _empty_rows(env, chunk))
-            )
-
-        self._key = key
-        jitted = jax.jit(run_chunk, donate_argnums=0)
-        self._run_chunk: Any = jitted.lower(self.carry, key).compile() if compiled else jitted
+        if compiled:
+            self._programs.compile(self.carry, self._key)
 
     @property
     def finished(self) -> bool:
@@ -178,11 +196,12 @@ class CompiledRunner:
 
     def compiled_text(self) -> str:
         """What XLA made of a chunk."""
-        return str(self._run_chunk.as_text())
+        return str(self._programs.compile(self.carry, self._key).as_text())
 
     def advance(self) -> list[Row]:
         """Runs one chunk."""
-        self.carry, rows = self._run_chunk(self.carry, self._key)
+        run_chunk = self._programs.compile(self.carry, self._key)
+        self.carry, rows = run_chunk(self.carry, self._key, np.int32(self._episodes))
         count = int(rows.filled)
         whole, real = np.asarray(rows.whole)[:count], np.asarray(rows.real)[:count]
         return [self._row(w, r) for w, r in zip(whole, real, strict=True)]

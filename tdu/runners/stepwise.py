@@ -4,7 +4,7 @@
 step and picks the next action in the same call. `StepwiseRunner` drives it and keeps the log.
 """
 
-from functools import partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +16,7 @@ from tdu.errors import EnvironmentFault
 from tdu.runners import interaction
 from tdu.runners.interaction import Mind, Sums
 from tdu.runners.rows import Progress, Row
-from tdu.types import Agent, Array, TimeStep
+from tdu.types import Agent, Array, Key, TimeStep
 
 
 class StepwiseCarry(NamedTuple):
@@ -25,31 +25,35 @@ class StepwiseCarry(NamedTuple):
     learned: Sums
 
 
+@lru_cache(maxsize=32)
+def _programs(agent: Agent) -> tuple[Any, Any, Any]:
+    """What is compiled for an agent: how it starts, acts, and learns from a step. Runs of the same agent share it."""
+
+    def start(key: Key) -> StepwiseCarry:
+        return StepwiseCarry(interaction.begin(agent, key)[0], jnp.zeros((), jnp.int32), Sums.zero())
+
+    def act(carry: StepwiseCarry, key: Key, observation: Array) -> Array:
+        return interaction.act(agent, carry.mind, observation, interaction.keys_at(key, carry.t))
+
+    def update(carry: StepwiseCarry, key: Key, observation: Array, action: Array, after: TimeStep) -> Any:
+        keys = interaction.keys_at(key, carry.t)
+        head = agent.head(carry.mind.actor)
+        mind, metrics = interaction.learn(agent, carry.mind, observation, action, after, keys)
+        learned = carry.learned.plus(metrics)
+        kept = jax.tree.map(lambda x: jnp.where(after.last, jnp.zeros_like(x), x), learned)
+        carry = StepwiseCarry(mind, carry.t + 1, kept)
+        return carry, act(carry, key, after.observation), (head, learned.means())
+
+    return jax.jit(start), jax.jit(act), jax.jit(update, donate_argnums=0)
+
+
 class StepwiseAgent:
     """An agent for a loop in Python."""
 
     def __init__(self, agent: Agent, seed: int):
-        key = interaction.run_key(seed)
-
-        def start() -> StepwiseCarry:
-            return StepwiseCarry(interaction.begin(agent, key)[0], jnp.zeros((), jnp.int32), Sums.zero())
-
-        def act(carry: StepwiseCarry, observation: Array) -> Array:
-            return interaction.act(agent, carry.mind, observation, interaction.keys_at(key, carry.t))
-
-        @partial(jax.jit, donate_argnums=0)
-        def update(carry: StepwiseCarry, observation: Array, action: Array, after: TimeStep) -> Any:
-            keys = interaction.keys_at(key, carry.t)
-            head = agent.head(carry.mind.actor)
-            mind, metrics = interaction.learn(agent, carry.mind, observation, action, after, keys)
-            learned = carry.learned.plus(metrics)
-            kept = jax.tree.map(lambda x: jnp.where(after.last, jnp.zeros_like(x), x), learned)
-            carry = StepwiseCarry(mind, carry.t + 1, kept)
-            return carry, act(carry, after.observation), (head, learned.means())
-
-        self.carry = jax.jit(start)()
-        self._act = jax.jit(act)
-        self._update = update
+        self._key = interaction.run_key(seed)
+        start, self._act, self._update = _programs(agent)
+        self.carry = start(self._key)
         self._next: tuple[Array, np.ndarray] | None = None
         self.last_episode: tuple[Array, Array] | None = None
         """Head, and mean bonus and loss [2], of the episode under way or just over."""
@@ -58,11 +62,13 @@ class StepwiseAgent:
         """The action for an encoded observation; already known where it follows the last update."""
         if self._next is not None and np.array_equal(self._next[1], observation):
             return int(self._next[0])
-        return int(self._act(self.carry, observation))
+        return int(self._act(self.carry, self._key, observation))
 
     def update(self, observation: np.ndarray, action: int, after: TimeStep) -> None:
         """Learns from one step."""
-        self.carry, next_action, self.last_episode = self._update(self.carry, observation, np.int32(action), after)
+        self.carry, next_action, self.last_episode = self._update(
+            self.carry, self._key, observation, np.int32(action), after
+        )
         self._next = None if after.last else (next_action, after.observation)
 
     def restore(self, carry: StepwiseCarry) -> None:
