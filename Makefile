@@ -17,6 +17,7 @@ test: $(VENV)/dev.stamp
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python benchmarks/deep_sea_speed.py --out results/bench.json
+	$(BIN)/python benchmarks/agents_speed.py --out results/agents_speed.json
 
 kill-test: $(VENV)/dev.stamp
 	$(BIN)/python benchmarks/kill_and_resume.py --out results/kill_and_resume.json
