@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from tdu import random
 from tdu.types import Array, Key, Weights
 
 _POOL = 1 << 18
@@ -43,7 +44,7 @@ def weights(scale: float, initial: float) -> Weights:
         return jnp.concatenate([rows, jnp.full_like(rows, initial)], axis=1)
 
     def draw(pool: Pool, step: Array, stream: int) -> Draw:
-        key = jax.random.fold_in(jax.random.wrap_key_data(pool.key), 2 * step + stream)
+        key = jax.random.fold_in(random.wrap(pool.key), 2 * step + stream)
         return Draw(pool.normals, jax.random.bits(key, (_PLACES,)))
 
     def of(trained: Any, draw: Draw | None) -> Any:

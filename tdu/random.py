@@ -15,7 +15,12 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 def key(seed: int | Array) -> Key:
     """A key for `jax.random`'s functions, from a whole number in [0, 2³²)."""
-    return jax.random.wrap_key_data(_seed(jnp.asarray(seed, jnp.uint32)), impl=_IMPL)
+    return wrap(_seed(jnp.asarray(seed, jnp.uint32)))
+
+
+def wrap(data: Array) -> Key:
+    """A key from its two numbers, as `jax.random.key_data` gives them."""
+    return jax.random.wrap_key_data(data, impl=_IMPL)
 
 
 def _threefry(key_data: Array, x0: Array, x1: Array) -> tuple[Array, Array]:

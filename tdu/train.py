@@ -312,7 +312,7 @@ def _make_runner(config: dict[str, Any], env: MadeEnvironment, *, compiled: bool
     return CompiledRunner(env, agent, config["seed"], **settings, compiled=compiled), agent
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=8)
 def _make_agent(make: Callable[[EnvSpec, Any], Agent], spec: EnvSpec, config: Any) -> Agent:
     """One object for one agent, so that its second run needs no compilation."""
     return make(spec, config)

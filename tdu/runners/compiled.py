@@ -156,7 +156,7 @@ class _Programs:
         return self._compiled
 
 
-_programs = lru_cache(maxsize=32)(_Programs)
+_programs = lru_cache(maxsize=8)(_Programs)
 
 
 class CompiledRunner:

@@ -25,7 +25,7 @@ class StepwiseCarry(NamedTuple):
     learned: Sums
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=8)
 def _programs(agent: Agent) -> tuple[Any, Any, Any]:
     """What is compiled for an agent: how it starts, acts, and learns from a step. Runs of the same agent share it."""
 
