@@ -19,7 +19,7 @@ def make(name="tdu", **options):
 
 def filled(agent, rewards=(1.0, 1.0, 1.0), discount=1.0, key=0):
     """An agent that has seen the same step, from state 0 to state 1, with these rewards."""
-    state = agent.init(jax.random.key(key))
+    state = jax.jit(agent.init)(jax.random.key(key))
     actor = agent.begin_episode(state, jax.random.key(key + 1))
     for i, reward in enumerate(rewards):
         step = Transition(jnp.int32(0), jnp.int32(1), jnp.float32(reward), jnp.float32(discount), jnp.int32(1), {})
@@ -75,9 +75,10 @@ def test_bdqn_is_tdu_without_explorers():
             },
         )
     )
+    learn_theirs, learn_ours = jax.jit(bdqn.learn), jax.jit(tdu.learn)
     for i in range(6):
-        theirs, _ = bdqn.learn(theirs, jax.random.key(i))
-        ours, _ = tdu.learn(ours, jax.random.key(i))
+        theirs, _ = learn_theirs(theirs, jax.random.key(i))
+        ours, _ = learn_ours(ours, jax.random.key(i))
     jax.tree.map(
         lambda o, t: np.testing.assert_allclose(o[:2], t, rtol=1e-5, atol=1e-7),
         ours.values.params,
