@@ -31,7 +31,10 @@ def radar(scores: Mapping[str, Mapping[str, float | None]], path: Path) -> None:
     axes.set_ylim(0, 1)
     axes.set_yticks([0.25, 0.5, 0.75, 1.0], [".25", ".5", ".75", "1"], color="#666666")
     axes.set_xticks(angles, [tag.replace("_", " ") for tag in tags])
-    axes.tick_params(axis="x", pad=14)
+    axes.tick_params(axis="x", pad=8)
+    for text, angle in zip(axes.get_xticklabels(), angles, strict=True):
+        across = np.cos(angle)
+        text.set_horizontalalignment("center" if abs(across) < 0.1 else "left" if across > 0 else "right")
     figure.legend(loc="lower center", ncols=min(len(scores), 4), frameon=False)
     figure.subplots_adjust(bottom=0.16, top=0.92)
     figure.savefig(path, dpi=120)
@@ -43,7 +46,7 @@ def bars(scores: Mapping[str, Mapping[str, float | None]], path: Path) -> None:
     plt = _pyplot()
     experiments = [name for name in ORDER if any(name in mine for mine in scores.values())]
     width = 0.8 / max(len(scores), 1)
-    figure, axes = plt.subplots(figsize=(max(5.0, 0.32 * len(experiments) * max(len(scores), 2) ** 0.7 + 2), 4.2))
+    figure, axes = plt.subplots(figsize=(min(max(6.0, 0.7 * len(experiments) + 2), 17.0), 5.0))
     for i, (colour, (agent, mine)) in enumerate(zip(_colours(len(scores)), scores.items(), strict=True)):
         at = np.arange(len(experiments)) + (i - (len(scores) - 1) / 2) * width
         axes.bar(
