@@ -112,7 +112,9 @@ class Values(NamedTuple):
 
     init: Callable[[Key], State]
     update: Callable[..., tuple[State, Any]]
-    """update(state, o_tm1 [B], o_t [B], loss): one step on `loss(q_tm1, target_t, online_t)`, all `[H, B, A]`."""
+    """update(state, o_tm1 [B], o_t [B], loss, priors): one step on `loss(q_tm1, target_t, online_t)`, all `[H, B, A]`.
+
+    `priors` are those of o_tm1 and of o_t, where `prior` exists and they are known already."""
     q: Callable[[State, Array], Array]
     """q(state, observation) -> [H, A], of the online networks as they are now."""
     still_q: Callable[[State, Array], Array]
@@ -121,6 +123,8 @@ class Values(NamedTuple):
     """freeze(state, head): what is needed to evaluate that head later, unchanged by learning in between."""
     frozen_q: Callable[[State, Array], Array]
     """frozen_q(frozen, observation) -> [A]."""
+    prior: Callable[[State, Array], Array] | None = None
+    """prior(state, observation) -> [H, A], the part of q that never changes, where it costs enough to be worth keeping."""
 
 
 class Exploit(NamedTuple):
@@ -175,3 +179,5 @@ class Agent(NamedTuple):
     """head(actor) -> index of the head that acts."""
     evaluate: Callable[[State, Array], Array]
     """evaluate(state, observation) -> [A], the values that the finished agent acts greedily on."""
+    live: bool = True
+    """Whether `act` looks at the state. Where not, all that acts is in the actor, and learning may lag within an episode."""

@@ -99,11 +99,14 @@ def dense(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
             return observation.astype(jnp.float32)
         return observation.reshape(*observation.shape[: observation.ndim - rank], -1).astype(jnp.float32)
 
-    def evaluate(params: networks.Params, prior: networks.Params, x: Array) -> Array:
-        q = apply(params, x)
-        return q + shape.prior_scale * apply(prior, x) if shape.prior_scale else q
+    every_head = jax.vmap(apply, in_axes=(0, None))
 
-    every_head = jax.vmap(evaluate, in_axes=(0, 0, None))
+    def prior(state: Dense, observation: Array) -> Array:
+        return shape.prior_scale * every_head(state.prior, flat(observation))
+
+    def with_prior(state: Dense, params: networks.Params, observation: Array) -> Array:
+        learned = every_head(params, flat(observation))
+        return learned + prior(state, observation) if shape.prior_scale else learned
 
     def init(key: Key) -> Dense:
         key_params, key_prior = jax.random.split(key)
@@ -119,14 +122,17 @@ def dense(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
             noise=weights.init(key, networks_),
         )
 
-    def update(state: Dense, o_tm1: Array, o_t: Array, loss: Any) -> tuple[Dense, Any]:
+    def update(state: Dense, o_tm1: Array, o_t: Array, loss: Any, priors: Any = None) -> tuple[Dense, Any]:
         x_tm1, x_t = flat(o_tm1), flat(o_t)
+        prior_tm1 = prior_t = jnp.zeros(())
+        if shape.prior_scale:
+            prior_tm1, prior_t = priors or (prior(state, o_tm1), prior(state, o_t))
         draw, draw_target = weights.draw(state.noise, state.step, 0), weights.draw(state.noise, state.step, 1)
-        target_t = every_head(weights.of(state.target, draw_target), state.prior, x_t)
-        online_t = every_head(weights.of(state.params, draw), state.prior, x_t) if shape.double else None
+        target_t = every_head(weights.of(state.target, draw_target), x_t) + prior_t
+        online_t = every_head(weights.of(state.params, draw), x_t) + prior_t if shape.double else None
 
         def objective(params: Any) -> tuple[Array, Any]:
-            return loss(every_head(weights.of(params, draw), state.prior, x_tm1), target_t, online_t)
+            return loss(every_head(weights.of(params, draw), x_tm1) + prior_tm1, target_t, online_t)
 
         gradient, aux = jax.grad(objective, has_aux=True)(state.params)
         step = state.step + 1
@@ -136,21 +142,20 @@ def dense(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
         return state._replace(params=params, target=target, moments=moments, step=step), aux
 
     def q(state: Dense, observation: Array) -> Array:
-        draw = weights.draw(state.noise, state.step, 0)
-        return every_head(weights.of(state.params, draw), state.prior, flat(observation))
+        return with_prior(state, weights.of(state.params, weights.draw(state.noise, state.step, 0)), observation)
 
     def still_q(state: Dense, observation: Array) -> Array:
-        return every_head(weights.of(state.params, None), state.prior, flat(observation))
+        return with_prior(state, weights.of(state.params, None), observation)
 
     def freeze(state: Dense, head: Array) -> Any:
         draw = weights.draw(state.noise, state.step, 0)
         return jax.tree.map(lambda x: x[head], (weights.of(state.params, draw), state.prior))
 
     def frozen_q(frozen: Any, observation: Array) -> Array:
-        params, prior = frozen
-        return evaluate(params, prior, flat(observation))
+        learned, fixed = (apply(params, flat(observation)) for params in frozen)
+        return learned + shape.prior_scale * fixed
 
-    return Values(init, update, q, still_q, freeze, frozen_q)
+    return Values(init, update, q, still_q, freeze, frozen_q, prior if shape.prior_scale else None)
 
 
 def one_hot(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
@@ -188,7 +193,7 @@ def one_hot(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
             noise=weights.init(key, networks_),
         )
 
-    def update(state: OneHot, o_tm1: Array, o_t: Array, loss: Any) -> tuple[OneHot, Any]:
+    def update(state: OneHot, o_tm1: Array, o_t: Array, loss: Any, priors: Any = None) -> tuple[OneHot, Any]:
         table, step = state.table, state.step + 1
         before, after = sparse.read(table, o_tm1), sparse.read(table, o_t)
         now = sparse.brought_to(adam, before.rows, before.touched, state.step)

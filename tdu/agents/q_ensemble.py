@@ -37,6 +37,9 @@ class Learner(NamedTuple):
 _BONUS = 1 << 16
 """Folded into the key for the bonus; far from the first few numbers, which splitting the key uses."""
 
+_PRIORS = ("prior_tm1", "prior_t")
+"""Kept with each transition where a prior is a network to evaluate: it is met a batch of times and never changes."""
+
 
 class LearnerState(NamedTuple):
     values: Any
@@ -63,6 +66,8 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
 
     def init(key: Key) -> LearnerState:
         extras = ({"mask": jnp.zeros(heads)} if masked else {}) | ({"noise": jnp.zeros(heads)} if noisy else {})
+        if values.prior is not None:
+            extras |= dict.fromkeys(_PRIORS, jnp.zeros((heads, spec.num_actions)))
         return LearnerState(
             values=values.init(key),
             replay=replay.init(replays.example(spec, extras)),
@@ -95,6 +100,9 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
             extras["mask"] = jax.random.bernoulli(key_mask, learner.mask_prob, (heads,)).astype(jnp.float32)
         if noisy:
             extras["noise"] = jax.random.normal(key_noise, (heads,))
+        if values.prior is not None:
+            priors = (values.prior(state.values, o) for o in (transition.o_tm1, transition.o_t))
+            extras |= dict(zip(_PRIORS, priors, strict=True))
         transition = transition._replace(extras=extras)
         return state._replace(
             replay=replay.add(state.replay, transition),
@@ -135,7 +143,10 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
                 squares *= batch.extras["mask"].T
             return jnp.sum(jnp.mean(squares, axis=1)), learning.metrics(jnp.mean(squares), jnp.mean(extra))
 
-        values_state, metrics = values.update(state.values, batch.o_tm1, batch.o_t, loss)
+        priors = None
+        if values.prior is not None:
+            priors = tuple(jnp.swapaxes(batch.extras[name], 0, 1) for name in _PRIORS)
+        values_state, metrics = values.update(state.values, batch.o_tm1, batch.o_t, loss, priors)
         state = state._replace(values=values_state, bonus=bonus_state)
         return state, metrics
 
@@ -146,4 +157,4 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
     def evaluate(state: LearnerState, observation: Array) -> Array:
         return jnp.mean(values.still_q(state.values, observation)[: max(learner.exploiters, 1)], axis=0)
 
-    return Agent(init, begin_episode, act, observe, learn, lambda actor: actor.head, evaluate)
+    return Agent(init, begin_episode, act, observe, learn, lambda actor: actor.head, evaluate, live=not frozen)

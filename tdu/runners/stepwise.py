@@ -1,7 +1,11 @@
-"""Runs on Python environments: one compiled call per environment step.
+"""Runs on Python environments, which no compiled loop can hold.
 
-`StepwiseAgent` is the agent as such a loop wants it, an object that selects actions and takes updates; it learns from a
-step and picks the next action in the same call. `StepwiseRunner` drives it and keeps the log.
+`StepwiseAgent` is the agent as such a loop wants it, an object that selects actions and takes updates. `StepwiseRunner`
+drives it and keeps the log.
+
+Where the head that acts is frozen for the episode, no action waits for what is learned meanwhile: steps are gathered, and
+learned one after the other in a single call, so that a call's cost is shared by many. An agent that acts as it learns
+has a call per step, which also picks the next action.
 """
 
 from functools import lru_cache
@@ -16,7 +20,10 @@ from tdu.errors import EnvironmentFault
 from tdu.runners import interaction
 from tdu.runners.interaction import Mind, Sums
 from tdu.runners.rows import Progress, Row
-from tdu.types import Agent, Array, Key, TimeStep
+from tdu.types import Agent, Array, EitherArray, Key, TimeStep
+
+_GATHERED = 32
+"""So many steps at most are learned in one call."""
 
 
 class StepwiseCarry(NamedTuple):
@@ -25,55 +32,86 @@ class StepwiseCarry(NamedTuple):
     learned: Sums
 
 
+class Step(NamedTuple):
+    observation: EitherArray
+    action: EitherArray
+    after: TimeStep
+
+
 @lru_cache(maxsize=8)
 def _programs(agent: Agent) -> tuple[Any, Any, Any]:
-    """What is compiled for an agent: how it starts, acts, and learns from a step. Runs of the same agent share it."""
+    """What is compiled for an agent: how it starts, acts, and learns from steps. Runs of the same agent share it."""
 
     def start(key: Key) -> StepwiseCarry:
         return StepwiseCarry(interaction.begin(agent, key)[0], jnp.zeros((), jnp.int32), Sums.zero())
 
-    def act(carry: StepwiseCarry, key: Key, observation: Array) -> Array:
-        return interaction.act(agent, carry.mind, observation, interaction.keys_at(key, carry.t))
+    def act(mind: Mind, t: Array, key: Key, observation: Array) -> Array:
+        return interaction.act(agent, mind, observation, interaction.keys_at(key, t))
 
-    def update(carry: StepwiseCarry, key: Key, observation: Array, action: Array, after: TimeStep) -> Any:
-        keys = interaction.keys_at(key, carry.t)
+    def learn(carry: StepwiseCarry, key: Key, steps: Step, count: Array) -> Any:
+        def one(i: Array, carry: StepwiseCarry) -> StepwiseCarry:
+            step, keys = jax.tree.map(lambda x: x[i], steps), interaction.keys_at(key, carry.t)
+            mind, metrics = interaction.learn(agent, carry.mind, step.observation, step.action, step.after, keys)
+            return StepwiseCarry(mind, carry.t + 1, carry.learned.plus(metrics))
+
         head = agent.head(carry.mind.actor)
-        mind, metrics = interaction.learn(agent, carry.mind, observation, action, after, keys)
-        learned = carry.learned.plus(metrics)
-        kept = jax.tree.map(lambda x: jnp.where(after.last, jnp.zeros_like(x), x), learned)
-        carry = StepwiseCarry(mind, carry.t + 1, kept)
-        return carry, act(carry, key, after.observation), (head, learned.means())
+        carry = jax.lax.fori_loop(0, count, one, carry)
+        last = jax.tree.map(lambda x: x[count - 1], steps.after)
+        kept = jax.tree.map(lambda x: jnp.where(last.last, jnp.zeros_like(x), x), carry.learned)
+        chosen = act(carry.mind, carry.t, key, last.observation) if agent.live else None
+        return carry._replace(learned=kept), chosen, (head, carry.learned.means())
 
-    return jax.jit(start), jax.jit(act), jax.jit(update, donate_argnums=0)
+    return jax.jit(start), jax.jit(act), jax.jit(learn, donate_argnums=0)
 
 
 class StepwiseAgent:
     """An agent for a loop in Python."""
 
     def __init__(self, agent: Agent, seed: int):
+        self._live = agent.live
         self._key = interaction.run_key(seed)
-        start, self._act, self._update = _programs(agent)
-        self.carry = start(self._key)
-        self._next: tuple[Array, np.ndarray] | None = None
+        start, self._act, self._learn = _programs(agent)
         self.last_episode: tuple[Array, Array] | None = None
         """Head, and mean bonus and loss [2], of the episode under way or just over."""
+        self._chosen: tuple[Array, np.ndarray] | None = None
+        self._gathered: Step | None = None
+        self._count = self._t = 0
+        self.restore(start(self._key))
 
     def select_action(self, observation: np.ndarray) -> int:
-        """The action for an encoded observation; already known where it follows the last update."""
-        if self._next is not None and np.array_equal(self._next[1], observation):
-            return int(self._next[0])
-        return int(self._act(self.carry, self._key, observation))
+        """The action for an encoded observation; already known where a live agent has just learned."""
+        if self._chosen is not None and np.array_equal(self._chosen[1], observation):
+            return int(self._chosen[0])
+        return int(self._act(self._actor, np.int32(self._t), self._key, observation))
 
     def update(self, observation: np.ndarray, action: int, after: TimeStep) -> None:
-        """Learns from one step."""
-        self.carry, next_action, self.last_episode = self._update(
-            self.carry, self._key, observation, np.int32(action), after
-        )
-        self._next = None if after.last else (next_action, after.observation)
+        """Takes one step to learn from: now, or together with the next ones of the episode."""
+        step = Step(observation, np.int32(action), after)
+        if self._gathered is None:
+            room = 1 if self._live else _GATHERED
+            self._gathered = jax.tree.map(lambda x: np.zeros((room, *x.shape), x.dtype), step)
+        jax.tree.map(lambda rows, x: rows.__setitem__(self._count, x), self._gathered, step)
+        self._count += 1
+        self._t += 1
+        if after.last or self._count == len(self._gathered.action):
+            self._learn_gathered(after)
 
     def restore(self, carry: StepwiseCarry) -> None:
         """Continues from a state between two episodes."""
-        self.carry, self._next = jax.tree.map(jnp.asarray, carry), None
+        self._hold(jax.tree.map(jnp.asarray, carry))
+        self._t = int(carry.t)
+        self._chosen = None
+
+    def _learn_gathered(self, after: TimeStep) -> None:
+        carry, chosen, self.last_episode = self._learn(self.carry, self._key, self._gathered, np.int32(self._count))
+        self._hold(carry)
+        self._chosen = (chosen, after.observation) if self._live and not after.last else None
+
+    def _hold(self, carry: StepwiseCarry) -> None:
+        self.carry = carry
+        self._actor = carry.mind if self._live else Mind((), carry.mind.actor)  # an actor is cheaper to pass
+        self._gathered = None  # the arrays given to a call are never written to again
+        self._count = 0
 
 
 class StepwiseRunner:
@@ -96,7 +134,7 @@ class StepwiseRunner:
         after = TimeStep(observation, np.float32(0), np.float32(1), np.bool_(False))
         kept = jax.tree.map(np.asarray, self._agent.carry)
         self._agent.select_action(observation)
-        self._agent.update(observation, 0, after)
+        self._agent.update(observation, 0, after._replace(last=np.bool_(True)))
         self._agent.restore(kept)
 
     @property
