@@ -18,6 +18,7 @@ test: $(VENV)/dev.stamp
 bench: $(VENV)/dev.stamp
 	$(BIN)/python benchmarks/deep_sea_speed.py --out results/bench.json
 	$(BIN)/python benchmarks/agents_speed.py --out results/agents_speed.json
+	$(BIN)/python benchmarks/stepwise_speed.py --out results/stepwise_speed.json
 
 kill-test: $(VENV)/dev.stamp
 	$(BIN)/python benchmarks/kill_and_resume.py --out results/kill_and_resume.json

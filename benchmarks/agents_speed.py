@@ -8,11 +8,11 @@ Each agent is measured in a process of its own with a full replay, `--rounds` ti
 import argparse
 import json
 import statistics
-import subprocess
 import sys
-import time
 import warnings
 from pathlib import Path
+
+import workers
 
 SIZE = 20
 SECONDS = 3.0
@@ -29,16 +29,15 @@ def main() -> int:
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     parsed = parser.parse_args()
     if parsed.worker:
-        print(work_bsuite() if parsed.worker == BSUITE else work(parsed.worker))
+        work_bsuite() if parsed.worker == BSUITE else work(parsed.worker)
         return 0
     from tdu.agents import AGENTS
 
     found: dict[str, list[float]] = {}
     for _ in range(parsed.rounds):
         for name in (BSUITE, *AGENTS):
-            command = [sys.executable, __file__, "--worker", name]
-            answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-            found.setdefault(name, []).append(round(float(answer.split()[-1]), 1))
+            (answer,) = workers.measure(__file__, [name])
+            found.setdefault(name, []).append(round(answer["steps_per_second"], 1))
             print(f"{name}: {found[name][-1]:,.0f} steps/s", file=sys.stderr)
     rates = {name: statistics.median(values) for name, values in found.items()}
     print("| agent | steps/s | beside bsuite's DQN |\n|---|---|---|")
@@ -51,7 +50,7 @@ def main() -> int:
     return 0
 
 
-def work(name: str) -> float:
+def work(name: str) -> None:
     from tdu import agents, environments
     from tdu.runners.compiled import CHUNK, CompiledRunner
     from tdu.runners.parallel import use_one_core
@@ -60,34 +59,26 @@ def work(name: str) -> float:
     env = environments.make(f"deep_sea:size={SIZE}")
     agent = agents.find(name).make(env.spec, agents.configure(name, {}))
     runner = CompiledRunner(env, agent, 0, episodes=10**9, stop=False)
+
+    def advance() -> int:
+        runner.advance()
+        return CHUNK
+
     while runner.steps < WARM_UP:
-        runner.advance()
-    started, steps = time.perf_counter(), 0
-    while (elapsed := time.perf_counter() - started) < SECONDS:
-        runner.advance()
-        steps += CHUNK
-    return steps / elapsed
+        advance()
+    workers.timed(advance, SECONDS)
 
 
-def work_bsuite() -> float:
+def work_bsuite() -> None:
     warnings.simplefilter("ignore")
     from bsuite.baselines.jax.dqn.agent import default_agent
     from bsuite.environments.deep_sea import DeepSea
 
     env = DeepSea(SIZE, mapping_seed=42)
-    agent = default_agent(env.observation_spec(), env.action_spec())
-    now, steps, started = env.reset(), 0, 0.0
-    while True:
-        if now.last():
-            now = env.reset()
-        action = agent.select_action(now)
-        after = env.step(action)
-        agent.update(now, action, after)
-        now, steps = after, steps + 1
-        if steps == 300:
-            started = time.perf_counter()
-        if steps > 300 and time.perf_counter() - started > SECONDS:
-            return (steps - 300) / (time.perf_counter() - started)
+    step = workers.bsuite_loop(env, default_agent(env.observation_spec(), env.action_spec()))
+    for _ in range(300):
+        step()
+    workers.timed(step, SECONDS)
 
 
 if __name__ == "__main__":

@@ -12,21 +12,18 @@ matrix products of a learning step.
 import argparse
 import json
 import os
-import platform
-import resource
 import statistics
-import subprocess
 import sys
 import time
-import warnings
 from pathlib import Path
+
+import workers
 
 SIZES = (10, 20, 50)
 OURS_ALSO = (100,)
 REQUIRED = {"single": {10: 14, 20: 18, 50: 40}, "per core": {10: 27, 20: 35, 50: 80}}
 SECONDS = 6.0
 WARM_UP = 11_000
-HEADS, BATCH, WIDTH = 20, 32, 64
 
 
 def main() -> int:
@@ -48,13 +45,13 @@ def main() -> int:
     started = time.monotonic()
     for done, (size, part) in enumerate(plan):
         worker, count = {"single": ("ours", 1), "per core": ("ours", cores)}.get(part, (part, 1))
-        answers = measure(worker, size, count)
+        answers = workers.measure(__file__, [worker, "--size", str(size)], count)
         found[part].setdefault(size, []).append(sum(a["steps_per_second"] for a in answers))
         if worker == "ours":
             memory[size] = max(memory.get(size, 0), *(a["megabytes"] for a in answers))
         left = (time.monotonic() - started) / (done + 1) * (len(plan) - done - 1)
         print(f"{part} {size}: {found[part][size][-1]:,.0f} steps/s ({left / 60:.1f} min left)", file=sys.stderr)
-    report = summarise(found, memory, cores)
+    report = summarise(found, memory)
     print(as_text(report))
     if parsed.out:
         parsed.out.parent.mkdir(parents=True, exist_ok=True)
@@ -62,66 +59,15 @@ def main() -> int:
     return 0
 
 
-def measure(worker: str, size: int, count: int) -> list[dict]:
-    """Starts `count` workers, lets all of them warm up, and then measures them at the same time."""
-    command = [sys.executable, __file__, "--worker", worker, "--size", str(size)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
-    processes = [subprocess.Popen(command, **pipes) for _ in range(count)]
-    for process in processes:
-        if process.stdout.readline().strip() != "ready":
-            raise SystemExit(f"the {worker} worker failed; run {' '.join(command)} to see why.")
-    for process in processes:
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    return [json.loads(process.communicate()[0]) for process in processes]
-
-
-def timed(advance, steps_per_call: int) -> None:
-    """Tells the parent that it is ready, waits for its word, and measures for `SECONDS`."""
-    print("ready", flush=True)
-    sys.stdin.readline()
-    started, steps = time.perf_counter(), 0
-    while (elapsed := time.perf_counter() - started) < SECONDS:
-        advance()
-        steps += steps_per_call
-    megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"steps_per_second": steps / elapsed, "megabytes": round(megabytes)}))
-
-
 def work_bsuite(size: int) -> None:
-    """bsuite's boot_dqn, its network and optimiser set to the paper's values."""
-    warnings.simplefilter("ignore")
-    import haiku as hk
-    import jax
-    import optax
-    from bsuite.baselines.jax.boot_dqn.agent import BootstrappedDqn
+    """bsuite's boot_dqn with the paper's settings."""
     from bsuite.environments.deep_sea import DeepSea
 
     env = DeepSea(size, mapping_seed=42)
-
-    def network(inputs):
-        x = hk.Flatten()(inputs)
-        prior = hk.nets.MLP([WIDTH, WIDTH, 2])(x)
-        return hk.nets.MLP([WIDTH, WIDTH, 2])(x) + 3.0 * jax.lax.stop_gradient(prior)
-
-    agent = BootstrappedDqn(
-        env.observation_spec(), env.action_spec(), network, num_ensemble=HEADS, batch_size=BATCH, discount=0.99,
-        replay_capacity=10_000, min_replay_size=128, sgd_period=1, target_update_period=4,
-        optimizer=optax.adam(1e-3), mask_prob=1.0, noise_scale=0.0,
-    )  # fmt: skip
-    now = [env.reset()]
-
-    def step() -> None:
-        if now[0].last():
-            now[0] = env.reset()
-        action = agent.select_action(now[0])
-        after = env.step(action)
-        agent.update(now[0], action, after)
-        now[0] = after
-
+    step = workers.bsuite_loop(env, workers.boot_dqn(env))
     for _ in range(160):
         step()
-    timed(step, 1)
+    workers.timed(step, SECONDS)
 
 
 def work_ours(size: int) -> None:
@@ -134,48 +80,31 @@ def work_ours(size: int) -> None:
     env = environments.make(f"deep_sea:size={size}")
     agent = agents.find("tdu").make(env.spec, agents.configure("tdu", {}))
     runner = CompiledRunner(env, agent, 0, episodes=10**9, stop=False)
-    while runner.steps < WARM_UP:
+
+    def advance() -> int:
         runner.advance()
-    timed(runner.advance, CHUNK)
+        return CHUNK
+
+    while runner.steps < WARM_UP:
+        advance()
+    workers.timed(advance, SECONDS)
 
 
 def work_limit(size: int) -> None:
-    """Only the products with the hidden layers of one learning step: two forward, two backward."""
+    """Only the matrix products of a learning step."""
     del size
-    from tdu.runners.parallel import use_one_core
-
-    use_one_core()
-    import jax
-    import jax.numpy as jnp
-
-    key = jax.random.key(0)
-    x, w = jax.random.normal(key, (HEADS, BATCH, WIDTH)), jax.random.normal(key, (HEADS, WIDTH, WIDTH)) / 8
-
-    @jax.jit
-    def many(x, w):
-        def body(_, both):
-            x, w = both
-            h = x @ w
-            target = h @ w
-            back = target @ w
-            gradient = jnp.swapaxes(h, 1, 2) @ back
-            return back * 1e-3, w + 1e-9 * gradient
-
-        return jax.lax.fori_loop(0, 1000, body, (x, w))
-
-    jax.block_until_ready(many(x, w))
-    timed(lambda: jax.block_until_ready(many(x, w)), 1000)
+    workers.timed(workers.products(), SECONDS)
 
 
 WORKERS = {"bsuite": work_bsuite, "ours": work_ours, "limit": work_limit}
 
 
-def summarise(found: dict, memory: dict, cores: int) -> dict:
+def summarise(found: dict, memory: dict) -> dict:
     rates = {part: {size: round(statistics.median(v), 1) for size, v in sizes.items()} for part, sizes in found.items()}
     ratios = {part: {size: round(rates[part][size] / rates["bsuite"][size], 1) for size in SIZES} for part in REQUIRED}
     return {
         "command": "make bench",
-        "machine": {"cores": cores, "processor": processor(), "python": platform.python_version()},
+        "machine": workers.machine(),
         "steps_per_second": rates,
         "every_measurement": {p: {s: [round(x, 1) for x in v] for s, v in sizes.items()} for p, sizes in found.items()},
         "ratio_to_bsuite": ratios,
@@ -183,14 +112,6 @@ def summarise(found: dict, memory: dict, cores: int) -> dict:
         "size_100_relative_to_size_10": round(rates["single"][100] / rates["single"][10], 2),
         "peak_megabytes": memory,
     }
-
-
-def processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
 
 
 def as_text(report: dict) -> str:

@@ -139,8 +139,8 @@ def test_a_foreign_config_is_told(tmp_path, capsys):
 
 
 def test_a_flag_does_not_swallow_the_environment():
-    from tdu.cli import _parse_train
+    from tdu.commands.train import parse
 
-    parsed, given = _parse_train(["--dense", "deep_sea:size=5"])
+    parsed, given = parse(["--dense", "deep_sea:size=5"])
     assert parsed.env == "deep_sea:size=5"
     assert given == {"dense": True}

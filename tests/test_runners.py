@@ -7,7 +7,7 @@ import pytest
 
 import tdu
 from tdu import agents, environments
-from tdu.runners import compiled
+from tdu.runners import compiled, stepwise
 from tdu.runners.rows import WALL_TIME, Progress
 from tdu.types import EnvSpec, SolvedRule
 
@@ -38,15 +38,25 @@ def test_one_seed_twice_is_identical_and_two_seeds_differ():
     assert not np.array_equal(a.agent.state.values.params[1][0][0], c.agent.state.values.params[1][0][0])
 
 
-@pytest.mark.parametrize("dense", [False, True])
-def test_compiled_equals_stepwise(dense):
+@pytest.mark.parametrize(("dense", "acting"), [(False, "frozen"), (True, "frozen"), (True, "live")])
+def test_compiled_equals_stepwise(dense, acting):
     """Our compiled twin against bsuite's own environment, through the stepwise runner."""
-    a, b = (quick(env, episodes=40, dense=dense) for env in ("deep_sea/0", "bsuite:deep_sea/0"))
+    a, b = (quick(env, episodes=40, dense=dense, acting=acting) for env in ("deep_sea/0", "bsuite:deep_sea/0"))
     same_log(a.log, b.log, rtol=1e-4, atol=1e-6)
     np.testing.assert_array_equal(a.log["total_bad_episodes"], b.log["total_bad_episodes"])
     for x, y in zip(parameters(a), parameters(b), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
     assert [a.agent.act(s) for s in range(100)] == [b.agent.act(s) for s in range(100)]
+
+
+def test_how_many_steps_are_gathered_changes_nothing(monkeypatch):
+    """Episodes of 9 steps: learned in one call each, or in three."""
+    a = quick("catch/0", episodes=25)
+    monkeypatch.setattr(stepwise, "_GATHERED", 4)
+    b = quick("catch/0", episodes=25)
+    same_log(a.log, b.log, rtol=0)
+    for x, y in zip(parameters(a), parameters(b), strict=True):
+        np.testing.assert_array_equal(x, y)
 
 
 def test_a_whole_run_is_a_function_of_a_key_and_maps_over_seeds():

@@ -65,6 +65,18 @@ def test_learning_together_equals_learning_alone():
 
 
 @pytest.mark.parametrize("double", [False, True])
+def test_priors_known_already_change_nothing(double):
+    ensemble = values.dense(VECTOR, SHAPE._replace(double=double))
+    state = jax.jit(ensemble.init)(jax.random.key(0))
+    o_tm1, o_t = jax.random.normal(jax.random.key(1), (2, 5, *VECTOR.observation_shape))
+    kept = [jnp.stack([ensemble.prior(state, one) for one in o], axis=1) for o in (o_tm1, o_t)]
+    update = jax.jit(lambda priors: ensemble.update(state, o_tm1, o_t, loss, priors)[0])
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), update(None), update(tuple(kept)))
+    off = update((kept[0] + 1.0, kept[1]))
+    assert np.abs(off.moments.first[-1][1] - update(None).moments.first[-1][1]).max() > 0.1
+
+
+@pytest.mark.parametrize("double", [False, True])
 def test_sparse_equals_dense(double):
     """ε far below the gradients, so that the sparse form is exact up to rounding."""
     shape = SHAPE._replace(double=double, adam=Adam(1e-3, eps=1e-12))

@@ -1,0 +1,33 @@
+"""`tdu score`: what a sweep amounts to."""
+
+import json
+import sys
+from pathlib import Path
+
+from tdu.commands.parser import Parser
+from tdu.reporting import summary
+
+
+def run(arguments: list[str]) -> int:
+    parser = Parser(
+        prog="tdu score",
+        description="What the runs in a sweep's folder amount to; bsuite's official scores where its ids were run.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("folder", metavar="DIR", type=Path, help="the sweep's folder")
+    parser.add_argument("--json", action="store_true", help="print it for machines")
+    parser.add_argument("--published", action="store_true", help="with the scores that others have published beside it")
+    parser.add_argument("--figures", type=Path, metavar="DIR", help="draw bsuite's radar and bars there")
+    parser.add_argument(
+        "--bsuite-csv", type=Path, metavar="DIR", help="write bsuite's own logs there, for its csv_load"
+    )
+    parsed = parser.parse_args(arguments)
+    found = summary.summarise(parsed.folder)
+    print(json.dumps(found, indent=1) if parsed.json else summary.as_text(found, parsed.published))
+    if parsed.figures:
+        for path in summary.write_figures(found, parsed.figures, published=parsed.published):
+            print(f"tdu: drew {path}.", file=sys.stderr)
+    if parsed.bsuite_csv:
+        count = summary.write_bsuite_csv(parsed.folder, parsed.bsuite_csv)
+        print(f"tdu: wrote {count} logs of bsuite's into {parsed.bsuite_csv}.", file=sys.stderr)
+    return 0

@@ -1,0 +1,89 @@
+"""`tdu sweep`: many runs in one folder."""
+
+import argparse
+import functools
+import re
+import sys
+from pathlib import Path
+
+from tdu import agents, options, runs, sweeps
+from tdu import progress as displays
+from tdu.commands.parser import Parser
+from tdu.errors import UserError
+from tdu.runners import parallel
+
+_EXAMPLES = """\
+examples:
+  tdu sweep bsuite --agent tdu                              the whole of bsuite, one process per core
+  tdu sweep deep_sea --agent tdu --agent bdqn --seeds 3     all 21 sizes
+  tdu sweep deep_sea:size=20 --grid beta=0,1,3 --grid prior_scale=0,3
+  tdu sweep bsuite:testing --episodes 50 --engine ray       the same on Ray
+  tdu score sweeps/bsuite --figures figures                 what it amounts to
+"""
+
+
+def run(arguments: list[str]) -> int:
+    parser = Parser(
+        prog="tdu sweep",
+        description="Many runs in one folder: every environment with every agent, every value of the grid and every seed. "
+        "Starting it again continues what is missing or was cut off.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        epilog=_EXAMPLES,
+    )
+    parser.add_argument(
+        "targets", nargs="+", metavar="TARGET",
+        help="an environment id; a bsuite experiment (deep_sea: all its settings); bsuite: all 468; bsuite:testing or "
+        "bsuite:TAG: a part of it",
+    )  # fmt: skip
+    parser.add_argument("--agent", action="append", help="an agent; may be given several times (default tdu)")
+    parser.add_argument("--preset", default="paper", help="set of defaults: paper or boot_dqn (default paper)")
+    parser.add_argument("--seeds", type=int, default=1, help="seeds 0 … SEEDS-1 of everything (default 1)")
+    parser.add_argument(
+        "--grid",
+        action="append",
+        default=[],
+        metavar="NAME=V,V",
+        help="values of an option; may be given several times",
+    )
+    parser.add_argument("--paper-grid", action="store_true", help="the grid of the paper's table 3 for each agent")
+    parser.add_argument("--episodes", type=int, help="at most so many episodes (default: each environment's)")
+    parser.add_argument("--no-stop", dest="stop", action="store_false", help="go on after an environment is solved")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="the sweep's folder (default sweeps/…)")
+    parser.add_argument("--engine", choices=("local", "ray"), default="local", help="where it runs (default local)")
+    parser.add_argument("--address", help="of a Ray cluster; without it one is started on this machine")
+    parser.add_argument("--workers", type=int, help="runs at a time (default: one per core)")
+    parser.add_argument(
+        "--progress", choices=("auto", "plain", "none"), default="auto", help="how to show progress (default auto)"
+    )
+    parsed = parser.parse_args(arguments)
+    if parsed.address and parsed.engine != "ray":
+        raise UserError("--address is a Ray cluster's; add --engine ray.")
+    if parsed.workers is not None:
+        options.whole_number("workers", parsed.workers, 1, 10**6)
+    if parsed.grid and parsed.paper_grid:
+        raise UserError("--grid and --paper-grid are two grids; give one of them.")
+    cells: list[sweeps.Cell] = []
+    for agent in parsed.agent or ["tdu"]:
+        agents.find(agent)
+        grid = agents.GRIDS[agent] if parsed.paper_grid else sweeps.parse_grid(parsed.grid)
+        cells += sweeps.plan(
+            parsed.targets, [agent], seeds=parsed.seeds, grid=dict(grid), preset=parsed.preset,
+            episodes=parsed.episodes, stop=parsed.stop,
+        )  # fmt: skip
+    out = parsed.out or Path("sweeps") / re.sub(r"[^A-Za-z0-9=.,_]+", "-", parsed.targets[0])
+    jobs = sweeps.missing(cells, out)
+    if len(jobs) < len(cells):
+        print(f"tdu: {len(cells) - len(jobs)} of {len(cells)} runs are there already.", file=sys.stderr)
+    engine: displays.Engine = parallel.run_all
+    if parsed.engine == "ray" and jobs:
+        from tdu.runners import distributed
+
+        engine = functools.partial(distributed.run_all, address=parsed.address)
+    runs.make_folder(out)
+    outcomes = displays.run_jobs(jobs, parsed.progress, workers=parsed.workers, engine=engine)
+    failed = [o for o in outcomes if o.code]
+    for outcome in failed:
+        print(f"tdu: {outcome.job.name} failed: {outcome.words.removeprefix('tdu: ') or outcome.code}", file=sys.stderr)
+    print(f"{len(cells) - len(failed)} of {len(cells)} runs are in {out}; see tdu score {out}.")
+    return 2 if failed else 0
