@@ -183,11 +183,12 @@ def run_jobs(
 
     def done(outcome: parallel.Outcome) -> None:
         overall.end(outcome.job.name, bool(outcome.code))
+        reason = f"failed: {outcome.reason}"
         if bars is not None:
-            bars.finish(outcome.job.name, summary(outcome.result) if outcome.result else "failed")
+            bars.finish(outcome.job.name, summary(outcome.result) if outcome.result else reason)
             bars.total(overall.finished, len(jobs), overall.words())
         else:
-            words = "done" if outcome.code == 0 else "failed"
+            words = "done" if outcome.code == 0 else reason
             print(f"{outcome.job.name}: {words} ({overall.words()})", file=sys.stderr, flush=True)
 
     try:

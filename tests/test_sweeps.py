@@ -78,12 +78,20 @@ def test_a_sweep_goes_on_and_one_failure_harms_no_other(tmp_path):
     assert "1 of 3 runs have not finished" in table
 
 
-def test_a_sweep_on_ray_outlives_a_killed_worker(tmp_path):
+SOME_SECONDS = ["sweep", "deep_sea:size=20", "--seeds", "2", "--episodes", "1500", "--no-stop", "--agent", "dqn"]
+SOME_SECONDS += ["--grid", "hidden_sizes=8", "--grid", "batch_size=4", "--progress", "plain"]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    out = tmp_path_factory.mktemp("sweeps") / "undisturbed"
+    assert "2 of 2 runs" in run(*SOME_SECONDS, "--out", str(out)).stdout
+    return out
+
+
+def test_a_sweep_on_ray_outlives_a_killed_worker(tmp_path, undisturbed):
     """Real Ray: the same logs as on one machine, although a worker is killed in the middle."""
-    common = ["sweep", "deep_sea:size=20", "--seeds", "2", "--episodes", "1500", "--no-stop", "--agent", "dqn"]
-    common += ["--grid", "hidden_sizes=8", "--grid", "batch_size=4", "--progress", "plain"]
-    run(*common, "--out", str(tmp_path / "local"))
-    command = [sys.executable, "-m", "tdu", *common, "--out", str(tmp_path / "ray"), "--engine", "ray"]
+    command = [sys.executable, "-m", "tdu", *SOME_SECONDS, "--out", str(tmp_path / "ray"), "--engine", "ray"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         victim = _worker_of(process, tmp_path / "ray")
@@ -94,12 +102,39 @@ def test_a_sweep_on_ray_outlives_a_killed_worker(tmp_path):
             process.kill()
     assert process.returncode == 0, err
     assert "2 of 2 runs" in out
-    for folder in (tmp_path / "local").iterdir():
-        mine, theirs = (
-            [line.rsplit(",", 1)[0] for line in (root / folder.name / "log.csv").read_text().splitlines()]
-            for root in (tmp_path / "local", tmp_path / "ray")
-        )
-        assert mine == theirs
+    assert "steps/s" in err  # workers tell how far they are
+    for folder in undisturbed.iterdir():
+        assert _log(folder) == _log(tmp_path / "ray" / folder.name)
+
+
+def test_ctrl_c_leaves_a_sweep_that_can_be_continued(tmp_path, undisturbed):
+    """As a terminal does it: every process of the foreground gets the signal."""
+    out = tmp_path / "sweep"
+    command = [sys.executable, "-m", "tdu", *SOME_SECONDS, "--out", str(out)]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        _worker_of(process, out)
+        os.killpg(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=100)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 130
+    assert "tdu: interrupted; continue with the same command." in err
+    assert "Traceback" not in err
+    with pytest.raises(ProcessLookupError):  # nobody is left in the group
+        os.killpg(process.pid, 0)
+    assert not all((run / "result.json").exists() for run in out.iterdir())
+    assert "2 of 2 runs" in run(*SOME_SECONDS, "--out", str(out)).stdout
+    for folder in undisturbed.iterdir():
+        assert _log(folder) == _log(out / folder.name)
+
+
+def _log(folder):
+    """A run's log without its wall times."""
+    return [line.rsplit(",", 1)[0] for line in (folder / "log.csv").read_text().splitlines()]
 
 
 def _worker_of(process, folder):

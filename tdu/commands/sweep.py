@@ -84,6 +84,6 @@ def run(arguments: list[str]) -> int:
     outcomes = displays.run_jobs(jobs, parsed.progress, workers=parsed.workers, engine=engine)
     failed = [o for o in outcomes if o.code]
     for outcome in failed:
-        print(f"tdu: {outcome.job.name} failed: {outcome.words.removeprefix('tdu: ') or outcome.code}", file=sys.stderr)
+        print(f"tdu: {outcome.job.name} failed: {outcome.reason}", file=sys.stderr)
     print(f"{len(cells) - len(failed)} of {len(cells)} runs are in {out}; see tdu score {out}.")
     return 2 if failed else 0

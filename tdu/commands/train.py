@@ -76,7 +76,7 @@ def _train_seeds(parsed: argparse.Namespace, given: dict[str, Any], arguments: l
             print(f"{outcome.job.name}: {outcome.words}", file=sys.stderr)
     failed = [o for o in outcomes if o.code]
     for outcome in failed:
-        print(f"tdu: {outcome.job.name} failed: {outcome.words or outcome.code}", file=sys.stderr)
+        print(f"tdu: {outcome.job.name} failed: {outcome.reason}", file=sys.stderr)
     print(f"{len(outcomes) - len(failed)} of {len(outcomes)} runs are in {out}.")
     return max((o.code if o.code > 0 else 1 for o in failed), default=0)
 

@@ -7,9 +7,11 @@ on from its last checkpoint where the folder is shared.
 
 import contextlib
 import io
+import json
 import os
 import secrets
 import tempfile
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -30,18 +32,25 @@ def run_all(
     done: Callable[[Outcome], None],
 ) -> list[Outcome]:
     """Runs every job; one that fails does not stop the others. Without an address, a cluster is started on this machine."""
-    del tell  # workers may be far away; what is told is when a run ends
     ray = _start(address, workers)
     root = jobs[0].out.parent.absolute() if jobs else Path()
     root.mkdir(parents=True, exist_ok=True)
     marker = root / f".sweep-{secrets.token_hex(8)}"
     marker.touch()
     try:
+        board = ray.remote(num_cpus=0, max_restarts=-1)(_Board).remote()
         remote = ray.remote(num_cpus=1, max_calls=1, max_retries=_RETRIES)(_work)
-        waiting = {remote.remote(job.arguments, str(job.out.absolute()), str(marker)): job for job in jobs}
+        waiting = {remote.remote(j.name, j.arguments, str(j.out.absolute()), str(marker), board): j for j in jobs}
         outcomes = []
         while waiting:
             ready, _ = ray.wait(list(waiting), num_returns=1, timeout=1.0)
+            with contextlib.suppress(
+                ray.exceptions.RayActorError
+            ):  # then it starts anew; what it knew was only to be shown
+                under_way = {job.name for job in waiting.values()}
+                for name, told in ray.get(board.take.remote()).items():
+                    if name in under_way:
+                        tell(name, told)
             for reference in ready:
                 job = waiting.pop(reference)
                 outcome = _outcome(ray, reference, job)
@@ -77,7 +86,35 @@ def _start(address: str | None, workers: int | None) -> Any:
     return ray
 
 
-def _work(arguments: list[str], out: str, marker: str) -> tuple[int, str, bytes | None]:
+class _Board:
+    """What workers have last told of their runs; an actor of the cluster."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, dict[str, Any]] = {}
+
+    def put(self, name: str, told: dict[str, Any]) -> None:
+        self._told[name] = told
+
+    def take(self) -> dict[str, dict[str, Any]]:
+        told, self._told = self._told, {}
+        return told
+
+
+class _Teller(io.StringIO):
+    """A worker's standard output: what it says of its progress goes to the board, once a second."""
+
+    def __init__(self, board: Any, name: str):
+        super().__init__()
+        self._board, self._name, self._last = board, name, 0.0
+
+    def write(self, words: str) -> int:
+        if words.startswith("{") and time.monotonic() - self._last > 1.0:
+            self._last = time.monotonic()
+            self._board.put.remote(self._name, json.loads(words))
+        return len(words)
+
+
+def _work(name: str, arguments: list[str], out: str, marker: str, board: Any) -> tuple[int, str, bytes | None]:
     """One run, in a worker: exit code, what it said, and its folder if the sweep's is out of sight."""
     from tdu.cli import main
 
@@ -85,8 +122,8 @@ def _work(arguments: list[str], out: str, marker: str) -> tuple[int, str, bytes 
     with contextlib.ExitStack() as stack:
         folder = Path(out) if shared else Path(stack.enter_context(tempfile.TemporaryDirectory())) / Path(out).name
         said = stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
-        stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
-        code = main(["train", *arguments, "--out", str(folder), "--progress", "none"])
+        stack.enter_context(contextlib.redirect_stdout(_Teller(board, name)))
+        code = main(["train", *arguments, "--out", str(folder), "--progress", "json"])
         words = " ".join(said.getvalue().split())
         return code, words, None if shared else _packed(folder)
 

@@ -30,6 +30,11 @@ class Outcome(NamedTuple):
     result: dict[str, Any] | None
     words: str
 
+    @property
+    def reason(self) -> str:
+        """Why it failed."""
+        return self.words.removeprefix("tdu: ") or f"exit code {self.code}"
+
 
 def use_one_core() -> None:
     """Makes this process compute on one core. To be called before JAX's first computation; yields to the user's own."""
