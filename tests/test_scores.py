@@ -11,7 +11,7 @@ from bsuite.logging import csv_load
 from bsuite.utils import wrappers
 
 from tdu.errors import UserError
-from tdu.reporting import bsuite_scores
+from tdu.reporting import bsuite_scores, summary
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -74,3 +74,19 @@ def test_a_log_of_another_version_is_refused(logs):
 
 def test_every_id_is_known():
     assert len(sweep.SWEEP) == 468
+
+
+def test_the_table_says_what_its_scores_stand_on():
+    scored = {
+        "scores": {"catch": 0.9, "bandit": 0.5},
+        "by_seed": {"catch": [0.8, 1.0], "bandit": [0.5]},
+        "finished": {"catch": True, "bandit": False},
+        "settings": {"catch": [20, 20], "bandit": [1, 20]},
+        "tags": {"basic": 0.7},
+    }
+    found = {"runs": 3, "unfinished": [], "agents": {"tdu": {"environments": {}, "bsuite": scored}}}
+    table = summary.as_text(found, published=True)
+    assert "| catch | 0.900 (0.800–1.000) |" in table
+    assert "| bandit (1 of 20 settings) * | 0.500 |" in table
+    assert "not all episodes" in table
+    assert "over all settings" in table

@@ -157,6 +157,10 @@ def _worker_of(process, folder):
     ("arguments", "words"),
     [
         (["deep_sea:size=4", "--address", "1.2.3.4:5"], "add --engine ray"),
+        (
+            ["deep_sea:size=4", "--engine", "ray", "--address", "a:1", "--address", "b:1"],
+            "one cluster, not on a:1 and b:1",
+        ),
         (["deep_sea:size=4", "--grid", "bata=1"], "did you mean 'beta'"),
         (["deep_sea:size=4", "--grid", "beta=1", "--paper-grid"], "two grids"),
         (["deep_sea:size=4", "--agent", "tdv"], "did you mean 'tdu'"),

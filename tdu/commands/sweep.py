@@ -51,7 +51,9 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("--no-stop", dest="stop", action="store_false", help="go on after an environment is solved")
     parser.add_argument("--out", type=Path, metavar="DIR", help="the sweep's folder (default sweeps/…)")
     parser.add_argument("--engine", choices=("local", "ray"), default="local", help="where it runs (default local)")
-    parser.add_argument("--address", help="of a Ray cluster; without it one is started on this machine")
+    parser.add_argument(
+        "--address", action="append", help="of a Ray cluster; without it one is started on this machine"
+    )
     parser.add_argument("--workers", type=int, help="runs at a time (default: one per core)")
     parser.add_argument(
         "--progress", choices=("auto", "plain", "none"), default="auto", help="how to show progress (default auto)"
@@ -59,6 +61,8 @@ def run(arguments: list[str]) -> int:
     parsed = parser.parse_args(arguments)
     if parsed.address and parsed.engine != "ray":
         raise UserError("--address is a Ray cluster's; add --engine ray.")
+    if parsed.address and len(parsed.address) > 1:
+        raise UserError(f"a sweep runs on one cluster, not on {' and '.join(parsed.address)}; give one --address.")
     if parsed.workers is not None:
         options.whole_number("workers", parsed.workers, 1, 10**6)
     if parsed.grid and parsed.paper_grid:
@@ -79,7 +83,7 @@ def run(arguments: list[str]) -> int:
     if parsed.engine == "ray" and jobs:
         from tdu.runners import distributed
 
-        engine = functools.partial(distributed.run_all, address=parsed.address)
+        engine = functools.partial(distributed.run_all, address=parsed.address and parsed.address[0])
     runs.make_folder(out)
     outcomes = displays.run_jobs(jobs, parsed.progress, workers=parsed.workers, engine=engine)
     failed = [o for o in outcomes if o.code]

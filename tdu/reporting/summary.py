@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tdu import agents, runs, sweeps
+from tdu.environments import bsuite
 from tdu.errors import UserError
 from tdu.reporting import bsuite_scores, figures
 
@@ -56,25 +57,41 @@ def as_text(summary: Summary, published: bool = False) -> str:
         parts.append("\n".join(lines))
     scored = {name: agent["bsuite"] for name, agent in summary["agents"].items() if agent["bsuite"]}
     if scored:
-        columns = {name: s["scores"] for name, s in scored.items()} | (published_scores() if published else {})
-        for kind, rows in (
-            ("experiment", figures.ORDER),
-            ("tag", sorted({t for s in scored.values() for t in s["tags"]})),
-        ):
-            if kind == "tag":
-                columns = {name: s["tags"] for name, s in scored.items()}
-            lines = [f"| bsuite {kind} | " + " | ".join(columns) + " |", "|" + "---|" * (len(columns) + 1)]
-            for row in rows:
-                if any(row in s[f"{'scores' if kind == 'experiment' else 'tags'}"] for s in scored.values()):
-                    cells = [_number(values.get(row)) for values in columns.values()]
-                    unfinished = kind == "experiment" and any(not s["finished"].get(row, True) for s in scored.values())
-                    lines.append(f"| {row}{' *' if unfinished else ''} | " + " | ".join(cells) + " |")
-            parts.append("\n".join(lines))
-        if any(not all(s["finished"].values()) for s in scored.values()):
-            parts.append("\\* not all episodes of all its settings have been run")
+        parts += _bsuite_tables(scored, published_scores() if published else {})
     if summary["unfinished"]:
         parts.append(f"{len(summary['unfinished'])} of {summary['runs']} runs have not finished.")
     return "\n\n".join(parts)
+
+
+def _bsuite_tables(scored: dict[str, Any], others: dict[str, dict[str, float]]) -> list[str]:
+    """bsuite's scores by experiment and by tag, and what has to be known about them."""
+    columns = [*scored, *others]
+    lines = [f"| bsuite experiment | {' | '.join(columns)} |", "|" + "---|" * (len(columns) + 1)]
+    for row in (n for n in figures.ORDER if any(n in s["scores"] for s in scored.values())):
+        mine = [s for s in scored.values() if row in s["scores"]]
+        star = " *" if any(not s["finished"][row] for s in mine) else ""
+        run, every = min(s["settings"][row] for s in mine)
+        part = f" ({run} of {every} settings)" if run < every else ""
+        cells = [_score_words(s, row) for s in scored.values()] + [_number(s.get(row)) for s in others.values()]
+        lines.append(f"| {row}{part}{star} | {' | '.join(cells)} |")
+    parts = ["\n".join(lines)]
+    lines = [f"| bsuite tag | {' | '.join(scored)} |", "|" + "---|" * (len(scored) + 1)]
+    for tag in sorted({t for s in scored.values() for t in s["tags"]}):
+        lines.append(f"| {tag} | {' | '.join(_number(s['tags'].get(tag)) for s in scored.values())} |")
+    parts.append("\n".join(lines))
+    if any(len(seeds) > 1 for s in scored.values() for seeds in s["by_seed"].values()):
+        parts.append("Mean over seeds, lowest and highest in brackets.")
+    if others and any(run < every for s in scored.values() for run, every in s["settings"].values()):
+        parts.append("Published scores are over all settings of an experiment; the first is often the easiest.")
+    if any(not all(s["finished"].values()) for s in scored.values()):
+        parts.append("\\* not all episodes have been run")
+    return parts
+
+
+def _score_words(scored: Any, experiment: str) -> str:
+    words = _number(scored["scores"].get(experiment))
+    seeds = [x for x in scored["by_seed"].get(experiment, ()) if x is not None]
+    return f"{words} ({min(seeds):.3f}–{max(seeds):.3f})" if len(seeds) > 1 else words
 
 
 def published_scores() -> dict[str, dict[str, float]]:
@@ -148,14 +165,18 @@ def _bsuite(envs: dict[str, dict[int, Any]]) -> dict[str, Any] | None:
     if not logs:
         return None
     per_seed = [bsuite_scores.score_logs(mine) for mine in logs.values()]
-    names = sorted({s.experiment for scores in per_seed for s in scores})
-    scores = {n: _or_none(s.score for mine in per_seed for s in mine if s.experiment == n) for n in names}
-    finished = {n: all(s.finished for mine in per_seed for s in mine if s.experiment == n) for n in names}
+    by_name: dict[str, list[bsuite_scores.Score]] = {}
+    for mine in per_seed:
+        for score in mine:
+            by_name.setdefault(score.experiment, []).append(score)
+    run = {bsuite_id for mine in logs.values() for bsuite_id in mine}
     tags = [bsuite_scores.by_tag(mine) for mine in per_seed]
     every_tag = sorted({t for mine in tags for t in mine})
     return {
-        "scores": scores,
-        "finished": finished,
+        "scores": {n: _or_none(s.score for s in scores) for n, scores in by_name.items()},
+        "by_seed": {n: [_or_none([s.score]) for s in scores] for n, scores in by_name.items()},
+        "finished": {n: all(s.finished for s in scores) for n, scores in by_name.items()},
+        "settings": {n: [sum(i.startswith(f"{n}/") for i in ids) for ids in (run, bsuite.ids(n))] for n in by_name},
         "tags": {t: _or_none(mine[t] for mine in tags if t in mine) for t in every_tag},
     }
 

@@ -1,0 +1,100 @@
+"""Do the values of an ensemble stay bounded on `cartpole/0`? The largest |Q| of each head as it learns, bsuite's and ours.
+
+    python benchmarks/cartpole_values.py --out results/cartpole_values.csv
+
+With the paper's settings (20 heads, the target copied every 4 steps) unless the name says otherwise. No discounted return can
+be larger than 100. Every 1000 steps, over 256 states of the replay: the head in the middle, the worst head, and how
+many heads are beyond 200. bsuite's agent takes about five minutes for 25,000 steps.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import workers
+
+NAME = "cartpole/0"
+BEYOND = 200
+STATES = 256
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help="where to save the table as CSV")
+    parser.add_argument("--steps", type=int, default=25_000, help="environment steps for each agent (default 25,000)")
+    parser.add_argument("--only", choices=AGENTS, help="one of the agents")
+    parsed = parser.parse_args()
+    rows = ["agent,steps,median_head,worst_head,heads_beyond_200"]
+    for name in [parsed.only] if parsed.only else AGENTS:
+        advance, largest = AGENTS[name]()
+        steps = 0
+        for mark in range(1000, parsed.steps + 1, 1000):
+            while steps < mark:
+                steps += advance()
+            heads = largest()
+            rows.append(f"{name},{steps},{np.median(heads):.5g},{heads.max():.5g},{(heads > BEYOND).sum()}")
+            print(rows[-1], file=sys.stderr, flush=True)
+    print("\n".join(rows))
+    if parsed.out:
+        parsed.out.write_text("\n".join(rows) + "\n")
+    return 0
+
+
+def bsuite_s() -> tuple[Callable[[], int], Callable[[], np.ndarray]]:
+    """bsuite's own agent."""
+    import bsuite
+
+    env = bsuite.load_from_id(NAME)
+    agent = workers.boot_dqn(env)
+
+    def largest() -> np.ndarray:
+        states = agent._replay.sample(STATES)[0]
+        return np.array([np.abs(agent._forward(head.params, states)).max() for head in agent._ensemble])
+
+    return workers.bsuite_loop(env, agent), largest
+
+
+def ours(name: str, **options: int) -> tuple[Callable[[], int], Callable[[], np.ndarray]]:
+    """One of our agents."""
+    from tdu.runners.parallel import use_one_core
+
+    use_one_core()
+    import jax
+
+    from tdu import agents, environments, values
+    from tdu.agents import assemble
+    from tdu.runners.stepwise import StepwiseRunner
+
+    env = environments.make(NAME, 0)
+    config = agents.configure(name, options)
+    runner = StepwiseRunner(env, agents.find(name).make(env.spec, config), 0, episodes=10**9, stop=False)
+    heads = values.make(env.spec, assemble.shape(config, heads=workers.HEADS, prior_scale=config.prior_scale))
+    q = jax.jit(jax.vmap(heads.q, in_axes=(None, 0)))
+
+    def advance() -> int:
+        before = runner.steps
+        runner.advance()
+        return runner.steps - before
+
+    def largest() -> np.ndarray:
+        state = runner.save()[0].mind.state
+        known = min(int(state.replay.added), len(state.replay.data.o_tm1))
+        drawn = np.random.default_rng(0).integers(0, known, STATES)
+        return np.abs(q(state.values, state.replay.data.o_tm1[drawn])).max(axis=(0, 2))
+
+    return advance, largest
+
+
+AGENTS = {
+    "bsuite boot_dqn": bsuite_s,
+    "bdqn": lambda: ours("bdqn"),
+    "tdu": lambda: ours("tdu"),
+    "tdu double": lambda: ours("tdu", bootstrap="double"),
+    "tdu target_period=100": lambda: ours("tdu", target_period=100),
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
