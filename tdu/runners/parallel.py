@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
+
 
 class Job(NamedTuple):
     """One run: a name to show, and the arguments of its `tdu train`."""
@@ -42,6 +44,8 @@ def use_one_core() -> None:
     flags = os.environ.get("XLA_FLAGS", "")
     if "xla_cpu_multi_thread_eigen" not in flags:
         os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
+    if "JAX_CPU_ENABLE_ASYNC_DISPATCH" not in os.environ:
+        jax.config.update("jax_cpu_enable_async_dispatch", False)  # one core has nobody to hand a computation to
 
 
 def cores() -> int:
