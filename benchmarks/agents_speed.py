@@ -51,22 +51,7 @@ def main() -> int:
 
 
 def work(name: str) -> None:
-    from tdu import agents, environments
-    from tdu.runners.compiled import CHUNK, CompiledRunner
-    from tdu.runners.parallel import use_one_core
-
-    use_one_core()
-    env = environments.make(f"deep_sea:size={SIZE}")
-    agent = agents.find(name).make(env.spec, agents.configure(name, {}))
-    runner = CompiledRunner(env, agent, 0, episodes=10**9, stop=False)
-
-    def advance() -> int:
-        runner.advance()
-        return CHUNK
-
-    while runner.steps < WARM_UP:
-        advance()
-    workers.timed(advance, SECONDS)
+    workers.timed(workers.compiled(name, SIZE, WARM_UP), SECONDS)
 
 
 def work_bsuite() -> None:

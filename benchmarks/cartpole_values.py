@@ -11,6 +11,7 @@ import argparse
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import workers
@@ -56,27 +57,17 @@ def bsuite_s() -> tuple[Callable[[], int], Callable[[], np.ndarray]]:
     return workers.bsuite_loop(env, agent), largest
 
 
-def ours(name: str, **options: int) -> tuple[Callable[[], int], Callable[[], np.ndarray]]:
+def ours(name: str, **options: Any) -> tuple[Callable[[], int], Callable[[], np.ndarray]]:
     """One of our agents."""
-    from tdu.runners.parallel import use_one_core
-
-    use_one_core()
+    runner, advance = workers.stepwise(name, NAME, **options)
     import jax
 
-    from tdu import agents, environments, values
+    from tdu import agents, values
     from tdu.agents import assemble
-    from tdu.runners.stepwise import StepwiseRunner
 
-    env = environments.make(NAME, 0)
     config = agents.configure(name, options)
-    runner = StepwiseRunner(env, agents.find(name).make(env.spec, config), 0, episodes=10**9, stop=False)
-    heads = values.make(env.spec, assemble.shape(config, heads=workers.HEADS, prior_scale=config.prior_scale))
+    heads = values.make(runner.spec, assemble.shape(config, heads=workers.HEADS, prior_scale=config.prior_scale))
     q = jax.jit(jax.vmap(heads.q, in_axes=(None, 0)))
-
-    def advance() -> int:
-        before = runner.steps
-        runner.advance()
-        return runner.steps - before
 
     def largest() -> np.ndarray:
         state = runner.save()[0].mind.state

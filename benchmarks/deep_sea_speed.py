@@ -71,23 +71,8 @@ def work_bsuite(size: int) -> None:
 
 
 def work_ours(size: int) -> None:
-    """TDU with the paper's settings, as `tdu train` runs it."""
-    from tdu import agents, environments
-    from tdu.runners.compiled import CHUNK, CompiledRunner
-    from tdu.runners.parallel import use_one_core
-
-    use_one_core()
-    env = environments.make(f"deep_sea:size={size}")
-    agent = agents.find("tdu").make(env.spec, agents.configure("tdu", {}))
-    runner = CompiledRunner(env, agent, 0, episodes=10**9, stop=False)
-
-    def advance() -> int:
-        runner.advance()
-        return CHUNK
-
-    while runner.steps < WARM_UP:
-        advance()
-    workers.timed(advance, SECONDS)
+    """TDU with the paper's settings."""
+    workers.timed(workers.compiled("tdu", size, WARM_UP), SECONDS)
 
 
 def work_limit(size: int) -> None:

@@ -84,21 +84,8 @@ def work_bsuite(name: str) -> None:
 
 
 def work_ours(name: str) -> None:
-    """TDU with the paper's settings, as `tdu train` runs it."""
-    from tdu import agents, environments
-    from tdu.runners.parallel import use_one_core
-    from tdu.runners.stepwise import StepwiseRunner
-
-    use_one_core()
-    env = environments.make(f"bsuite:{name}", 0)
-    agent = agents.find("tdu").make(env.spec, agents.configure("tdu", {}))
-    runner = StepwiseRunner(env, agent, 0, episodes=10**9, stop=False)
-
-    def advance() -> int:
-        before = runner.steps
-        runner.advance()
-        return runner.steps - before
-
+    """TDU with the paper's settings."""
+    runner, advance = workers.stepwise("tdu", name)
     while runner.steps < WARM_UP:
         advance()
     workers.timed(advance, SECONDS)

@@ -82,6 +82,45 @@ def boot_dqn(env: Any) -> Any:
     )  # fmt: skip
 
 
+def compiled(name: str, size: int, warm_up: int) -> Callable[[], int]:
+    """An agent of ours on Deep Sea, as `tdu train` runs it, after so many steps."""
+    from tdu import agents, environments
+    from tdu.runners.compiled import CHUNK, CompiledRunner
+    from tdu.runners.parallel import use_one_core
+
+    use_one_core()
+    env = environments.make(f"deep_sea:size={size}")
+    agent = agents.find(name).make(env.spec, agents.configure(name, {}))
+    runner = CompiledRunner(env, agent, 0, episodes=10**9, stop=False)
+
+    def advance() -> int:
+        runner.advance()
+        return CHUNK
+
+    while runner.steps < warm_up:
+        advance()
+    return advance
+
+
+def stepwise(name: str, bsuite_id: str, **options: Any) -> tuple[Any, Callable[[], int]]:
+    """An agent of ours on bsuite's own environment, as `tdu train` runs it: the runner, and an episode for each call."""
+    from tdu import agents, environments
+    from tdu.runners.parallel import use_one_core
+    from tdu.runners.stepwise import StepwiseRunner
+
+    use_one_core()
+    env = environments.make(f"bsuite:{bsuite_id}", 0)
+    agent = agents.find(name).make(env.spec, agents.configure(name, options))
+    runner = StepwiseRunner(env, agent, 0, episodes=10**9, stop=False)
+
+    def advance() -> int:
+        before = runner.steps
+        runner.advance()
+        return runner.steps - before
+
+    return runner, advance
+
+
 def products() -> Callable[[], int]:
     """Only the products with the hidden layers of a learning step: two forward, two backward. A thousand for each call."""
     from tdu.runners.parallel import use_one_core
