@@ -41,28 +41,26 @@ def radar(scores: Mapping[str, Mapping[str, float | None]], path: Path) -> None:
     plt.close(figure)
 
 
-def bars(scores: Mapping[str, Mapping[str, float | None]], path: Path) -> None:
-    """A bar for each agent and experiment."""
+def bars(
+    scores: Mapping[str, Mapping[str, float | None]], labels: Mapping[str, str], path: Path, faint: Sequence[str] = ()
+) -> None:
+    """A bar for each agent and each experiment that `labels` has a name for; those of `faint` agents in pale colours."""
     plt = _pyplot()
-    experiments = [name for name in ORDER if any(name in mine for mine in scores.values())]
+    experiments = [name for name in ORDER if name in labels]
     width = 0.8 / max(len(scores), 1)
-    figure, axes = plt.subplots(figsize=(min(max(6.0, 0.7 * len(experiments) + 2), 17.0), 5.0))
+    figure, axes = plt.subplots(figsize=(min(max(8.0, 0.7 * len(experiments) + 2), 17.0), 5.0))
     for i, (colour, (agent, mine)) in enumerate(zip(_colours(len(scores)), scores.items(), strict=True)):
         at = np.arange(len(experiments)) + (i - (len(scores) - 1) / 2) * width
-        axes.bar(
-            at,
-            [np.nan if mine.get(name) is None else mine[name] for name in experiments],
-            width,
-            color=colour,
-            label=agent,
-        )
+        heights = [np.nan if mine.get(name) is None else mine[name] for name in experiments]
+        axes.bar(at, heights, width, color=colour, label=agent, alpha=0.45 if agent in faint else 1.0)
     axes.axhline(1, color="#999999", linewidth=0.8, linestyle="--")
-    axes.set_xticks(np.arange(len(experiments)), [n.replace("_", " ") for n in experiments], rotation=40, ha="right")
+    axes.set_xticks(np.arange(len(experiments)), [labels[n] for n in experiments], rotation=40, ha="right")
     axes.set_ylim(0, 1.05)
-    axes.set_ylabel("bsuite score")
+    axes.set_ylabel("bsuite score (of the settings run)" if any("(" in x for x in labels.values()) else "bsuite score")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, ncols=4, loc="upper center", bbox_to_anchor=(0.5, 1.16))
-    figure.tight_layout()
+    columns = int(figure.get_figwidth() // 2.6)
+    figure.legend(frameon=False, ncols=columns, loc="upper center")
+    figure.tight_layout(rect=(0, 0, 1, 0.94 - 0.05 * ((len(scores) - 1) // columns)))
     figure.savefig(path, dpi=120)
     plt.close(figure)
 

@@ -111,7 +111,11 @@ def write_figures(summary: Summary, folder: Path, *, published: bool = False) ->
     paths = [folder / "bsuite_radar.png", folder / "bsuite_bars.png"]
     figures.radar({name: s["tags"] for name, s in scored.items()}, paths[0])
     others = published_scores() if published else {}
-    figures.bars({name: s["scores"] for name, s in scored.items()} | others, paths[1])
+    labels = {}
+    for name in {name for s in scored.values() for name in s["scores"]}:
+        run, every = min(s["settings"][name] for s in scored.values() if name in s["settings"])
+        labels[name] = name.replace("_", " ") + (f" ({run} of {every})" if run < every else "")
+    figures.bars({name: s["scores"] for name, s in scored.items()} | others, labels, paths[1], faint=tuple(others))
     return paths
 
 
@@ -170,14 +174,13 @@ def _bsuite(envs: dict[str, dict[int, Any]]) -> dict[str, Any] | None:
         for score in mine:
             by_name.setdefault(score.experiment, []).append(score)
     run = {bsuite_id for mine in logs.values() for bsuite_id in mine}
-    tags = [bsuite_scores.by_tag(mine) for mine in per_seed]
-    every_tag = sorted({t for mine in tags for t in mine})
+    means = [scores[0]._replace(score=bsuite_scores.mean(s.score for s in scores)) for scores in by_name.values()]
     return {
-        "scores": {n: _or_none(s.score for s in scores) for n, scores in by_name.items()},
+        "scores": {mean.experiment: _or_none([mean.score]) for mean in means},
         "by_seed": {n: [_or_none([s.score]) for s in scores] for n, scores in by_name.items()},
         "finished": {n: all(s.finished for s in scores) for n, scores in by_name.items()},
         "settings": {n: [sum(i.startswith(f"{n}/") for i in ids) for ids in (run, bsuite.ids(n))] for n in by_name},
-        "tags": {t: _or_none(mine[t] for mine in tags if t in mine) for t in every_tag},
+        "tags": {tag: _or_none([score]) for tag, score in bsuite_scores.by_tag(means).items()},
     }
 
 
