@@ -4,6 +4,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+import jax
+
 import tdu
 from tdu.commands import demo, evaluate, listing, mnist, score, sweep, train
 from tdu.commands.parser import Parser
@@ -31,6 +33,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _dispatch(words)
     except UserError as e:
         print(f"tdu: {e}", file=sys.stderr)
+        return 2
+    except jax.errors.JaxRuntimeError as e:
+        if "RESOURCE_EXHAUSTED" not in str(e):
+            raise
+        print("tdu: there is not enough memory for that; try smaller networks or a smaller replay.", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"tdu: interrupted{_HINTS.get(words[0], '') if words else ''}.", file=sys.stderr)

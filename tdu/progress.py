@@ -187,7 +187,7 @@ def run_jobs(
         if bars is not None:
             bars.finish(outcome.job.name, summary(outcome.result) if outcome.result else reason)
             bars.total(overall.finished, len(jobs), overall.words())
-        else:
+        elif kind != "none":
             words = "done" if outcome.code == 0 else reason
             print(f"{outcome.job.name}: {words} ({overall.words()})", file=sys.stderr, flush=True)
 

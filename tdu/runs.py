@@ -28,8 +28,8 @@ class Folder:
 
     def __init__(self, path: str | os.PathLike[str], *, resume: bool):
         self.path = Path(path)
-        self._refuse_if_taken(resume)
         with writing(self.path):
+            self._refuse_if_taken(resume)
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = open(self.path / ".lock", "a")  # noqa: SIM115 (held for as long as the run)
         try:
@@ -45,7 +45,9 @@ class Folder:
             raise RunError(f"{self.path} is a file; choose another --out.")
         names = {p.name for p in self.path.iterdir()} - {".lock"} if self.path.is_dir() else set()
         if names and not resume:
-            raise RunError(f"{self.path} already exists; add --resume to continue it, or choose another --out.")
+            raise RunError(
+                f"{self.path} already exists; continue it (--resume, or resume=True) or choose another folder (--out)."
+            )
         if names - _OURS and not self.config_path.exists():
             raise RunError(f"{self.path} holds other files and no run; choose another --out.")
 
@@ -69,8 +71,7 @@ class Folder:
 
     def read_result(self) -> dict[str, Any] | None:
         """The result of a finished run."""
-        path = self.path / "result.json"
-        return read_json(path) if path.exists() else None
+        return read_result(self.path)
 
     def open_log(self, columns: tuple[str, ...], *, at: int = 0) -> None:
         """Opens the log and cuts it back to its first `at` bytes; a new one gets its header."""
@@ -117,9 +118,9 @@ class Folder:
 
 def make_folder(path: Path) -> None:
     """A folder for runs, if it is not there yet."""
-    if path.exists() and not path.is_dir():
-        raise RunError(f"{path} is a file; choose another --out.")
     with writing(path):
+        if path.exists() and not path.is_dir():
+            raise RunError(f"{path} is a file; choose another folder.")
         path.mkdir(parents=True, exist_ok=True)
         if not os.access(path, os.W_OK):
             raise PermissionError(13, "permission denied")
@@ -141,16 +142,32 @@ def read_config(folder: Path) -> dict[str, Any]:
     """A run's config.json."""
     path = folder / "config.json"
     config = read_json(path)
-    missing = {"env", "agent", "seed", "episodes", "stop", "config"} - config.keys()
-    if missing or not isinstance(config["config"], dict):
+    if any(not isinstance(config.get(name), kind) for name, kind in _CONFIG.items()):
         raise RunError(f"{path} is not a run's config.")
     return config
+
+
+_CONFIG = {"env": str, "agent": str, "seed": int, "episodes": int, "stop": bool, "config": dict}
+
+
+def read_result(folder: Path) -> dict[str, Any] | None:
+    """A run's result.json, if it has finished."""
+    path = folder / "result.json"
+    if not path.exists():
+        return None
+    result = read_json(path)
+    if any(not isinstance(result.get(name), int | float) for name in ("episodes", "mean_return")):
+        raise RunError(f"{path} is not a run's result.")
+    return result
 
 
 def read_log(path: Path, *, upto: int | None = None) -> dict[str, np.ndarray]:
     """A log as arrays by column; with `upto`, only its first bytes."""
     data = path.read_bytes()[:upto] if path.exists() else b""
-    header, *lines = list(csv.reader(io.StringIO(data.decode()))) or [[]]
+    try:
+        header, *lines = list(csv.reader(io.StringIO(data.decode()))) or [[]]
+    except (UnicodeDecodeError, csv.Error):
+        raise RunError(f"{path} is not a log.") from None
     lines = [line for line in lines if len(line) == len(header)]
     cells = list(zip(*lines, strict=True)) if lines else [()] * len(header)
     return {name: _column(name, cell) for name, cell in zip(header, cells, strict=True)}

@@ -4,15 +4,16 @@ A sweep is a folder of runs and nothing else, each a `tdu train` whose folder's 
 continues what is missing or was cut off. A run that fails is reported and does not stop the others.
 """
 
+import hashlib
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tdu import agents, environments, runs
 from tdu.environments import bsuite
-from tdu.errors import UserError
+from tdu.errors import RunError, UserError
 from tdu.options import whole_number
 from tdu.runners.parallel import Job
 
@@ -49,7 +50,7 @@ class Cell(NamedTuple):
                 arguments.append(flag if value else flag.replace("--", "--no-", 1))
             else:
                 arguments += [flag, _text(value)]
-        return Job(self.name, arguments, folder / re.sub(r"[^A-Za-z0-9=.,_]", "-", self.name))
+        return Job(self.name, arguments, folder / file_name(self.name))
 
 
 def expand(target: str) -> list[str]:
@@ -58,6 +59,8 @@ def expand(target: str) -> list[str]:
     `bsuite` is all of bsuite; `bsuite:testing` or `bsuite:` and a tag of it a part of it; an experiment's name all of its
     settings; anything else an environment's id.
     """
+    if not target.strip():
+        raise UserError("a target is empty; name an environment, a bsuite experiment, or bsuite for all of it.")
     if target == "bsuite" or (target.startswith("bsuite:") and "/" not in target):
         return bsuite.ids(target.partition(":")[2])
     if not set(target) & set(":/") and target not in environments.BUILT_IN:
@@ -79,7 +82,11 @@ def plan(
 ) -> list[Cell]:
     """Every run of a sweep; all options are checked here, before anything runs."""
     seeds = whole_number("seeds", seeds, 1, 10**6)
+    if episodes is not None:
+        episodes = whole_number("episodes", episodes, 1, 2**31 - 1)
     envs = list(dict.fromkeys(env for target in targets for env in expand(target)))
+    for env in envs:
+        environments.default_episodes(env)  # refuses what cannot be
     grid = grid or {}
     cells = []
     for agent, env in itertools.product(dict.fromkeys(agent_names), envs):
@@ -105,16 +112,36 @@ def parse_grid(words: Sequence[str]) -> dict[str, list[str]]:
 
 
 def missing(cells: Sequence[Cell], folder: Path) -> list[Job]:
-    """Jobs of the runs that have not finished."""
-    jobs = [cell.job(folder) for cell in cells]
-    return [job for job in jobs if not (job.out / "result.json").exists()]
+    """Jobs of the runs that have not finished. One that has, but was asked for otherwise, is an error."""
+    return [job for cell in cells for job in [cell.job(folder)] if not _finished(cell, job.out)]
 
 
-def found(folder: Path) -> Iterator[tuple[Path, dict[str, Any], dict[str, Any] | None]]:
-    """Every run in a sweep's folder: its path, config, and result if it has finished."""
-    for path in sorted(folder.glob("*/config.json")):
-        result = path.parent / "result.json"
-        yield path.parent, runs.read_config(path.parent), runs.read_json(result) if result.exists() else None
+def _finished(cell: Cell, out: Path) -> bool:
+    if not (out / "result.json").exists():
+        return False
+    try:
+        config, _ = runs.read_config(out), runs.read_json(out / "result.json")
+    except RunError:
+        return False  # the run itself will say what is wrong with its folder
+    asked = {"episodes": cell.episodes or environments.default_episodes(cell.env), "stop": cell.stop}
+    for name, value in asked.items():
+        if value is not None and config[name] != value:
+            raise RunError(f"{out} was run with {name}={config[name]} and not {value}; choose another --out.")
+    return True
+
+
+def found(folder: Path) -> list[Path]:
+    """The folder of every run in a sweep's."""
+    return sorted(path.parent for path in folder.glob("*/config.json"))
+
+
+def file_name(words: str) -> str:
+    """Words as the name of a file: no odd characters, and not longer than file systems allow."""
+    name = re.sub(r"[^A-Za-z0-9=.,_]", "-", words)
+    return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}-{hashlib.sha256(words.encode()).hexdigest()[:12]}"
+
+
+_LONGEST = 180
 
 
 def _text(value: Any) -> str:

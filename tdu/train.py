@@ -149,8 +149,13 @@ def plan(
     episodes = spec.default_episodes if episodes is None else episodes
     episodes = whole_number("episodes", episodes, 1, 2**31 - 1)
     fields = {k: list(v) if isinstance(v, tuple) else v for k, v in dataclasses.asdict(config).items()}
-    name = env if isinstance(env, str) else f"object:{spec.name}:{spec.observation_shape}:{spec.num_actions}"
+    name = env if isinstance(env, str) else _object_name(spec)
     return {"env": name, "agent": agent, "seed": seed, "episodes": episodes, "stop": stop, "config": fields}, made
+
+
+def _object_name(spec: EnvSpec) -> str:
+    """What a run's config calls an environment that has no id."""
+    return f"object:{spec.name}:{spec.observation_shape}:{spec.num_actions}"
 
 
 def load(path: str | Path, env: Any = None, say: Callable[[str], None] = print) -> Run:
@@ -163,9 +168,15 @@ def load(path: str | Path, env: Any = None, say: Callable[[str], None] = print) 
         raise RunError(f"{path} is not a run's folder.")
     config = runs.read_config(path)
     if env is None and config["env"].startswith("object:"):
-        raise RunError(f"{path} was trained on an object; load it with env=that object.")
+        raise RunError(
+            f"{path} was trained on an object; from Python, tdu.load and tdu.evaluate take that object as env."
+        )
     if not isinstance(env, Environment | PythonEnvironment):
         env = environments.make(config["env"] if env is None else env, config["seed"])
+    if config["env"].startswith("object:") and _object_name(env.spec).split(":")[2:] != config["env"].split(":")[2:]:
+        raise RunError(
+            f"{path} was trained on {config['env'].split(':')[1]}, which {env.spec.name} does not look like."
+        )
     runner, agent = _make_runner(config, env, compiled=False)
     found = _latest(path, config, runner, say, set_aside=False)
     if found is None:
@@ -239,7 +250,8 @@ class _Session:
                 row[WALL_TIME] = round(self._seconds, 3)
                 if not math.isfinite(row["loss"]):
                     raise TrainingError(
-                        f"the loss stopped being finite in episode {row['episode']}; try a smaller learning_rate."
+                        f"the loss stopped being finite in episode {row['episode']}; try a smaller "
+                        "learning_rate, a larger target_period or bootstrap=double."
                     )
                 if self._track is not None:
                     self._track(row)

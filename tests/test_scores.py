@@ -10,6 +10,7 @@ from bsuite import sweep
 from bsuite.logging import csv_load
 from bsuite.utils import wrappers
 
+from tdu import cli
 from tdu.errors import UserError
 from tdu.reporting import bsuite_scores, summary
 
@@ -90,3 +91,85 @@ def test_the_table_says_what_its_scores_stand_on():
     assert "| bandit (1 of 20 settings) * | 0.500 |" in table
     assert "not all episodes" in table
     assert "over all settings" in table
+
+
+def made_up_run(folder, episodes=5, *, finished=True, columns=(), log=None):
+    """A run on catch/0 as `tdu train` would have left it."""
+    folder.mkdir(parents=True)
+    config = {"env": "catch/0", "agent": "tdu", "seed": 0, "episodes": episodes, "stop": True, "config": {}}
+    (folder / "config.json").write_text(json.dumps(config | {"seed": sum(folder.name.encode())}))
+    if finished:
+        (folder / "result.json").write_text(
+            json.dumps({"episodes": episodes, "mean_return": 0.5, "steps_per_second": 1})
+        )
+    names = ["episode", "steps", "episode_len", "episode_return", "total_return", "total_regret"]
+    rows = [[i, 9 * i, 9, 1.0, i, 0.0] for i in range(1, episodes + 1)]
+    kept = [i for i, name in enumerate(names) if name not in columns]
+    text = "".join(",".join(str(row[i]) for i in kept) + "\n" for row in [names, *rows])
+    if log is None or log:
+        (folder / "log.csv").write_bytes(text.encode() if log is None else log)
+    return folder
+
+
+DAMAGES = {
+    "no_log": (lambda f: (f / "log.csv").unlink(), "its log has no column steps"),
+    "not_text": (lambda f: (f / "log.csv").write_bytes(b"\xff\xfe\x00"), "is not a log"),
+    "half_a_log": (lambda f: (f / "log.csv").write_text("".join(_lines(f)[:3])), "its log has 2 of its 5 episodes"),
+    "not_finite": (
+        lambda f: (f / "log.csv").write_text("".join(_lines(f)).replace("\n2,18,9,1.0", "\n2,18,9,nan")),
+        "column episode_return has something that is not finite",
+    ),
+    "garbled_config": (lambda f: (f / "config.json").write_text("{"), "cannot be read"),
+    "odd_config": (lambda f: (f / "config.json").write_text('{"env": 3}'), "is not a run's config"),
+    "empty_result": (lambda f: (f / "result.json").write_text("{}"), "is not a run's result"),
+    "another_version": (
+        lambda f: (f / "log.csv").write_text("".join(_lines(f)).replace("total_regret", "regret")),
+        "lack what bsuite 0.3.6 logs",
+    ),
+}
+
+
+def _lines(folder):
+    return (folder / "log.csv").read_text().splitlines(keepends=True)
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_damaged_run_is_named_and_the_others_are_scored(name, tmp_path, capsys):
+    harm, words = DAMAGES[name]
+    made_up_run(tmp_path / "whole")
+    harm(made_up_run(tmp_path / name))
+    assert cli.main(["score", str(tmp_path), "--json"]) == 2
+    told = capsys.readouterr()
+    found = json.loads(told.out)
+    assert words in found["damaged"][name]
+    assert found["agents"]["tdu"]["bsuite"]["scores"]["catch"] == pytest.approx(1.0)
+    assert f"tdu: {name} is left out" in told.err
+    assert told.err.count("\n") == 1
+
+
+def test_a_run_that_has_only_just_begun_is_unfinished(tmp_path, capsys):
+    made_up_run(tmp_path / "begun", finished=False, log=b"")
+    made_up_run(tmp_path / "whole")
+    assert cli.main(["score", str(tmp_path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["unfinished"] == ["begun"]
+    assert found["damaged"] == {}
+
+
+def test_what_score_writes_harms_nothing(tmp_path, capsys):
+    made_up_run(tmp_path / "sweep" / "whole")
+    figures, logs, file = tmp_path / "figures", tmp_path / "logs", tmp_path / "file"
+    file.write_text("mine")
+    for flag, place in (("--figures", file), ("--bsuite-csv", file), ("--figures", Path("/proc/x"))):
+        assert cli.main(["score", str(tmp_path / "sweep"), flag, str(place)]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+    for _ in range(2):  # its own it may draw again
+        arguments = ["--figures", str(figures), "--bsuite-csv", str(logs)]
+        assert cli.main(["score", str(tmp_path / "sweep"), *arguments]) == 0
+    (figures / "bsuite_bars.png").write_bytes(b"mine")
+    assert cli.main(["score", str(tmp_path / "sweep"), "--figures", str(figures)]) == 2
+    assert (figures / "bsuite_bars.png").read_bytes() == b"mine"
+    (csv,) = logs.rglob("*.csv")
+    csv.write_text("mine")
+    assert cli.main(["score", str(tmp_path / "sweep"), "--bsuite-csv", str(logs)]) == 2
+    assert csv.read_text() == "mine"

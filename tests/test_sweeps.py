@@ -6,11 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from tdu import cli, sweeps
 from tdu.errors import UserError
+from tdu.runners import distributed
 
 SMALL = ["--grid", "hidden_sizes=4", "--grid", "exploiters=2", "--grid", "explorers=1", "--grid", "batch_size=4"]
 
@@ -46,6 +48,13 @@ def test_a_plan_is_every_combination_and_checks_its_grid():
             sweeps.parse_grid(bad)
 
 
+def test_a_run_s_folder_has_a_name_that_every_file_system_takes(tmp_path):
+    long = sweeps.Cell("python:" + "very." * 60 + "long:make", "tdu")
+    names = {cell.job(tmp_path).out.name for cell in (long, long._replace(seed=1))}
+    assert len(names) == 2
+    assert max(map(len, names)) < 255
+
+
 def test_a_sweep_goes_on_and_one_failure_harms_no_other(tmp_path):
     (tmp_path / "mine.py").write_text(
         "import gymnasium\n\nclass Bad(gymnasium.Wrapper):\n"
@@ -69,6 +78,8 @@ def test_a_sweep_goes_on_and_one_failure_harms_no_other(tmp_path):
         assert {p: p.stat().st_mtime_ns for p in out.glob("*/result.json")} == kept
     finally:
         os.chdir(where)
+    other = run("sweep", "deep_sea:size=3", "--episodes", "30", "--out", str(out), *SMALL, check=2)
+    assert "was run with episodes=20 and not 30; choose another --out" in other.stderr
     told = json.loads(run("score", str(out), "--json").stdout)
     (agent,) = told["agents"].values()
     assert agent["environments"]["deep_sea:size=3"]["finished"] == 1
@@ -102,9 +113,17 @@ def test_a_sweep_on_ray_outlives_a_killed_worker(tmp_path, undisturbed):
             process.kill()
     assert process.returncode == 0, err
     assert "2 of 2 runs" in out
-    assert "steps/s" in err  # workers tell how far they are
     for folder in undisturbed.iterdir():
         assert _log(folder) == _log(tmp_path / "ray" / folder.name)
+
+
+def test_workers_tell_how_far_they_are():
+    board = distributed._Board()
+    teller = distributed._Teller(SimpleNamespace(put=SimpleNamespace(remote=board.put)), "run")
+    for words in ('{"episode": 3}', "\n", "not of its progress\n", '{"episode": 4}'):  # the last comes too soon
+        print(words, file=teller, end="")
+    assert board.take() == {"run": {"episode": 3}}
+    assert board.take() == {}
 
 
 def test_ctrl_c_leaves_a_sweep_that_can_be_continued(tmp_path, undisturbed):
@@ -167,9 +186,22 @@ def _worker_of(process, folder):
         (["deep_sea:size=4", "--seeds", "0"], "seeds must be"),
         (["deep_sea:size=4", "--workers", "0"], "workers must be"),
         (["nothing_like_it"], "unknown bsuite experiment"),
+        ([""], "a target is empty"),
+        (["catch/99"], "catch/0 to catch/19 do"),
+        (["deep_sea:size=1"], "size must be at least 2"),
+        (["deep_sea:size=4,size=5"], "gives size twice"),
+        (["deep_sea/²"], "deep_sea/0 to deep_sea/20 do"),
+        (["deep_sea:size=4", "--episodes", "-1"], "episodes must be"),
+        (["deep_sea:size=4", "--out", ""], "an empty name is no folder"),
+        (
+            ["deep_sea:size=4", "--engine", "ray", "--address", "127.0.0.1:1", "--out", "NEW"],
+            "no Ray cluster answers at 127",
+        ),
+        (["deep_sea:size=4", "--engine", "ray", "--address", "here", "--out", "NEW"], "write host:port"),
     ],
 )
-def test_a_mistake_is_one_sentence(arguments, words, capsys):
+def test_a_mistake_is_one_sentence(arguments, words, capsys, tmp_path):
+    arguments = [str(tmp_path / "new") if word == "NEW" else word for word in arguments]
     assert cli.main(["sweep", *arguments]) == 2
     told = capsys.readouterr().err
     assert words in told

@@ -1,10 +1,14 @@
 """Environments of the user's own: Gymnasium, gymnax, a function, images; and ours as Gymnasium environments."""
 
+import sys
+
+import dm_env
 import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from dm_env import specs
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
 
@@ -111,6 +115,101 @@ def test_bytes_are_scaled():
 
     env = environments.make(Camera(spaces.Box(0, 255, (4, 4, 1), np.uint8)))
     np.testing.assert_array_equal(env.reset(0).observation, np.ones((4, 4, 1), np.float32))
+
+
+class Told(dm_env.Environment):
+    """A dm_env environment that answers what it is told to."""
+
+    def __init__(self, observation=0.0, reward=0.0, discount=1.0, spec=None, answer=None):
+        self.spec = spec or specs.Array((), np.float64)
+        self.observation = observation
+        self.answer = answer or (lambda: dm_env.TimeStep(dm_env.StepType.MID, reward, discount, observation))
+
+    def observation_spec(self):
+        return self.spec() if callable(self.spec) else self.spec
+
+    def action_spec(self):
+        return specs.DiscreteArray(2)
+
+    def reset(self):
+        return dm_env.restart(0.0 if isinstance(self.spec, specs.Array) and self.spec.shape == () else self.observation)
+
+    def step(self, action):
+        return self.answer()
+
+
+def leave():
+    sys.exit(7)
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        (Told(answer=lambda: None), "answered with nothing and not with a dm_env time step"),
+        (Told(answer=lambda: [1, 2]), "answered with an object of type list"),
+        (Told(reward="3"), "reward or discount that is not a single number"),
+        (Told(reward=1j), "reward or discount that is not a single number"),
+        (Told(reward=10**400), "reward or discount that is not a single number"),
+        (Told(reward=None), "reward or discount that is not a single number"),
+        (Told(reward=np.zeros(2)), "reward or discount that is not a single number"),
+        (Told(discount=50.0), "between 0 and 1"),
+        (Told(observation="north"), "not an array of numbers"),
+        (Told(observation=[[1], [1, 2]]), "not an array of numbers"),
+        (Told(answer=lambda: {}["map"]), r"raised KeyError: 'map' \(test_your_own.py, line \d+\)"),
+        (Told(answer=leave), "raised SystemExit: 7"),
+    ],
+)
+def test_an_answer_that_is_no_time_step_is_told(env, words):
+    made = environments.make(env)
+    made.reset(0)
+    with pytest.raises(EnvironmentFault, match=words):
+        made.step(0)
+
+
+def test_an_environment_that_cannot_be_asked():
+    with pytest.raises(UserError, match="raised RuntimeError: no camera"):
+        environments.make(Told(spec=lambda: (_ for _ in ()).throw(RuntimeError("no camera"))))
+    with pytest.raises(UserError, match=r"write Told\(\)"):
+        environments.make(Told)
+    with pytest.raises(UserError, match="not one array"):
+        environments.make(
+            type("Blind", (Corridor,), {"__init__": lambda self: setattr(self, "observation_space", None)})()
+        )
+
+
+def test_dm_env_s_bytes_and_states_are_taken_as_gymnasium_s():
+    image = np.full((4, 4, 1), 255, np.uint8)
+    env = environments.make(Told(image, spec=specs.Array((4, 4, 1), np.uint8)))
+    np.testing.assert_array_equal(env.reset(0).observation, np.ones((4, 4, 1), np.float32))
+    env = environments.make(Told(3, spec=specs.DiscreteArray(7)))
+    assert env.spec.num_states == 7
+    env.reset(0)
+    assert env.step(0).observation == 3
+    env = environments.make(Told(7, spec=specs.DiscreteArray(7)))
+    env.reset(0)
+    with pytest.raises(EnvironmentFault, match="has states 0 to 6, not 7"):
+        env.step(0)
+
+
+def test_an_agent_sees_bytes_as_its_training_did():
+    """`act` is given what the environment gives."""
+
+    class Camera(Corridor):
+        def observe(self):
+            return np.full((3, 3, 1), 255 if self.at else 0, np.uint8)
+
+    run = tdu.train(Camera(spaces.Box(0, 255, (3, 3, 1), np.uint8)), episodes=4, **FAST)
+    bright = np.full((3, 3, 1), 255, np.uint8)
+    np.testing.assert_array_equal(run.agent.values(bright), run.agent.values(np.ones((3, 3, 1), np.float32)))
+
+
+def test_several_discrete_numbers_are_an_array():
+    class Dice(Corridor):
+        def observe(self):
+            return np.array([1, 2, 0])
+
+    env = environments.make(Dice(spaces.MultiDiscrete([3, 3, 3])))
+    np.testing.assert_array_equal(env.reset(0).observation, [1.0, 2.0, 0.0])
 
 
 def test_gymnax_is_compiled_and_bootstraps_at_its_time_limit():

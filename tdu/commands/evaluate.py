@@ -2,7 +2,7 @@
 
 import json
 
-from tdu.commands.parser import Parser
+from tdu.commands.parser import Parser, folder
 from tdu.evaluate import evaluate
 from tdu.runners import parallel
 
@@ -13,7 +13,7 @@ def run(arguments: list[str]) -> int:
         description="Play episodes with a run's agent, greedily on the mean value over its exploiters, without learning.",
         allow_abbrev=False,
     )
-    parser.add_argument("run", metavar="RUN", help="the run's folder")
+    parser.add_argument("run", metavar="RUN", type=folder, help="the run's folder")
     parser.add_argument("--episodes", type=int, default=200, help="how many (default 200)")
     parser.add_argument("--seed", type=int, default=0, help="of the episodes; apart from the training's (default 0)")
     parser.add_argument("--json", action="store_true", help="print it for machines")

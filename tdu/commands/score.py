@@ -2,9 +2,8 @@
 
 import json
 import sys
-from pathlib import Path
 
-from tdu.commands.parser import Parser
+from tdu.commands.parser import Parser, folder
 from tdu.reporting import summary
 
 
@@ -14,12 +13,12 @@ def run(arguments: list[str]) -> int:
         description="What the runs in a sweep's folder amount to; bsuite's official scores where its ids were run.",
         allow_abbrev=False,
     )
-    parser.add_argument("folder", metavar="DIR", type=Path, help="the sweep's folder")
+    parser.add_argument("folder", metavar="DIR", type=folder, help="the sweep's folder")
     parser.add_argument("--json", action="store_true", help="print it for machines")
     parser.add_argument("--published", action="store_true", help="with the scores that others have published beside it")
-    parser.add_argument("--figures", type=Path, metavar="DIR", help="draw bsuite's radar and bars there")
+    parser.add_argument("--figures", type=folder, metavar="DIR", help="draw bsuite's radar and bars there")
     parser.add_argument(
-        "--bsuite-csv", type=Path, metavar="DIR", help="write bsuite's own logs there, for its csv_load"
+        "--bsuite-csv", type=folder, metavar="DIR", help="write bsuite's own logs there, for its csv_load"
     )
     parsed = parser.parse_args(arguments)
     found = summary.summarise(parsed.folder)
@@ -30,4 +29,6 @@ def run(arguments: list[str]) -> int:
     if parsed.bsuite_csv:
         count = summary.write_bsuite_csv(parsed.folder, parsed.bsuite_csv)
         print(f"tdu: wrote {count} logs of bsuite's into {parsed.bsuite_csv}.", file=sys.stderr)
-    return 0
+    for name, reason in found["damaged"].items():
+        print(f"tdu: {name} is left out: {reason.rstrip('.')}; move its folder away and run it again.", file=sys.stderr)
+    return 2 if found["damaged"] else 0

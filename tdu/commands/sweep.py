@@ -2,13 +2,12 @@
 
 import argparse
 import functools
-import re
 import sys
 from pathlib import Path
 
 from tdu import agents, options, runs, sweeps
 from tdu import progress as displays
-from tdu.commands.parser import Parser
+from tdu.commands.parser import Parser, folder
 from tdu.errors import UserError
 from tdu.runners import parallel
 
@@ -49,7 +48,7 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("--paper-grid", action="store_true", help="the grid of the paper's table 3 for each agent")
     parser.add_argument("--episodes", type=int, help="at most so many episodes (default: each environment's)")
     parser.add_argument("--no-stop", dest="stop", action="store_false", help="go on after an environment is solved")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="the sweep's folder (default sweeps/…)")
+    parser.add_argument("--out", type=folder, metavar="DIR", help="the sweep's folder (default sweeps/…)")
     parser.add_argument("--engine", choices=("local", "ray"), default="local", help="where it runs (default local)")
     parser.add_argument(
         "--address", action="append", help="of a Ray cluster; without it one is started on this machine"
@@ -75,7 +74,7 @@ def run(arguments: list[str]) -> int:
             parsed.targets, [agent], seeds=parsed.seeds, grid=dict(grid), preset=parsed.preset,
             episodes=parsed.episodes, stop=parsed.stop,
         )  # fmt: skip
-    out = parsed.out or Path("sweeps") / re.sub(r"[^A-Za-z0-9=.,_]+", "-", parsed.targets[0])
+    out = parsed.out or Path("sweeps") / sweeps.file_name(parsed.targets[0])
     jobs = sweeps.missing(cells, out)
     if len(jobs) < len(cells):
         print(f"tdu: {len(cells) - len(jobs)} of {len(cells)} runs are there already.", file=sys.stderr)

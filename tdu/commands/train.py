@@ -1,14 +1,13 @@
 """`tdu train`: an agent on an environment, one seed or several."""
 
 import argparse
-import re
 import sys
 from pathlib import Path
 from typing import Any
 
-from tdu import agents, options, runs, track
+from tdu import agents, options, runs, sweeps, track
 from tdu import progress as displays
-from tdu.commands.parser import Parser
+from tdu.commands.parser import Parser, folder
 from tdu.errors import UserError, unknown
 from tdu.runners import parallel
 from tdu.train import plan, train
@@ -29,7 +28,7 @@ def run(arguments: list[str]) -> int:
     parsed, given = parse(arguments)
     if parsed.seeds is not None:
         return _train_seeds(parsed, given, arguments)
-    out = Path(parsed.out) if parsed.out else _default_out(parsed.env, parsed.agent, parsed.seed)
+    out = parsed.out or _default_out(parsed.env, parsed.agent, given, parsed.seed)
     settings = _settings(parsed, given)
     if parsed.resume:
         settings = _with_stored(out, settings, arguments)
@@ -60,7 +59,7 @@ def _announce_compilation() -> None:
 def _train_seeds(parsed: argparse.Namespace, given: dict[str, Any], arguments: list[str]) -> int:
     if parsed.seeds < 1:
         raise UserError(f"seeds must be at least 1, not {parsed.seeds}.")
-    out = Path(parsed.out) if parsed.out else _default_out(parsed.env, parsed.agent, None)
+    out = parsed.out or _default_out(parsed.env, parsed.agent, given, None)
     plan(**_settings(parsed, given))
     if out.exists() and not out.is_dir():
         raise UserError(f"{out} is a file; choose another --out.")
@@ -101,7 +100,7 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     which.add_argument("--seed", type=int, default=0, help="seed of everything random (default 0)")
     which.add_argument("--seeds", type=int, help="run seeds 0 … SEEDS-1, one process per core")
     parser.add_argument("--episodes", type=int, help="at most so many episodes (default: the environment's)")
-    parser.add_argument("--out", metavar="DIR", help="the run's folder (default runs/…)")
+    parser.add_argument("--out", type=folder, metavar="DIR", help="the run's folder (default runs/…)")
     parser.add_argument("--resume", action="store_true", help="continue the run in that folder")
     parser.add_argument(
         "--no-stop", dest="stop", action="store_false", help="go on after the environment counts as solved"
@@ -169,7 +168,7 @@ def _with_stored(out: Path, settings: dict[str, Any], arguments: list[str]) -> d
     return settings | stored
 
 
-def _default_out(env: str, agent: str, seed: int | None) -> Path:
+def _default_out(env: str, agent: str, given: dict[str, Any], seed: int | None) -> Path:
     """Where a run goes when no folder is named."""
-    name = re.sub(r"[^A-Za-z0-9=.,_]+", "-", env)
-    return Path("runs") / (f"{name}-{agent}" + ("" if seed is None else f"-seed{seed}"))
+    words = [env, agent, *(f"{name}={value}" for name, value in given.items())]
+    return Path("runs") / sweeps.file_name("-".join(words if seed is None else [*words, f"seed{seed}"]))

@@ -11,15 +11,13 @@ python:pkg.mod:factory                             what the user's own function 
 
 import dataclasses
 import importlib
-import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from tdu.environments import binary_tree, bsuite, deep_sea, gymnasium, gymnax
-from tdu.environments.python import PythonEnvironment
+from tdu.environments.python import PythonEnvironment, see_current_folder, told
 from tdu.errors import UserError, unknown
 from tdu.options import build, option
 from tdu.types import Environment
@@ -71,21 +69,27 @@ TWINS = bsuite.DEEP_SEAS
 _SETTINGS_PER_TWIN = 21
 
 
-def make(env: Any, seed: int = 0) -> Environment | PythonEnvironment:
+def make(env: Any, seed: int = 0, name: str | None = None) -> Environment | PythonEnvironment:
     """The environment of an id, around a dm_env or Gymnasium object, or one of ours as it is.
 
-    `seed` is the run's; it reseeds environments that live in Python at every episode.
+    `seed` is the run's; it reseeds environments that live in Python at every episode. `name` is what an object is called
+    in errors, its class if there is none.
     """
     if isinstance(env, str):
         return _by_id(env, seed)
     if isinstance(env, Environment):
         return env
-    name = type(env).__name__
+    name = name or type(env).__name__
+    if isinstance(env, type):
+        raise UserError(f"{name} is the class {env.__name__} and not an environment; write {env.__name__}().")
     if all(hasattr(env, attribute) for attribute in ("reset", "step", "observation_spec", "action_spec")):
         return PythonEnvironment(env, name=name, seed=seed, num_states=bsuite.num_states(env))
     if all(hasattr(env, attribute) for attribute in ("reset", "step", "observation_space", "action_space")):
         return gymnasium.adapt(env, name, seed)
-    raise UserError(f"a {name} is neither an environment's id nor a dm_env or Gymnasium environment.")
+    words = "" if name == type(env).__name__ else f"{name}: "
+    raise UserError(
+        f"{words}an object of type {type(env).__name__} is neither an environment's id nor a dm_env or Gymnasium environment."
+    )
 
 
 def _by_id(env_id: str, seed: int) -> Environment | PythonEnvironment:
@@ -115,21 +119,19 @@ def _from_factory(place: str, seed: int) -> Environment | PythonEnvironment:
     module_name, colon, factory_name = place.partition(":")
     if not colon or not module_name or not factory_name:
         raise UserError(f"'python:{place}' does not say which function makes it; write python:package.module:function.")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    name = f"python:{place}"
+    see_current_folder()
     try:
         factory = getattr(importlib.import_module(module_name), factory_name)
         env = factory()
-    except Exception as e:
-        words = " ".join(str(e).split()).rstrip(".")
-        raise UserError(f"python:{place} cannot be made ({type(e).__name__}: {words}).") from e
+    except (Exception, SystemExit) as e:
+        raise UserError(f"{name} cannot be made: {told(e)}.") from e
     if isinstance(env, str):
-        raise UserError(f"python:{place} returned a text and not an environment.")
-    made = make(env, seed)
+        raise UserError(f"{name} returned a text and not an environment.")
+    made = make(env, seed, name)
     if isinstance(made, PythonEnvironment):
-        made.spec = made.spec._replace(name=f"python:{place}")
         return made
-    return made._replace(spec=made.spec._replace(name=f"python:{place}"))
+    return made._replace(spec=made.spec._replace(name=name))
 
 
 SCHEMES: dict[str, Callable[[str, int], Environment | PythonEnvironment]] = {
@@ -141,8 +143,24 @@ SCHEMES: dict[str, Callable[[str, int], Environment | PythonEnvironment]] = {
 """What stands before the first colon of an id, apart from the built-in names."""
 
 
+def default_episodes(env_id: str) -> int | None:
+    """How many episodes a run on an id has if nobody says otherwise, as far as that is known without making it.
+
+    An id that cannot be is refused here already.
+    """
+    scheme, colon, _ = env_id.partition(":")
+    if (scheme in BUILT_IN or not colon) and scheme not in SCHEMES:
+        official = not colon and "/" in env_id and env_id.partition("/")[0] not in TWINS
+        return bsuite.default_episodes(env_id) if official else _by_id(env_id, 0).spec.default_episodes
+    if scheme == "bsuite":
+        return bsuite.default_episodes(env_id.partition(":")[2])
+    if scheme not in SCHEMES:
+        raise unknown("environment", scheme, [*BUILT_IN, *TWINS, *SCHEMES])
+    return None
+
+
 def _twin_index(env_id: str, name: str, index: str) -> int:
-    if not index.isdigit() or int(index) >= _SETTINGS_PER_TWIN:
+    if not (index.isascii() and index.isdigit()) or int(index) >= _SETTINGS_PER_TWIN:
         raise UserError(f"'{env_id}' does not exist; {name}/0 to {name}/{_SETTINGS_PER_TWIN - 1} do.")
     return int(index)
 
@@ -153,5 +171,7 @@ def _parse_settings(scheme: str, text: str) -> dict[str, Any]:
         name, equals, value = part.partition("=")
         if not equals:
             raise UserError(f"'{part}' is not a setting; write {scheme}:name=value,name=value.")
+        if name.strip() in settings:
+            raise UserError(f"'{scheme}:{text}' gives {name.strip()} twice.")
         settings[name.strip()] = value.strip()
     return settings

@@ -32,14 +32,9 @@ def ids(name: str) -> list[str]:
 
 def load(bsuite_id: str, seed: int) -> PythonEnvironment:
     """The official environment, reseeded from (seed, episode) at every episode."""
-    bsuite, sweep = imported()
+    default_episodes(bsuite_id)
+    bsuite, _ = imported()
     name = bsuite_id.partition("/")[0]
-    experiments = {i.split("/")[0] for i in sweep.SWEEP}
-    if name not in experiments:
-        raise unknown("bsuite experiment", name, experiments)
-    if bsuite_id not in sweep.SWEEP:
-        last = sum(i.startswith(f"{name}/") for i in sweep.SWEEP) - 1
-        raise UserError(f"'{bsuite_id}' does not exist; {name}/0 to {name}/{last} do.")
     with contextlib.redirect_stdout(io.StringIO()), _local_digits(name):  # it announces itself there
         env = bsuite.load_from_id(bsuite_id)
     return PythonEnvironment(
@@ -49,6 +44,19 @@ def load(bsuite_id: str, seed: int) -> PythonEnvironment:
         num_states=num_states(env),
         solved=solved_rule(DEEP_SEAS[name]) if name in DEEP_SEAS else None,
     )
+
+
+def default_episodes(bsuite_id: str) -> int:
+    """How many episodes bsuite gives to an id; an unknown one is refused."""
+    _, sweep = imported()
+    name = bsuite_id.partition("/")[0]
+    experiments = {i.split("/")[0] for i in sweep.SWEEP}
+    if name not in experiments:
+        raise unknown("bsuite experiment", name, experiments)
+    if bsuite_id not in sweep.SWEEP:
+        last = sum(i.startswith(f"{name}/") for i in sweep.SWEEP) - 1
+        raise UserError(f"'{bsuite_id}' does not exist; {name}/0 to {name}/{last} do.")
+    return int(sweep.EPISODES[bsuite_id])
 
 
 def num_states(env: Any) -> int | None:

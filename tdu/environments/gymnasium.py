@@ -14,18 +14,20 @@ from gymnasium import spaces
 from tdu import random
 from tdu.environments.binary_tree import binary_tree
 from tdu.environments.deep_sea import deep_sea
-from tdu.environments.python import PythonEnvironment
+from tdu.environments.python import PythonEnvironment, see_current_folder, told
 from tdu.errors import UserError
 from tdu.types import Environment
 
 
 def load(gym_id: str, seed: int) -> PythonEnvironment:
     """The environment of a Gymnasium id."""
+    see_current_folder()  # an id may name a module of the user's
     try:
         env = gymnasium.make(gym_id)
-    except (gymnasium.error.Error, ImportError, TypeError) as e:
-        words = " ".join(str(e).split())
-        raise UserError(f"Gymnasium cannot make '{gym_id}': {words.rstrip('.')}.") from None
+    except (Exception, SystemExit) as e:
+        ours = isinstance(e, gymnasium.error.Error | ImportError)
+        words = " ".join(str(e).split()).rstrip(".?!") if ours else told(e)
+        raise UserError(f"Gymnasium cannot make '{gym_id}': {words}.") from e
     return adapt(env, f"gym:{gym_id}", seed)
 
 
@@ -34,17 +36,20 @@ def adapt(env: Any, name: str, seed: int) -> PythonEnvironment:
     actions, observations = env.action_space, env.observation_space
     if not isinstance(actions, spaces.Discrete):
         raise UserError(f"{name} does not have discrete actions but {actions}, and only discrete ones are supported.")
-    if isinstance(observations, spaces.Dict | spaces.Tuple) or observations.shape is None:
+    if isinstance(observations, spaces.Dict | spaces.Tuple):
         raise UserError(
             f"{name} observes {type(observations).__name__}, not one array; wrap it in "
-            "gymnasium.wrappers.FlattenObservation."
+            "gymnasium.wrappers.FlattenObservation, in a function of yours for python:module:function."
         )
+    if getattr(observations, "shape", None) is None:
+        raise UserError(f"{name} observes {type(observations).__name__}, not one array, which no agent here can take.")
     states = int(observations.n) if isinstance(observations, spaces.Discrete) else None
     return PythonEnvironment(_AsDmEnv(env), name=name, seed=seed, num_states=states, default_episodes=1000)
 
 
 class _Spec(NamedTuple):
     shape: tuple[int, ...] = ()
+    dtype: Any = None
     num_values: int = 0
 
 
@@ -64,12 +69,12 @@ class _AsDmEnv:
     def __init__(self, env: Any):
         self._env = env
         self._first_action = int(env.action_space.start)
-        self._first_state = int(getattr(env.observation_space, "start", 0))
-        self._scale = 255.0 if getattr(env.observation_space, "dtype", None) == np.uint8 else None
+        space = env.observation_space
+        self._first_state = int(space.start) if isinstance(space, spaces.Discrete) else 0
         self._next_seed: int | None = None
 
     def observation_spec(self) -> _Spec:
-        return _Spec(shape=tuple(self._env.observation_space.shape))
+        return _Spec(shape=tuple(self._env.observation_space.shape), dtype=self._env.observation_space.dtype)
 
     def action_spec(self) -> _Spec:
         return _Spec(num_values=int(self._env.action_space.n))
@@ -88,9 +93,7 @@ class _AsDmEnv:
         return _Step(self._observation(observation), reward, 0.0 if terminated else 1.0, ended)
 
     def _observation(self, observation: Any) -> Any:
-        if self._first_state:
-            return observation - self._first_state
-        return np.asarray(observation, np.float32) / self._scale if self._scale else observation
+        return observation - self._first_state if self._first_state else observation
 
 
 class _Ours(gymnasium.Env[np.ndarray, np.int64]):

@@ -7,6 +7,10 @@ whose memory between episodes is plain numbers, both as attributes of itself or 
 """
 
 import hashlib
+import os
+import sys
+import traceback
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,15 +34,17 @@ class PythonEnvironment:
     ):
         self._env = env
         self._seed = seed
-        shape = getattr(env.observation_spec(), "shape", None)
+        observations, actions = _told(name, env.observation_spec), _told(name, env.action_spec)
+        shape = getattr(observations, "shape", None)
         if shape is None:
             raise UserError(f"{name} has no single array as its observation, which no agent here can take.")
+        self._bytes = getattr(observations, "dtype", None) == np.uint8
         info = env.bsuite_info() if hasattr(env, "bsuite_info") else {}
         self.spec = EnvSpec(
             name=name,
             observation_shape=tuple(shape),
-            num_actions=_num_actions(name, env.action_spec()),
-            num_states=num_states,
+            num_actions=_num_actions(name, actions),
+            num_states=num_states or getattr(observations, "num_values", None) or None,
             default_episodes=getattr(env, "bsuite_num_episodes", default_episodes),
             solved=solved,
             info_names=tuple(info),
@@ -47,7 +53,7 @@ class PythonEnvironment:
     def reset(self, episode: int) -> TimeStep:
         """Begins an episode, counted from 0."""
         reseed(self._env, self._seed, episode)
-        return self.check(self._guarded(self._env.reset))
+        return self.check(self._guarded(self._env.reset), first=True)
 
     def step(self, action: int) -> TimeStep:
         """One step of the environment."""
@@ -57,9 +63,8 @@ class PythonEnvironment:
         """What the environment answers; whatever it raises is told as its own."""
         try:
             return call(*arguments)
-        except Exception as e:
-            words = " ".join(str(e).split()) or "without a word"
-            raise EnvironmentFault(f"{self.spec.name} raised {type(e).__name__}: {words}") from e
+        except (Exception, SystemExit) as e:
+            raise EnvironmentFault(f"{self.spec.name} raised {told(e)}.") from e
 
     def info(self) -> dict[str, float]:
         """bsuite's running totals, where the environment has them."""
@@ -83,34 +88,48 @@ class PythonEnvironment:
 
     def encode(self, observation: Any) -> np.ndarray:
         """The observation as the agent wants it, or an error that says what is wrong with it."""
-        return encode_observation(self.spec, observation)
+        return encode_observation(self.spec, np.asarray(observation, np.uint8) if self._bytes else observation)
 
-    def check(self, timestep: Any) -> TimeStep:
+    def check(self, timestep: Any, *, first: bool = False) -> TimeStep:
         """A time step of the environment as ours, or an error that says what is wrong with it."""
         name = self.spec.name
-        reward = 0.0 if timestep.reward is None else timestep.reward
+        if not all(hasattr(timestep, attribute) for attribute in ("observation", "reward", "discount", "last")):
+            raise EnvironmentFault(f"{name} answered with {_kind(timestep)} and not with a dm_env time step.")
+        reward = 0.0 if timestep.reward is None and first else timestep.reward
         discount = 1.0 if timestep.discount is None else timestep.discount
-        if np.ndim(reward) or np.ndim(discount):
-            raise EnvironmentFault(f"{name} returned a reward or discount that is not a single number.")
-        with np.errstate(over="ignore"):
-            kept = np.float32(reward), np.float32(discount)
+        try:
+            if any(np.ndim(x) or isinstance(x, str | bytes) for x in (reward, discount)):
+                raise TypeError
+            with np.errstate(over="ignore"):
+                kept = np.float32(float(reward)), np.float32(float(discount))
+        except (TypeError, ValueError, OverflowError):
+            raise EnvironmentFault(f"{name} returned a reward or discount that is not a single number.") from None
         if not np.all(np.isfinite(kept)):
             raise EnvironmentFault(f"{name} returned reward {reward} and discount {discount}; both must be finite.")
+        if not 0 <= discount <= 1:
+            raise EnvironmentFault(f"{name} returned discount {discount}; it must be between 0 and 1.")
         return TimeStep(self.encode(timestep.observation), *kept, np.bool_(timestep.last()))
 
 
 def encode_observation(spec: EnvSpec, observation: Any) -> np.ndarray:
-    """One observation as an agent takes it: float32 of the spec's shape, or a state index where it is one-hot."""
-    x = np.asarray(observation)
+    """One observation as an agent takes it: float32 of the spec's shape, or a state index where it is one-hot.
+
+    Bytes are divided by 255.
+    """
+    try:
+        x = np.asarray(observation)
+        numbers = x.astype(np.float32)
+    except (TypeError, ValueError):
+        raise EnvironmentFault(f"{spec.name} gave an observation that is not an array of numbers.") from None
     if spec.num_states is not None and x.shape == () and np.issubdtype(x.dtype, np.integer):
-        if not 0 <= x <= spec.num_states:
-            raise EnvironmentFault(f"{spec.name} has states 0 to {spec.num_states}, not {x}.")
+        if not 0 <= x < spec.num_states:
+            raise EnvironmentFault(f"{spec.name} has states 0 to {spec.num_states - 1}, not {x}.")
         return np.asarray(x, np.int32)
-    if x.dtype == object or x.shape != spec.observation_shape:
+    if x.shape != spec.observation_shape:
         raise EnvironmentFault(
             f"{spec.name} gave an observation of shape {x.shape}; its own specification says {spec.observation_shape}."
         )
-    x = x.astype(np.float32)
+    x = numbers / np.float32(255) if x.dtype == np.uint8 and spec.num_states is None else numbers
     if not np.all(np.isfinite(x)):
         raise EnvironmentFault(f"{spec.name} gave an observation with a number that is not finite.")
     if spec.num_states is None:
@@ -135,6 +154,32 @@ def reseed(env: Any, seed: int, episode: int) -> None:
                 value.seed(number)
             elif isinstance(value, np.random.Generator):
                 setattr(layer, name, np.random.default_rng(number))
+
+
+def see_current_folder() -> None:
+    """Lets modules of the folder that the user is in be imported."""
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+
+
+def told(error: BaseException) -> str:
+    """What somebody else's code raised, and where, in a few words."""
+    words = " ".join(str(error).split()).rstrip(".") or "without a word"
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {words}{place}"
+
+
+def _told(name: str, specification: Any) -> Any:
+    """What the environment says of its observations or actions."""
+    try:
+        return specification()
+    except (Exception, SystemExit) as e:
+        raise EnvironmentFault(f"{name} raised {told(e)}.") from e
+
+
+def _kind(thing: Any) -> str:
+    return "nothing" if thing is None else f"an object of type {type(thing).__name__}"
 
 
 def _number(text: str) -> int:

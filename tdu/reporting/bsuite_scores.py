@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tdu import runs
 from tdu.environments.bsuite import DEEP_SEAS, imported
 from tdu.environments.deep_sea import solved_rule
-from tdu.errors import UserError
+from tdu.errors import UserError, writing
 
 COLUMNS = ("steps", "episode", "total_return", "episode_len", "episode_return")
 """bsuite's standard columns, in its order; an experiment's own follow."""
@@ -51,13 +52,17 @@ def bsuite_rows(log: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 def write_csv(log: Mapping[str, np.ndarray], bsuite_id: str, folder: Path) -> Path:
     """A run's log as bsuite's CSV logger would have left it, for `bsuite.logging.csv_load`."""
     rows = bsuite_rows(log)
-    folder.mkdir(parents=True, exist_ok=True)
+    runs.make_folder(folder)
     path = folder / f"bsuite_id_-_{bsuite_id.replace('/', '-')}.csv"
     lines = [
         ",".join(rows),
         *(",".join(map(str, row)) for row in zip(*(c.tolist() for c in rows.values()), strict=True)),
     ]
-    path.write_text("\n".join(lines) + "\n")
+    text = "\n".join(lines) + "\n"
+    if path.exists() and path.read_text() != text:
+        raise UserError(f"{path} is there already and is another log; choose another folder.")
+    with writing(path):
+        path.write_text(text)
     return path
 
 

@@ -1,10 +1,13 @@
 """bsuite's radar and bars, as in the paper."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from tdu.errors import writing
 
 ORDER = (
     "bandit", "mnist", "catch", "mountain_car", "cartpole",
@@ -24,9 +27,10 @@ def radar(scores: Mapping[str, Mapping[str, float | None]], path: Path) -> None:
     tags = sorted({tag for mine in scores.values() for tag in mine})
     angles = np.linspace(0, 2 * np.pi, len(tags), endpoint=False)
     figure, axes = plt.subplots(figsize=(7.5, 6.5), subplot_kw={"polar": True})
-    for colour, (agent, mine) in zip(_colours(len(scores)), scores.items(), strict=True):
+    for i, (colour, (agent, mine)) in enumerate(zip(_colours(len(scores)), scores.items(), strict=True)):
         values = [max(mine.get(tag) or 0.0, 0.02) for tag in tags]
-        axes.plot([*angles, angles[0]], [*values, values[0]], color=colour, linewidth=2.2, label=agent)
+        width = 2.2 + 1.2 * (len(scores) - 1 - i)  # the first is the widest, so that equal ones are all seen
+        axes.plot([*angles, angles[0]], [*values, values[0]], color=colour, linewidth=width, label=agent)
         axes.fill(angles, values, color=colour, alpha=0.08)
     axes.set_ylim(0, 1)
     axes.set_yticks([0.25, 0.5, 0.75, 1.0], [".25", ".5", ".75", "1"], color="#666666")
@@ -35,10 +39,9 @@ def radar(scores: Mapping[str, Mapping[str, float | None]], path: Path) -> None:
     for text, angle in zip(axes.get_xticklabels(), angles, strict=True):
         across = np.cos(angle)
         text.set_horizontalalignment("center" if abs(across) < 0.1 else "left" if across > 0 else "right")
-    figure.legend(loc="lower center", ncols=min(len(scores), 4), frameon=False)
-    figure.subplots_adjust(bottom=0.16, top=0.92)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    rows = _legend(figure, scores, "lower center")
+    figure.subplots_adjust(bottom=0.12 + 0.04 * rows, top=0.92)
+    _save(plt, figure, path)
 
 
 def bars(
@@ -58,11 +61,32 @@ def bars(
     axes.set_ylim(0, 1.05)
     axes.set_ylabel("bsuite score (of the settings run)" if any("(" in x for x in labels.values()) else "bsuite score")
     axes.spines[["top", "right"]].set_visible(False)
-    columns = int(figure.get_figwidth() // 2.6)
-    figure.legend(frameon=False, ncols=columns, loc="upper center")
-    figure.tight_layout(rect=(0, 0, 1, 0.94 - 0.05 * ((len(scores) - 1) // columns)))
-    figure.savefig(path, dpi=120)
+    rows = _legend(figure, scores, "upper center")
+    figure.tight_layout(rect=(0, 0, 1, 0.99 - 0.05 * rows))
+    _save(plt, figure, path)
+
+
+def is_ours(path: Path) -> bool:
+    """Whether a picture was drawn here."""
+    return _SIGNED in path.read_bytes()[:1000]
+
+
+_SIGNED = b"Software\x00tdu"
+
+
+def _save(plt: Any, figure: Any, path: Path) -> None:
+    with writing(path):
+        figure.savefig(path, dpi=120, metadata={"Software": "tdu"})
     plt.close(figure)
+
+
+def _legend(figure: Any, names: Collection[str], place: str) -> int:
+    """The legend, in as many columns as the figure is wide enough for; how many rows it has."""
+    longest = max(map(len, names), default=0)
+    count = len(names)
+    columns = max(1, min(count, int(figure.get_figwidth() / (0.75 + 0.095 * longest))))
+    figure.legend(frameon=False, ncols=columns, loc=place)
+    return math.ceil(count / columns)
 
 
 def _colours(count: int) -> Sequence[str]:

@@ -7,7 +7,9 @@ import re
 import statistics
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from tdu import agents, runs, sweeps
 from tdu.environments import bsuite
@@ -17,21 +19,59 @@ from tdu.reporting import bsuite_scores, figures
 Summary = dict[str, Any]
 
 
+class Found(NamedTuple):
+    """A run in a sweep's folder."""
+
+    name: str
+    config: dict[str, Any]
+    result: dict[str, Any] | None
+    """None where it has not finished."""
+    log: dict[str, np.ndarray]
+
+
 def summarise(folder: Path) -> Summary:
-    """Everything about the runs in a sweep's folder, by agent."""
-    if not folder.is_dir():
-        raise UserError(f"{folder} is not a folder.")
-    found = list(sweeps.found(folder))
-    if not found:
-        raise UserError(f"{folder} has no runs in it.")
-    by_agent: dict[str, dict[str, dict[int, Any]]] = {}
-    for path, config, result in found:
-        by_agent.setdefault(label(config), {}).setdefault(config["env"], {})[config["seed"]] = (path, config, result)
+    """Everything about the runs in a sweep's folder, by agent; `damaged` has the reason for each that cannot be used."""
+    found, damaged = _read(folder)
+    by_agent: dict[str, dict[str, dict[int, Found]]] = {}
+    for run in found:
+        by_agent.setdefault(label(run.config), {}).setdefault(run.config["env"], {})[run.config["seed"]] = run
+    described = {name: _agent(envs, damaged) for name, envs in by_agent.items()}
     return {
         "runs": len(found),
-        "unfinished": [path.name for path, _, result in found if result is None],
-        "agents": {name: _agent(envs) for name, envs in by_agent.items()},
+        "unfinished": [run.name for run in found if run.result is None],
+        "damaged": damaged,
+        "agents": described,
     }
+
+
+def _read(folder: Path) -> tuple[list[Found], dict[str, str]]:
+    """The runs in a folder, and what is wrong with those that cannot be read."""
+    if not folder.is_dir():
+        raise UserError(f"{folder} is not a folder.")
+    found, damaged = [], {}
+    for path in sweeps.found(folder):
+        try:
+            run = Found(path.name, runs.read_config(path), runs.read_result(path), runs.read_log(path / "log.csv"))
+            label(run.config)
+            _check_log(run)
+            found.append(run)
+        except UserError as e:
+            damaged[path.name] = str(e)
+    if not found and not damaged:
+        raise UserError(f"{folder} has no runs in it.")
+    return found, damaged
+
+
+def _check_log(run: Found) -> None:
+    if run.result is None and not run.log:
+        return  # it has only just begun
+    for name in bsuite_scores.COLUMNS:
+        if name not in run.log:
+            raise UserError(f"its log has no column {name}.")
+        if not np.all(np.isfinite(run.log[name])):
+            raise UserError(f"its log's column {name} has something that is not finite.")
+    if run.result is not None and len(run.log["episode"]) != run.result["episodes"]:
+        raise UserError(f"its log has {len(run.log['episode'])} of its {run.result['episodes']} episodes.")
 
 
 def label(config: dict[str, Any]) -> str:
@@ -107,8 +147,11 @@ def write_figures(summary: Summary, folder: Path, *, published: bool = False) ->
     scored = {name: agent["bsuite"] for name, agent in summary["agents"].items() if agent["bsuite"]}
     if not scored:
         raise UserError("there are no runs on bsuite's ids to draw.")
-    folder.mkdir(parents=True, exist_ok=True)
+    runs.make_folder(folder)
     paths = [folder / "bsuite_radar.png", folder / "bsuite_bars.png"]
+    for path in paths:
+        if path.exists() and not figures.is_ours(path):
+            raise UserError(f"{path} is there already and not drawn by tdu; choose another folder for the figures.")
     figures.radar({name: s["tags"] for name, s in scored.items()}, paths[0])
     others = published_scores() if published else {}
     labels = {}
@@ -122,11 +165,11 @@ def write_figures(summary: Summary, folder: Path, *, published: bool = False) ->
 def write_bsuite_csv(folder: Path, out: Path) -> int:
     """Every run on a bsuite id as bsuite's own CSV, in a folder for each agent and seed; how many."""
     count = 0
-    for path, config, _ in sweeps.found(folder):
-        bsuite_id = bsuite_id_of(config["env"])
-        if bsuite_id is not None:
-            place = out / re.sub(r"[^A-Za-z0-9=.,_]", "-", f"{label(config)}-seed{config['seed']}")
-            bsuite_scores.write_csv(runs.read_log(path / "log.csv"), bsuite_id, place)
+    for run in _read(folder)[0]:
+        bsuite_id = bsuite_id_of(run.config["env"])
+        if bsuite_id is not None and run.log:
+            place = out / sweeps.file_name(f"{label(run.config)}-seed{run.config['seed']}")
+            bsuite_scores.write_csv(run.log, bsuite_id, place)
             count += 1
     return count
 
@@ -137,12 +180,13 @@ def bsuite_id_of(env: str) -> str | None:
     return name if re.fullmatch(r"[a-z_]+/\d+", name) else None
 
 
-def _agent(envs: dict[str, dict[int, Any]]) -> dict[str, Any]:
-    return {"environments": {env: _environment(seeds) for env, seeds in envs.items()}, "bsuite": _bsuite(envs)}
+def _agent(envs: dict[str, dict[int, Found]], damaged: dict[str, str]) -> dict[str, Any]:
+    described = {env: _environment(seeds) for env, seeds in envs.items()}
+    return {"environments": described, "bsuite": _bsuite(envs, damaged)}
 
 
-def _environment(seeds: dict[int, Any]) -> dict[str, Any]:
-    results = {seed: result for seed, (_, _, result) in sorted(seeds.items()) if result is not None}
+def _environment(seeds: dict[int, Found]) -> dict[str, Any]:
+    results = {seed: run.result for seed, run in sorted(seeds.items()) if run.result is not None}
     solved = {seed: r["solved_episode"] for seed, r in results.items() if "solved_episode" in r}
     return {
         "seeds": len(seeds),
@@ -154,32 +198,43 @@ def _environment(seeds: dict[int, Any]) -> dict[str, Any]:
     }
 
 
-def _bsuite(envs: dict[str, dict[int, Any]]) -> dict[str, Any] | None:
+def _scores(found: dict[str, Found], damaged: dict[str, str]) -> list[bsuite_scores.Score]:
+    """Scores of runs by their bsuite ids; a log that bsuite's code cannot use is left out and told."""
+    try:
+        return bsuite_scores.score_logs({bsuite_id: run.log for bsuite_id, run in found.items()})
+    except UserError:
+        usable = {}
+        for bsuite_id, run in found.items():
+            try:
+                bsuite_scores.score_logs({bsuite_id: run.log})
+                usable[bsuite_id] = run.log
+            except UserError as e:
+                damaged[run.name] = str(e)
+        return bsuite_scores.score_logs(usable)
+
+
+def _bsuite(envs: dict[str, dict[int, Found]], damaged: dict[str, str]) -> dict[str, Any] | None:
     """Mean over seeds of bsuite's scores."""
-    logs: dict[int, dict[str, Any]] = {}
+    logs: dict[int, dict[str, Found]] = {}
     for env, seeds in envs.items():
         bsuite_id = bsuite_id_of(env)
-        if bsuite_id is None:
-            continue
-        for seed, (path, _, _) in seeds.items():
-            try:
-                logs.setdefault(seed, {})[bsuite_id] = runs.read_log(path / "log.csv")
-            except UserError as e:
-                raise UserError(f"{path.name}: {e}") from None
+        for seed, run in seeds.items():
+            if bsuite_id is not None and run.log:
+                logs.setdefault(seed, {})[bsuite_id] = run
     if not logs:
         return None
-    per_seed = [bsuite_scores.score_logs(mine) for mine in logs.values()]
+    per_seed = [_scores(mine, damaged) for mine in logs.values()]
     by_name: dict[str, list[bsuite_scores.Score]] = {}
     for mine in per_seed:
         for score in mine:
             by_name.setdefault(score.experiment, []).append(score)
-    run = {bsuite_id for mine in logs.values() for bsuite_id in mine}
+    known = {bsuite_id for mine in logs.values() for bsuite_id in mine}
     means = [scores[0]._replace(score=bsuite_scores.mean(s.score for s in scores)) for scores in by_name.values()]
     return {
         "scores": {mean.experiment: _or_none([mean.score]) for mean in means},
         "by_seed": {n: [_or_none([s.score]) for s in scores] for n, scores in by_name.items()},
         "finished": {n: all(s.finished for s in scores) for n, scores in by_name.items()},
-        "settings": {n: [sum(i.startswith(f"{n}/") for i in ids) for ids in (run, bsuite.ids(n))] for n in by_name},
+        "settings": {n: [sum(i.startswith(f"{n}/") for i in ids) for ids in (known, bsuite.ids(n))] for n in by_name},
         "tags": {tag: _or_none([score]) for tag, score in bsuite_scores.by_tag(means).items()},
     }
 

@@ -10,6 +10,7 @@ import io
 import json
 import os
 import secrets
+import socket
 import tempfile
 import time
 import zipfile
@@ -63,12 +64,27 @@ def run_all(
     return sorted(outcomes, key=lambda o: order[o.job.name])
 
 
+def _knock(address: str) -> None:
+    """An address that nobody answers at is refused at once; Ray would try for minutes."""
+    host, colon, port = address.rpartition("://")[2].rpartition(":")
+    if not colon or not port.isdigit():
+        if address in ("auto", "local"):
+            return
+        raise UserError(f"'{address}' is not the address of a Ray cluster; write host:port.")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+    except (OSError, OverflowError) as e:
+        raise UserError(f"no Ray cluster answers at {address} ({getattr(e, 'strerror', None) or e}).") from None
+
+
 def _start(address: str | None, workers: int | None) -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
     except ModuleNotFoundError as e:
         raise UserError(f"--engine ray needs the extra 'ray' ({e.name} is missing): pip install 'tdu[ray]'.") from None
+    if address is not None:
+        _knock(address)
     paths = [os.getcwd(), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     passed = {name: os.environ[name] for name in ("TDU_MNIST", "XLA_FLAGS", "NPROC") if name in os.environ}
     settings: dict[str, Any] = {
