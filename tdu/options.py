@@ -78,8 +78,9 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
         if get_origin(hint) is tuple:
             parts = value.split(",") if isinstance(value, str) else list(value)
             sizes = tuple(int(p) for p in parts)
-            if not sizes or any(s < 1 for s in sizes) or any(s != float(p) for s, p in zip(sizes, parts, strict=True)):
-                raise UserError(f"{name} must be whole numbers of at least 1, as in 64,64, not {value!r}.")
+            whole = all(s == float(p) for s, p in zip(sizes, parts, strict=True))
+            if not sizes or not whole or not all(1 <= s <= _WIDEST for s in sizes):
+                raise UserError(f"{name} must be whole numbers from 1 to {_WIDEST}, as in 64,64, not {value!r}.")
             return sizes
         if hint is bool:
             if isinstance(value, bool):
@@ -100,6 +101,10 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
     if not isinstance(value, str):
         raise wrong
     return value
+
+
+_WIDEST = 65_536
+"""No hidden layer is wider; far wider ones overflow the compiler."""
 
 
 def _check_range(name: str, value: Any, metadata: Any) -> None:

@@ -29,7 +29,7 @@ def radar(scores: Mapping[str, Mapping[str, float | None]], path: Path) -> None:
     figure, axes = plt.subplots(figsize=(7.5, 6.5), subplot_kw={"polar": True})
     for i, (colour, (agent, mine)) in enumerate(zip(_colours(len(scores)), scores.items(), strict=True)):
         values = [max(mine.get(tag) or 0.0, 0.02) for tag in tags]
-        width = 2.2 + 1.2 * (len(scores) - 1 - i)  # the first is the widest, so that equal ones are all seen
+        width = 2.2 + 1.2 * min(len(scores) - 1 - i, 3)  # the first are wider, so that equal ones are all seen
         axes.plot([*angles, angles[0]], [*values, values[0]], color=colour, linewidth=width, label=agent)
         axes.fill(angles, values, color=colour, alpha=0.08)
     axes.set_ylim(0, 1)
