@@ -135,7 +135,9 @@ def _load(path: Path, like: Any, fits: Callable[[dict[str, Any]], str | None]) -
     tensors = load_tensors(data)
     leaves = []
     for name, expected in _named(like):
-        found = tensors[name]
+        found = tensors.get(name)
+        if found is None:
+            raise ValueError(f"it has no {name}; another version of tdu made it")
         if found.shape != expected.shape or found.dtype != expected.dtype:
             raise ValueError(f"{name} is {found.dtype}{found.shape}, not {expected.dtype}{expected.shape}")
         leaves.append(found)

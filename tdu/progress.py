@@ -185,7 +185,7 @@ def run_jobs(
         overall.end(outcome.job.name, bool(outcome.code))
         reason = f"failed: {outcome.reason}"
         if bars is not None:
-            bars.finish(outcome.job.name, summary(outcome.result) if outcome.result else reason)
+            bars.finish(outcome.job.name, reason if outcome.code or not outcome.result else summary(outcome.result))
             bars.total(overall.finished, len(jobs), overall.words())
         elif kind != "none":
             words = "done" if outcome.code == 0 else reason

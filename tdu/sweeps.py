@@ -120,7 +120,7 @@ def _finished(cell: Cell, out: Path) -> bool:
     if not (out / "result.json").exists():
         return False
     try:
-        config, _ = runs.read_config(out), runs.read_json(out / "result.json")
+        config, _ = runs.read_config(out), runs.read_result(out)
     except RunError:
         return False  # the run itself will say what is wrong with its folder
     asked = {"episodes": cell.episodes or environments.default_episodes(cell.env), "stop": cell.stop}

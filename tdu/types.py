@@ -65,6 +65,8 @@ class EnvSpec(NamedTuple):
     num_actions: int
     num_states: int | None = None
     """Set where the observation is one-hot: then it travels as an integer in [0, num_states]."""
+    bytes: bool = False
+    """Whether the environment's observations are bytes; they travel divided by 255."""
     default_episodes: int = 10_000
     solved: SolvedRule | None = None
     info_names: tuple[str, ...] = ()

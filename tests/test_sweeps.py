@@ -61,8 +61,14 @@ def test_a_sweep_goes_on_and_one_failure_harms_no_other(tmp_path):
         "    def step(self, action):\n        raise OSError('unplugged')\n\n"
         "def make():\n    return Bad(gymnasium.make('FrozenLake-v1'))\n"
     )
+    (tmp_path / "talks.py").write_text(
+        "import gymnasium\n\nclass Talks(gymnasium.Wrapper):\n"
+        "    def step(self, action):\n        print({'a': 1})\n        print('{\"b\": 2}')\n"
+        "        return self.env.step(action)\n\n"
+        "def make():\n    return Talks(gymnasium.make('FrozenLake-v1'))\n"
+    )
     out = tmp_path / "sweep"
-    targets = ["deep_sea:size=3", "python:mine:make", "deep_sea:size=4"]
+    targets = ["deep_sea:size=3", "python:mine:make", "python:talks:make"]
     where = os.getcwd()
     os.chdir(tmp_path)
     try:
@@ -73,9 +79,17 @@ def test_a_sweep_goes_on_and_one_failure_harms_no_other(tmp_path):
         assert "Traceback" not in failed.stderr
         kept = {p: p.stat().st_mtime_ns for p in out.glob("*/result.json")}
         assert len(kept) == 2
+        (garbled,) = out.glob("deep_sea*/result.json")
+        garbled.write_text("{")
         again = run(*arguments, check=2)
-        assert "2 of 3 runs are there already" in again.stderr
-        assert {p: p.stat().st_mtime_ns for p in out.glob("*/result.json")} == kept
+        assert "1 of 3 runs are there already" in again.stderr
+        assert "result.json cannot be read" in again.stderr
+        assert "Traceback" not in again.stderr
+        garbled.unlink()
+        assert "2 of 3 runs are in" in run(*arguments, check=2).stdout
+        assert {p: p.stat().st_mtime_ns for p in out.glob("python*/result.json")} == {
+            p: t for p, t in kept.items() if p != garbled
+        }
     finally:
         os.chdir(where)
     other = run("sweep", "deep_sea:size=3", "--episodes", "30", "--out", str(out), *SMALL, check=2)
@@ -85,7 +99,7 @@ def test_a_sweep_goes_on_and_one_failure_harms_no_other(tmp_path):
     assert agent["environments"]["deep_sea:size=3"]["finished"] == 1
     assert ["python" in name for name in told["unfinished"]] == [True]
     table = run("score", str(out)).stdout
-    assert "`deep_sea:size=4`" in table
+    assert "`python:talks:make`" in table
     assert "1 of 3 runs have not finished" in table
 
 
@@ -120,9 +134,10 @@ def test_a_sweep_on_ray_outlives_a_killed_worker(tmp_path, undisturbed):
 def test_workers_tell_how_far_they_are():
     board = distributed._Board()
     teller = distributed._Teller(SimpleNamespace(put=SimpleNamespace(remote=board.put)), "run")
-    for words in ('{"episode": 3}', "\n", "not of its progress\n", '{"episode": 4}'):  # the last comes too soon
-        print(words, file=teller, end="")
-    assert board.take() == {"run": {"episode": 3}}
+    told = dict.fromkeys(("episode", "episodes", "return", "regret", "bonus", "steps_per_second", "seconds_left"), 3)
+    for words in ("{'a': 1}", '{"episode": 2}', "\n", json.dumps(told), json.dumps(told | {"episode": 4})):
+        print(words, file=teller, end="")  # an environment's own words are not progress, and the last comes too soon
+    assert board.take() == {"run": told}
     assert board.take() == {}
 
 

@@ -1,6 +1,8 @@
 """Environments of the user's own: Gymnasium, gymnax, a function, images; and ours as Gymnasium environments."""
 
+import json
 import sys
+from types import SimpleNamespace
 
 import dm_env
 import gymnasium
@@ -157,6 +159,7 @@ def leave():
         (Told(observation=[[1], [1, 2]]), "not an array of numbers"),
         (Told(answer=lambda: {}["map"]), r"raised KeyError: 'map' \(test_your_own.py, line \d+\)"),
         (Told(answer=leave), "raised SystemExit: 7"),
+        (Told(answer=lambda: SimpleNamespace(observation=0, reward=0, discount=1, last=True)), "not with a dm_env"),
     ],
 )
 def test_an_answer_that_is_no_time_step_is_told(env, words):
@@ -181,6 +184,13 @@ def test_dm_env_s_bytes_and_states_are_taken_as_gymnasium_s():
     image = np.full((4, 4, 1), 255, np.uint8)
     env = environments.make(Told(image, spec=specs.Array((4, 4, 1), np.uint8)))
     np.testing.assert_array_equal(env.reset(0).observation, np.ones((4, 4, 1), np.float32))
+    for odd, seen in (([-1.0, 300.0], [-1 / 255, 300 / 255]), ("north", None), (None, None)):
+        env = environments.make(Told(odd, spec=specs.Array((2,), np.uint8)))
+        if seen is None:
+            with pytest.raises(EnvironmentFault, match="observation"):
+                env.reset(0)
+        else:
+            np.testing.assert_allclose(env.reset(0).observation, seen, rtol=1e-6)
     env = environments.make(Told(3, spec=specs.DiscreteArray(7)))
     assert env.spec.num_states == 7
     env.reset(0)
@@ -200,7 +210,8 @@ def test_an_agent_sees_bytes_as_its_training_did():
 
     run = tdu.train(Camera(spaces.Box(0, 255, (3, 3, 1), np.uint8)), episodes=4, **FAST)
     bright = np.full((3, 3, 1), 255, np.uint8)
-    np.testing.assert_array_equal(run.agent.values(bright), run.agent.values(np.ones((3, 3, 1), np.float32)))
+    for given in (bright, bright.astype(np.int64)):
+        np.testing.assert_allclose(run.agent.values(given), run.agent.q(jnp.ones((3, 3, 1))), rtol=1e-5)
 
 
 def test_several_discrete_numbers_are_an_array():
@@ -321,3 +332,14 @@ def test_every_agent_takes_every_kind_of_observation():
 
             action, q = jax.eval_shape(act, jax.random.key(0), observation)
             assert (action.shape, q.shape) == ((), (3,)), name
+
+
+def test_what_an_environment_counts_keeps_its_type():
+    env = Told()
+    env.level, env.count = np.float32(0.1), 3
+    made = environments.make(env)
+    saved = json.loads(json.dumps(made.counters()))
+    env.level, env.count = 0, 0
+    made.restore_counters(saved)
+    assert (env.level, env.count) == (np.float32(0.1), 3)
+    assert type(env.level) is np.float32

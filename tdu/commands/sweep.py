@@ -62,6 +62,8 @@ def run(arguments: list[str]) -> int:
         raise UserError("--address is a Ray cluster's; add --engine ray.")
     if parsed.address and len(parsed.address) > 1:
         raise UserError(f"a sweep runs on one cluster, not on {' and '.join(parsed.address)}; give one --address.")
+    if parsed.address and parsed.workers is not None:
+        raise UserError("--workers is for this machine; the cluster at --address runs as many as it has cores.")
     if parsed.workers is not None:
         options.whole_number("workers", parsed.workers, 1, 10**6)
     if parsed.grid and parsed.paper_grid:

@@ -164,7 +164,8 @@ def _with_stored(out: Path, settings: dict[str, Any], arguments: list[str]) -> d
         stored["stop"] = found["stop"]
     same_agent = settings["agent"] == found["agent"] or "agent" in stored
     if same_agent and "--preset" not in typed:
-        stored |= {k: v for k, v in found["config"].items() if f"--{k.replace('_', '-')}" not in typed}
+        flags = {k: k.replace("_", "-") for k in found["config"]}
+        stored |= {k: v for k, v in found["config"].items() if not {f"--{flags[k]}", f"--no-{flags[k]}"} & typed}
     return settings | stored
 
 

@@ -81,7 +81,8 @@ def make(env: Any, seed: int = 0, name: str | None = None) -> Environment | Pyth
         return env
     name = name or type(env).__name__
     if isinstance(env, type):
-        raise UserError(f"{name} is the class {env.__name__} and not an environment; write {env.__name__}().")
+        words = "" if name == type(env).__name__ else f"{name}: "
+        raise UserError(f"{words}{env.__name__} is a class and not an environment; write {env.__name__}().")
     if all(hasattr(env, attribute) for attribute in ("reset", "step", "observation_spec", "action_spec")):
         return PythonEnvironment(env, name=name, seed=seed, num_states=bsuite.num_states(env))
     if all(hasattr(env, attribute) for attribute in ("reset", "step", "observation_space", "action_space")):
@@ -156,7 +157,7 @@ def default_episodes(env_id: str) -> int | None:
         return bsuite.default_episodes(env_id.partition(":")[2])
     if scheme not in SCHEMES:
         raise unknown("environment", scheme, [*BUILT_IN, *TWINS, *SCHEMES])
-    return None
+    return {"gym": gymnasium.EPISODES, "gymnax": gymnax.EPISODES}.get(scheme)
 
 
 def _twin_index(env_id: str, name: str, index: str) -> int:

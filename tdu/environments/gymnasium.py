@@ -44,7 +44,11 @@ def adapt(env: Any, name: str, seed: int) -> PythonEnvironment:
     if getattr(observations, "shape", None) is None:
         raise UserError(f"{name} observes {type(observations).__name__}, not one array, which no agent here can take.")
     states = int(observations.n) if isinstance(observations, spaces.Discrete) else None
-    return PythonEnvironment(_AsDmEnv(env), name=name, seed=seed, num_states=states, default_episodes=1000)
+    return PythonEnvironment(_AsDmEnv(env), name=name, seed=seed, num_states=states, default_episodes=EPISODES)
+
+
+EPISODES = 1000
+"""In a run, if nobody says otherwise."""
 
 
 class _Spec(NamedTuple):

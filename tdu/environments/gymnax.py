@@ -9,6 +9,9 @@ import jax.numpy as jnp
 from tdu.errors import UserError, unknown
 from tdu.types import Array, Environment, EnvSpec, Key, TimeStep
 
+EPISODES = 1000
+"""In a run, if nobody says otherwise."""
+
 
 @lru_cache(maxsize=32)
 def load(name: str) -> Environment:
@@ -36,7 +39,7 @@ def load(name: str) -> Environment:
         observation_shape=() if discrete else tuple(observations.shape),
         num_actions=int(actions.n),
         num_states=int(observations.n) if discrete else None,
-        default_episodes=1000,
+        default_episodes=EPISODES,
     )
     dtype = jnp.int32 if discrete else jnp.float32
 

@@ -38,13 +38,13 @@ class PythonEnvironment:
         shape = getattr(observations, "shape", None)
         if shape is None:
             raise UserError(f"{name} has no single array as its observation, which no agent here can take.")
-        self._bytes = getattr(observations, "dtype", None) == np.uint8
         info = env.bsuite_info() if hasattr(env, "bsuite_info") else {}
         self.spec = EnvSpec(
             name=name,
             observation_shape=tuple(shape),
             num_actions=_num_actions(name, actions),
             num_states=num_states or getattr(observations, "num_values", None) or None,
+            bytes=getattr(observations, "dtype", None) == np.uint8,
             default_episodes=getattr(env, "bsuite_num_episodes", default_episodes),
             solved=solved,
             info_names=tuple(info),
@@ -70,30 +70,34 @@ class PythonEnvironment:
         """bsuite's running totals, where the environment has them."""
         return dict(self._env.bsuite_info()) if self.spec.info_names else {}
 
-    def counters(self) -> dict[str, float | int | bool]:
+    def counters(self) -> dict[str, Any]:
         """Plain numbers that the environment keeps over episodes; with a reseed, its whole state between them."""
         return {
-            f"{depth}.{name}": value.item() if isinstance(value, np.generic) else value
+            f"{depth}.{name}": {"dtype": value.dtype.name, "value": value.item()}
+            if isinstance(value, np.generic)
+            else value
             for depth, layer in enumerate(_layers(self._env))
             for name, value in vars(layer).items()
-            if isinstance(value, int | float | bool | np.generic)
+            if isinstance(value, int | float | bool | np.integer | np.floating | np.bool_)
         }
 
-    def restore_counters(self, counters: dict[str, float | int | bool]) -> None:
+    def restore_counters(self, counters: dict[str, Any]) -> None:
         """Puts back what `counters` gave."""
         layers = _layers(self._env)
         for key, value in counters.items():
             depth, _, name = key.partition(".")
-            setattr(layers[int(depth)], name, value)
+            number = np.dtype(value["dtype"]).type(value["value"]) if isinstance(value, dict) else value
+            setattr(layers[int(depth)], name, number)
 
     def encode(self, observation: Any) -> np.ndarray:
         """The observation as the agent wants it, or an error that says what is wrong with it."""
-        return encode_observation(self.spec, np.asarray(observation, np.uint8) if self._bytes else observation)
+        return encode_observation(self.spec, observation)
 
     def check(self, timestep: Any, *, first: bool = False) -> TimeStep:
         """A time step of the environment as ours, or an error that says what is wrong with it."""
         name = self.spec.name
-        if not all(hasattr(timestep, attribute) for attribute in ("observation", "reward", "discount", "last")):
+        expected = all(hasattr(timestep, attribute) for attribute in ("observation", "reward", "discount"))
+        if not expected or not callable(getattr(timestep, "last", None)):
             raise EnvironmentFault(f"{name} answered with {_kind(timestep)} and not with a dm_env time step.")
         reward = 0.0 if timestep.reward is None and first else timestep.reward
         discount = 1.0 if timestep.discount is None else timestep.discount
@@ -108,7 +112,7 @@ class PythonEnvironment:
             raise EnvironmentFault(f"{name} returned reward {reward} and discount {discount}; both must be finite.")
         if not 0 <= discount <= 1:
             raise EnvironmentFault(f"{name} returned discount {discount}; it must be between 0 and 1.")
-        return TimeStep(self.encode(timestep.observation), *kept, np.bool_(timestep.last()))
+        return TimeStep(self.encode(timestep.observation), *kept, np.bool_(self._guarded(timestep.last)))
 
 
 def encode_observation(spec: EnvSpec, observation: Any) -> np.ndarray:
@@ -129,7 +133,7 @@ def encode_observation(spec: EnvSpec, observation: Any) -> np.ndarray:
         raise EnvironmentFault(
             f"{spec.name} gave an observation of shape {x.shape}; its own specification says {spec.observation_shape}."
         )
-    x = numbers / np.float32(255) if x.dtype == np.uint8 and spec.num_states is None else numbers
+    x = numbers / np.float32(255) if spec.bytes and spec.num_states is None else numbers
     if not np.all(np.isfinite(x)):
         raise EnvironmentFault(f"{spec.name} gave an observation with a number that is not finite.")
     if spec.num_states is None:

@@ -59,7 +59,7 @@ def write_csv(log: Mapping[str, np.ndarray], bsuite_id: str, folder: Path) -> Pa
         *(",".join(map(str, row)) for row in zip(*(c.tolist() for c in rows.values()), strict=True)),
     ]
     text = "\n".join(lines) + "\n"
-    if path.exists() and path.read_text() != text:
+    if path.exists() and not text.startswith(path.read_text()):
         raise UserError(f"{path} is there already and is another log; choose another folder.")
     with writing(path):
         path.write_text(text)

@@ -199,18 +199,17 @@ def _environment(seeds: dict[int, Found]) -> dict[str, Any]:
 
 
 def _scores(found: dict[str, Found], damaged: dict[str, str]) -> list[bsuite_scores.Score]:
-    """Scores of runs by their bsuite ids; a log that bsuite's code cannot use is left out and told."""
+    """Scores of runs by their bsuite ids; a log that bsuite's code cannot use is taken out and told."""
     try:
         return bsuite_scores.score_logs({bsuite_id: run.log for bsuite_id, run in found.items()})
     except UserError:
-        usable = {}
-        for bsuite_id, run in found.items():
+        for bsuite_id, run in [*found.items()]:
             try:
                 bsuite_scores.score_logs({bsuite_id: run.log})
-                usable[bsuite_id] = run.log
             except UserError as e:
                 damaged[run.name] = str(e)
-        return bsuite_scores.score_logs(usable)
+                del found[bsuite_id]
+        return bsuite_scores.score_logs({bsuite_id: run.log for bsuite_id, run in found.items()})
 
 
 def _bsuite(envs: dict[str, dict[int, Found]], damaged: dict[str, str]) -> dict[str, Any] | None:
@@ -219,15 +218,15 @@ def _bsuite(envs: dict[str, dict[int, Found]], damaged: dict[str, str]) -> dict[
     for env, seeds in envs.items():
         bsuite_id = bsuite_id_of(env)
         for seed, run in seeds.items():
-            if bsuite_id is not None and run.log:
+            if bsuite_id is not None and run.log and len(run.log["episode"]):
                 logs.setdefault(seed, {})[bsuite_id] = run
-    if not logs:
-        return None
     per_seed = [_scores(mine, damaged) for mine in logs.values()]
     by_name: dict[str, list[bsuite_scores.Score]] = {}
     for mine in per_seed:
         for score in mine:
             by_name.setdefault(score.experiment, []).append(score)
+    if not by_name:
+        return None
     known = {bsuite_id for mine in logs.values() for bsuite_id in mine}
     means = [scores[0]._replace(score=bsuite_scores.mean(s.score for s in scores)) for scores in by_name.values()]
     return {

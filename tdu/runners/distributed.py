@@ -7,7 +7,6 @@ on from its last checkpoint where the folder is shared.
 
 import contextlib
 import io
-import json
 import os
 import secrets
 import socket
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tdu.errors import UserError
-from tdu.runners.parallel import Job, Outcome, read_result
+from tdu.runners.parallel import Job, Outcome, ended, progress_line
 
 _RETRIES = 10
 
@@ -124,9 +123,9 @@ class _Teller(io.StringIO):
         self._board, self._name, self._last = board, name, 0.0
 
     def write(self, words: str) -> int:
-        if words.startswith("{") and time.monotonic() - self._last > 1.0:
+        if time.monotonic() - self._last > 1.0 and (told := progress_line(words)) is not None:
             self._last = time.monotonic()
-            self._board.put.remote(self._name, json.loads(words))
+            self._board.put.remote(self._name, told)
         return len(words)
 
 
@@ -153,7 +152,7 @@ def _outcome(ray: Any, reference: Any, job: Job) -> Outcome:
         return Outcome(job, 1, None, f"its worker was lost ({' '.join(str(e).split())[:200]})")
     if packed is not None:
         _unpack(packed, job.out)
-    return Outcome(job, code, read_result(job.out), words)
+    return ended(job, code, words)
 
 
 def _packed(folder: Path) -> bytes:

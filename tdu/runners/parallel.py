@@ -15,6 +15,9 @@ from typing import Any, NamedTuple
 
 import jax
 
+from tdu import runs
+from tdu.errors import RunError
+
 
 class Job(NamedTuple):
     """One run: a name to show, and the arguments of its `tdu train`."""
@@ -74,7 +77,7 @@ def run_all(
                 job, process, readers, errors = entry
                 for reader in readers:
                     reader.join()
-                outcome = Outcome(job, process.returncode, read_result(job.out), " ".join(errors).strip())
+                outcome = ended(job, process.returncode, " ".join(errors).strip())
                 outcomes.append(outcome)
                 done(outcome)
     finally:
@@ -94,8 +97,8 @@ def _start(job: Job, tell: Callable[[str, dict[str, Any]], None]) -> Any:
     def read_progress() -> None:
         assert process.stdout is not None
         for line in process.stdout:
-            if line.startswith("{"):
-                tell(job.name, json.loads(line))
+            if (told := progress_line(line)) is not None:
+                tell(job.name, told)
 
     def read_errors() -> None:
         assert process.stderr is not None
@@ -107,7 +110,21 @@ def _start(job: Job, tell: Callable[[str, dict[str, Any]], None]) -> Any:
     return job, process, readers, errors
 
 
-def read_result(out: Path) -> dict[str, Any] | None:
-    """The result of a run, if it has one."""
-    path = out / "result.json"
-    return json.loads(path.read_text()) if path.exists() else None
+def progress_line(line: str) -> dict[str, Any] | None:
+    """What a run tells of its progress; None where its environment has printed something of its own."""
+    try:
+        told = json.loads(line)
+    except ValueError:
+        return None
+    return told if isinstance(told, dict) and told.keys() >= _TOLD else None
+
+
+_TOLD = {"episode", "episodes", "return", "regret", "bonus", "steps_per_second", "seconds_left"}
+
+
+def ended(job: Job, code: int, words: str) -> Outcome:
+    """The outcome of a job, with the result that it left, if that can be read."""
+    try:
+        return Outcome(job, code, runs.read_result(job.out), words)
+    except RunError as e:
+        return Outcome(job, code or 2, None, words or str(e))
