@@ -103,7 +103,7 @@ def test_a_sweep_goes_on_and_one_failure_harms_no_other(tmp_path):
     assert "1 of 3 runs have not finished" in table
 
 
-SOME_SECONDS = ["sweep", "deep_sea:size=20", "--seeds", "2", "--episodes", "1500", "--no-stop", "--agent", "dqn"]
+SOME_SECONDS = ["sweep", "deep_sea:size=20", "--seeds", "2", "--episodes", "4000", "--no-stop", "--agent", "dqn"]
 SOME_SECONDS += ["--grid", "hidden_sizes=8", "--grid", "batch_size=4", "--progress", "plain"]
 
 
@@ -125,6 +125,7 @@ def test_a_sweep_on_ray_outlives_a_killed_worker(tmp_path, undisturbed):
     finally:
         if process.poll() is None:
             process.kill()
+            process.communicate()
     assert process.returncode == 0, err
     assert "2 of 2 runs" in out
     for folder in undisturbed.iterdir():
@@ -155,6 +156,7 @@ def test_ctrl_c_leaves_a_sweep_that_can_be_continued(tmp_path, undisturbed):
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
     assert process.returncode == 130
     assert "tdu: interrupted; continue with the same command." in err
     assert "Traceback" not in err
@@ -173,7 +175,7 @@ def _log(folder):
 
 def _worker_of(process, folder):
     """A process below Ray's that holds a run's lock open, once its log has begun."""
-    for _ in range(600):
+    for _ in range(2000):
         assert process.poll() is None, process.communicate()
         logs = [p for p in folder.glob("*/log.csv") if p.stat().st_size > 300]
         for pid in filter(str.isdigit, os.listdir("/proc")):
