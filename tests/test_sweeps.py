@@ -147,7 +147,12 @@ def test_ctrl_c_leaves_a_sweep_that_can_be_continued(tmp_path, undisturbed):
     out = tmp_path / "sweep"
     command = [sys.executable, "-m", "tdu", *SOME_SECONDS, "--out", str(out)]
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # in the background it is ignored
     )
     try:
         _worker_of(process, out)
