@@ -146,13 +146,13 @@ def test_ctrl_c_leaves_a_sweep_that_can_be_continued(tmp_path, undisturbed):
     """As a terminal does it: every process of the foreground gets the signal."""
     out = tmp_path / "sweep"
     command = [sys.executable, "-m", "tdu", *SOME_SECONDS, "--out", str(out)]
+    # Where the tests run in the background, SIGINT is ignored; a terminal's programs do not ignore it.
+    heeding = (
+        "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    command = [sys.executable, "-c", heeding, *command]
     process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # in the background it is ignored
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     try:
         _worker_of(process, out)
