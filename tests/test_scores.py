@@ -7,12 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from bsuite import sweep
+from bsuite.experiments import summary_analysis
 from bsuite.logging import csv_load
 from bsuite.utils import wrappers
 
 from tdu import cli
 from tdu.errors import UserError
-from tdu.reporting import bsuite_scores, summary
+from tdu.reporting import bsuite_scores, statistics, summary
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -85,12 +86,93 @@ def test_the_table_says_what_its_scores_stand_on():
         "settings": {"catch": [20, 20], "bandit": [1, 20]},
         "tags": {"basic": 0.7},
     }
-    found = {"runs": 3, "unfinished": [], "agents": {"tdu": {"environments": {}, "bsuite": scored}}}
+    found = {"runs": 3, "unfinished": [], "notes": [], "agents": {"tdu": {"environments": {}, "bsuite": scored}}}
     table = summary.as_text(found, published=True)
     assert "| catch | 0.900 (0.800–1.000) |" in table
     assert "| bandit (1 of 20 settings) * | 0.500 |" in table
     assert "not all episodes" in table
     assert "over all settings" in table
+
+
+def deep_sea_run(folder, env, seed, *, solved_at, episodes, stop):
+    """A run on a Deep Sea of bsuite's that is bad until shortly before `solved_at`, good there, and bad again after it."""
+    bad_share = 0.8 if "stochastic" in env else 0.9
+    episode = np.arange(1, episodes + 1)
+    good_from = 1 + int(np.ceil(bad_share * solved_at)) - 1
+    bad = (episode < good_from) | (episode > solved_at)
+    total_bad = np.cumsum(bad)
+    assert total_bad[solved_at - 1] / solved_at < bad_share <= total_bad[solved_at - 2] / (solved_at - 1)
+    length = solved_at if stop else episodes
+    columns = {"episode": episode, "steps": 10 * episode, "episode_len": 0 * episode + 10, "episode_return": 1 - bad}
+    columns |= {"total_return": np.cumsum(1 - bad), "total_bad_episodes": total_bad, "denoised_return": total_bad * 0}
+    folder.mkdir(parents=True)
+    config = {"env": env, "agent": "tdu", "seed": seed, "episodes": episodes, "stop": stop, "config": {}}
+    (folder / "config.json").write_text(json.dumps(config))
+    result = {"episodes": length, "mean_return": 0.5, "steps_per_second": 1, "solved_episode": solved_at}
+    (folder / "result.json").write_text(json.dumps(result))
+    lines = [",".join(columns), *(",".join(map(str, row)) for row in zip(*columns.values(), strict=True))]
+    (folder / "log.csv").write_text("\n".join(lines[: length + 1]) + "\n")
+
+
+def scored(folder, capsys):
+    assert cli.main(["score", str(folder), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)["agents"]["tdu"]["bsuite"]
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword")
+def test_a_run_that_stopped_once_solved_scores_as_the_run_that_went_on(tmp_path, capsys, monkeypatch):
+    """Solved between two of the episodes that bsuite writes, and never again after it."""
+    solved = {"deep_sea/0": 137, "deep_sea/5": 832, "deep_sea_stochastic/0": 311, "deep_sea_stochastic/5": 2257}
+    for stop, name in ((True, "stopped"), (False, "whole")):
+        for env, episode in solved.items():
+            out = tmp_path / name / env.replace("/", "-")
+            deep_sea_run(out, env, 0, solved_at=episode, episodes=10_000, stop=stop)
+    stopped, whole = (scored(tmp_path / name, capsys) for name in ("stopped", "whole"))
+    assert stopped["scores"] == whole["scores"] == {"deep_sea": 1.0, "deep_sea_stochastic": 1.0}
+    assert stopped["finished"] == whole["finished"] == {"deep_sea": True, "deep_sea_stochastic": True}
+    assert cli.main(["score", str(tmp_path / "stopped")]) == 0
+    assert "not all episodes" not in capsys.readouterr().out
+    # The same under bsuite's own code, which only lacks a method that pandas has since removed.
+    monkeypatch.setattr(pd.Series, "append", lambda a, b: pd.concat([a, b]), raising=False)
+    for name in ("stopped", "whole"):
+        logs = tmp_path / f"{name}-logs"
+        assert cli.main(["score", str(tmp_path / name), "--bsuite-csv", str(logs)]) == 0
+        frame, _ = csv_load.load_bsuite(str(logs / "tdu-seed0"))
+        theirs = summary_analysis.bsuite_score(frame)
+        assert dict(zip(theirs.bsuite_env, theirs.score, strict=True)) == stopped["scores"]
+
+
+def test_an_unsolved_sea_scores_nothing_and_is_starred(tmp_path, capsys):
+    deep_sea_run(tmp_path / "a" / "run", "deep_sea/0", 0, solved_at=901, episodes=1000, stop=False)
+    log = tmp_path / "a" / "run" / "log.csv"
+    log.write_text("\n".join(log.read_text().splitlines()[:501]) + "\n")
+    (tmp_path / "a" / "run" / "result.json").write_text(
+        '{"episodes": 500, "mean_return": 0, "steps_per_second": 1, "solved_episode": null}'
+    )
+    found = scored(tmp_path / "a", capsys)
+    assert found["scores"] == {"deep_sea": 0.0}
+    assert found["finished"] == {"deep_sea": False}
+
+
+def test_runs_of_other_lengths_and_other_names_are_not_merged(tmp_path, capsys):
+    for name, env, episodes in (("a", "catch/0", 5), ("b", "catch/0", 7), ("c", "bsuite:catch/0", 7)):
+        out = made_up_run(tmp_path / name, episodes)
+        config = json.loads((out / "config.json").read_text()) | {"seed": 0, "env": env}
+        (out / "config.json").write_text(json.dumps(config))
+    assert cli.main(["score", str(tmp_path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found["agents"]) == {"tdu episodes=5", "tdu episodes=7"}
+    assert found["agents"]["tdu episodes=5"]["environments"]["catch/0"]["episodes"] == 5
+    (note,) = found["notes"]
+    assert "bsuite:catch/0 and catch/0 are one task" in note
+
+
+def test_the_median_is_the_usual_one_with_the_unsolved_beyond_the_end():
+    assert statistics.median_words([5, 49, 89], 10_000) == "49"
+    assert statistics.median_words([5, 49, 89, 120], 10_000) == "69"
+    assert statistics.median_words([5, None], 10_000) == ">10000"
+    assert statistics.median_words([1038, 2122, 2257, None, None], 10_000) == "2257"
+    assert statistics.censored_median([10, 11]) == 10.5
 
 
 def made_up_run(folder, episodes=5, *, finished=True, columns=(), log=None):

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from tdu import checkpoints, sweeps
 from tdu.evaluate import evaluate
 from tdu.progress import run_jobs
+from tdu.reporting import statistics
 from tdu.runs import read_json
 from tdu.sweeps import Cell
 
@@ -105,10 +106,11 @@ def rows_for(setting: Setting, rows: Sequence[Row]) -> list[Row]:
 def solved_cells(setting: Setting, rows: Sequence[Row]) -> list[str]:
     """Median and every value of the episode that solved it; `>E` is unsolved after E."""
     words = [str(r["solved_episode"] or f">{r['episodes']}") for r in rows]
-    median = sorted(rows, key=lambda r: r["solved_episode"] or 10**9)[(len(rows) - 1) // 2]
+    longest = max(int(r["episodes"]) for r in rows)
+    median = statistics.median_words([r["solved_episode"] or None for r in rows], longest)
     missing = setting.seeds - len(rows)
     note = f" ({missing} of {setting.seeds} runs missing)" if missing else ""
-    return [str(median["solved_episode"] or f">{median['episodes']}"), ", ".join(words) + note]
+    return [median, ", ".join(words) + note]
 
 
 def solved_markdown(settings: Sequence[Setting], rows: Sequence[Row]) -> str:

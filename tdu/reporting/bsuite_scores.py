@@ -4,7 +4,7 @@ The scores are computed by bsuite 0.3.6's own functions, except for the two Deep
 today's pandas; they are written anew here. All are held by golden values that bsuite's own code gave.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,17 +41,24 @@ def logged_episodes(last: int) -> set[int]:
     return {round(point * 10**power) for power in powers for point in _POINTS if round(point * 10**power) <= last}
 
 
-def bsuite_rows(log: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The rows and columns of a run's log that bsuite would have written."""
+def bsuite_rows(log: Mapping[str, np.ndarray], bsuite_id: str) -> dict[str, np.ndarray]:
+    """The rows and columns of a run's log that bsuite would have written; of a Deep Sea, the row that solved it too.
+
+    A run that stops once solved ends between two of bsuite's rows. Its score, and that of the same run to its last episode,
+    stand on the row at which the task was first solved.
+    """
     episodes = log["episode"]
     keep = np.isin(episodes, list(logged_episodes(int(episodes.max(initial=0)))))
+    solving = _solving_row(log, bsuite_id)
+    if solving is not None:
+        keep[solving] = True
     names = [*COLUMNS, *(n for n in log if n not in COLUMNS and n not in _NOT_BSUITE)]
     return {name: np.asarray(log[name])[keep] for name in names}
 
 
 def write_csv(log: Mapping[str, np.ndarray], bsuite_id: str, folder: Path) -> Path:
     """A run's log as bsuite's CSV logger would have left it, for `bsuite.logging.csv_load`."""
-    rows = bsuite_rows(log)
+    rows = bsuite_rows(log, bsuite_id)
     runs.make_folder(folder)
     path = folder / f"bsuite_id_-_{bsuite_id.replace('/', '-')}.csv"
     lines = [
@@ -73,14 +80,15 @@ def score_logs(logs: Mapping[str, Mapping[str, np.ndarray]]) -> list[Score]:
 
     frames = []
     for bsuite_id, log in logs.items():
-        rows = bsuite_rows(log)
+        rows = bsuite_rows(log, bsuite_id)
         if len(rows["episode"]):
             frames.append(pd.DataFrame(rows).assign(bsuite_id=bsuite_id))
-    return score_frame(pd.concat(frames, sort=False)) if frames else []
+    settled = [bsuite_id for bsuite_id, log in logs.items() if _solving_row(log, bsuite_id) is not None]
+    return score_frame(pd.concat(frames, sort=False), settled=settled) if frames else []
 
 
-def score_frame(frame: Any) -> list[Score]:
-    """Scores from a table like `csv_load`'s, without its metadata."""
+def score_frame(frame: Any, *, settled: Sequence[str] = ()) -> list[Score]:
+    """Scores from a table like `csv_load`'s, without its metadata; more episodes of `settled` ids would change nothing."""
     _, sweep = imported()
     from bsuite.experiments import summary_analysis
     from bsuite.logging import logging_utils
@@ -92,15 +100,15 @@ def score_frame(frame: Any) -> list[Score]:
     scores = []
     for experiment, rows in joined.groupby("bsuite_env"):
         info = summary_analysis.BSUITE_INFO[experiment]
+        stochastic = DEEP_SEAS.get(experiment)
         try:
-            stochastic = DEEP_SEAS.get(experiment)
             score = info.score(rows) if stochastic is None else _deep_sea(rows, stochastic)
         except (KeyError, AttributeError, AssertionError) as e:
             raise UserError(
                 f"the logs of {experiment} lack what bsuite 0.3.6 logs ({e}); are they from another version?"
             ) from None
-        finished = rows.groupby("bsuite_id")["episode"].max().min() >= info.episode
-        scores.append(Score(experiment, float(score), tuple(info.tags), bool(finished)))
+        last = rows.groupby("bsuite_id")["episode"].max().drop(labels=settled, errors="ignore")
+        scores.append(Score(experiment, float(score), tuple(info.tags), bool((last >= info.episode).all())))
     return scores
 
 
@@ -134,3 +142,12 @@ def _deep_sea(rows: Any, stochastic: bool) -> float:
         beat = bool(len(solved)) and deciding < 2.0**size + _FORGIVENESS
         beaten += [beat] * int((mine.episode == deciding).sum())
     return float(np.mean(beaten)) if beaten else float("nan")
+
+
+def _solving_row(log: Mapping[str, np.ndarray], bsuite_id: str) -> int | None:
+    """The row of a Deep Sea's log at which it was first solved."""
+    stochastic = DEEP_SEAS.get(bsuite_id.partition("/")[0])
+    if stochastic is None or "total_bad_episodes" not in log:
+        return None
+    solved = solved_rule(stochastic)(log["total_bad_episodes"], np.maximum(log["episode"], 1), 0)
+    return int(np.argmax(solved)) if np.any(solved) else None

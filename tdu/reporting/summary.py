@@ -4,8 +4,7 @@ import csv
 import dataclasses
 import math
 import re
-import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +13,7 @@ import numpy as np
 from tdu import agents, runs, sweeps
 from tdu.environments import bsuite
 from tdu.errors import UserError
-from tdu.reporting import bsuite_scores, figures
+from tdu.reporting import bsuite_scores, figures, statistics
 
 Summary = dict[str, Any]
 
@@ -32,16 +31,42 @@ class Found(NamedTuple):
 def summarise(folder: Path) -> Summary:
     """Everything about the runs in a sweep's folder, by agent; `damaged` has the reason for each that cannot be used."""
     found, damaged = _read(folder)
+    notes: list[str] = []
     by_agent: dict[str, dict[str, dict[int, Found]]] = {}
-    for run in found:
-        by_agent.setdefault(label(run.config), {}).setdefault(run.config["env"], {})[run.config["seed"]] = run
-    described = {name: _agent(envs, damaged) for name, envs in by_agent.items()}
+    for name, run in _told_apart(found):
+        seeds = by_agent.setdefault(name, {}).setdefault(run.config["env"], {})
+        kept = seeds.setdefault(run.config["seed"], run)
+        if kept is not run:
+            notes.append(f"{run.name} is the same run as {kept.name} and is left out.")
+    described = {name: _agent(envs, damaged, notes) for name, envs in by_agent.items()}
     return {
         "runs": len(found),
         "unfinished": [run.name for run in found if run.result is None],
         "damaged": damaged,
+        "notes": notes,
         "agents": described,
     }
+
+
+def _told_apart(found: Sequence[Found]) -> list[tuple[str, Found]]:
+    """Runs with the name of their agent; where it ran the same environment at several lengths, the length belongs to it."""
+    lengths: dict[tuple[str, str], set[tuple[int, bool]]] = {}
+    for run in found:
+        lengths.setdefault((label(run.config), run.config["env"]), set()).add(_length(run))
+    several = {name for (name, _), found_lengths in lengths.items() if len(found_lengths) > 1}
+    return [
+        (f"{name} {_length_words(run)}" if name in several else name, run)
+        for run in found
+        for name in [label(run.config)]
+    ]
+
+
+def _length(run: Found) -> tuple[int, bool]:
+    return run.config["episodes"], run.config["stop"]
+
+
+def _length_words(run: Found) -> str:
+    return f"episodes={run.config['episodes']}" + ("" if run.config["stop"] else " no-stop")
 
 
 def _read(folder: Path) -> tuple[list[Found], dict[str, str]]:
@@ -98,6 +123,7 @@ def as_text(summary: Summary, published: bool = False) -> str:
     scored = {name: agent["bsuite"] for name, agent in summary["agents"].items() if agent["bsuite"]}
     if scored:
         parts += _bsuite_tables(scored, published_scores() if published else {})
+    parts += summary["notes"]
     if summary["unfinished"]:
         parts.append(f"{len(summary['unfinished'])} of {summary['runs']} runs have not finished.")
     return "\n\n".join(parts)
@@ -164,14 +190,14 @@ def write_figures(summary: Summary, folder: Path, *, published: bool = False) ->
 
 def write_bsuite_csv(folder: Path, out: Path) -> int:
     """Every run on a bsuite id as bsuite's own CSV, in a folder for each agent and seed; how many."""
-    count = 0
-    for run in _read(folder)[0]:
+    written = set()
+    for name, run in _told_apart(_read(folder)[0]):
         bsuite_id = bsuite_id_of(run.config["env"])
-        if bsuite_id is not None and run.log:
-            place = out / sweeps.file_name(f"{label(run.config)}-seed{run.config['seed']}")
+        place = out / sweeps.file_name(f"{name}-seed{run.config['seed']}")
+        if bsuite_id is not None and run.log and (place, bsuite_id) not in written:
             bsuite_scores.write_csv(run.log, bsuite_id, place)
-            count += 1
-    return count
+            written.add((place, bsuite_id))
+    return len(written)
 
 
 def bsuite_id_of(env: str) -> str | None:
@@ -180,9 +206,9 @@ def bsuite_id_of(env: str) -> str | None:
     return name if re.fullmatch(r"[a-z_]+/\d+", name) else None
 
 
-def _agent(envs: dict[str, dict[int, Found]], damaged: dict[str, str]) -> dict[str, Any]:
+def _agent(envs: dict[str, dict[int, Found]], damaged: dict[str, str], notes: list[str]) -> dict[str, Any]:
     described = {env: _environment(seeds) for env, seeds in envs.items()}
-    return {"environments": described, "bsuite": _bsuite(envs, damaged)}
+    return {"environments": described, "bsuite": _bsuite(envs, damaged, notes)}
 
 
 def _environment(seeds: dict[int, Found]) -> dict[str, Any]:
@@ -193,8 +219,8 @@ def _environment(seeds: dict[int, Found]) -> dict[str, Any]:
         "finished": len(results),
         "solved_episodes": solved,
         "episodes": max((r["episodes"] for r in results.values()), default=0),
-        "mean_return": statistics.fmean(r["mean_return"] for r in results.values()) if results else None,
-        "steps_per_second": statistics.fmean(r["steps_per_second"] or 0 for r in results.values()) if results else None,
+        "mean_return": float(np.mean([r["mean_return"] for r in results.values()])) if results else None,
+        "steps_per_second": float(np.mean([r["steps_per_second"] or 0 for r in results.values()])) if results else None,
     }
 
 
@@ -212,14 +238,19 @@ def _scores(found: dict[str, Found], damaged: dict[str, str]) -> list[bsuite_sco
         return bsuite_scores.score_logs({bsuite_id: run.log for bsuite_id, run in found.items()})
 
 
-def _bsuite(envs: dict[str, dict[int, Found]], damaged: dict[str, str]) -> dict[str, Any] | None:
-    """Mean over seeds of bsuite's scores."""
+def _bsuite(envs: dict[str, dict[int, Found]], damaged: dict[str, str], notes: list[str]) -> dict[str, Any] | None:
+    """Mean over seeds of bsuite's scores. A task that was run under two names counts once, and that is noted."""
     logs: dict[int, dict[str, Found]] = {}
     for env, seeds in envs.items():
         bsuite_id = bsuite_id_of(env)
         for seed, run in seeds.items():
             if bsuite_id is not None and run.log and len(run.log["episode"]):
-                logs.setdefault(seed, {})[bsuite_id] = run
+                kept = logs.setdefault(seed, {}).setdefault(bsuite_id, run)
+                if kept is not run:
+                    notes.append(
+                        f"{env} and {kept.config['env']} are one task; its seed {seed} counts once in bsuite's scores, "
+                        f"as {kept.name}."
+                    )
     per_seed = [_scores(mine, damaged) for mine in logs.values()]
     by_name: dict[str, list[bsuite_scores.Score]] = {}
     for mine in per_seed:
@@ -243,8 +274,7 @@ def _solved_words(environment: dict[str, Any]) -> str:
     if not solved:
         return "–"
     words = [str(x or f">{environment['episodes']}") for x in solved]
-    middle = sorted(solved, key=lambda x: x or 10**9)[(len(solved) - 1) // 2]
-    return f"{middle or '>' + str(environment['episodes'])} ({', '.join(words)})"
+    return f"{statistics.median_words(solved, environment['episodes'])} ({', '.join(words)})"
 
 
 def _or_none(values: Iterable[float]) -> float | None:
