@@ -1,11 +1,12 @@
 """Deep exploration in reinforcement learning: explorers paid for the disagreement of exploiters about TD errors."""
 
-from tdu.environments.gymnasium import register
+from tdu.environments.as_gymnasium import register
 from tdu.errors import UserError
 from tdu.evaluate import evaluate
 from tdu.runners.bsuite_agent import bsuite_agent
 from tdu.runners.interaction import run_key
-from tdu.train import Run, TrainedAgent, load, train
+from tdu.train import Run, load, train
+from tdu.trained import TrainedAgent
 
 register()
 

@@ -65,9 +65,9 @@ def mixed(exploiters: int, heads: int, probability: float, epsilon: float = 0.0)
 
 class Ucb1State(NamedTuple):
     steps: Array
-    """Environment steps taken by each head, [H]."""
-    rewards: Array
-    """Sum of rewards seen by each head, [H]."""
+    """Environment steps taken by each head, [H], int32; counted up to 2³⁰."""
+    mean: Array
+    """Mean reward per step of each head, [H]."""
 
 
 def ucb1(heads: int, eta: float, epsilon: float = 0.0) -> Behaviour:
@@ -78,12 +78,14 @@ def ucb1(heads: int, eta: float, epsilon: float = 0.0) -> Behaviour:
 
     def begin(state: Ucb1State, key: Key) -> Array:
         tried = jnp.maximum(state.steps, 1).astype(jnp.float32)
-        total = jnp.maximum(jnp.sum(state.steps), 1).astype(jnp.float32)
-        bound = state.rewards / tried + eta * jnp.sqrt(jnp.log(total) / tried)
+        bound = state.mean + eta * jnp.sqrt(jnp.log(jnp.maximum(jnp.sum(state.steps.astype(jnp.float32)), 1.0)) / tried)
         return greedy(jnp.where(state.steps == 0, jnp.inf, bound), key)
 
     def observe(state: Ucb1State, head: Array, transition: Transition) -> Ucb1State:
-        return Ucb1State(state.steps.at[head].add(1), state.rewards.at[head].add(transition.r_t))
+        # A sum of rewards in float32 would stop growing; a mean needs none.
+        steps = jnp.minimum(state.steps[head] + 1, 1 << 30)
+        change = (transition.r_t - state.mean[head]) / steps.astype(jnp.float32)
+        return Ucb1State(state.steps.at[head].set(steps), state.mean.at[head].add(change))
 
     return Behaviour(init, begin, _of_one_head(epsilon), observe)
 

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from tdu import adam as adams
+from tdu.networks import inputs
 from tdu.types import Array, Bonus, EnvSpec, Exploit, Key, State, Transition, Values
 
 
@@ -59,13 +60,19 @@ def counts(beta: float, spec: EnvSpec, *, resolution: float, buckets: int = 1 <<
     def cell(observation: Array) -> Array:
         if spec.num_states is not None:
             return observation
-        return _hash(jnp.round(observation / resolution).astype(jnp.int32), len(spec.observation_shape)) % buckets
+        return (
+            _hash(
+                jnp.round(inputs.scaled(spec, observation) / resolution).astype(jnp.int32), len(spec.observation_shape)
+            )
+            % buckets
+        )
 
     def init() -> Array:
         return jnp.zeros((rows, spec.num_actions), jnp.int32)
 
     def observe(visits: Array, transition: Transition) -> Array:
-        return visits.at[cell(transition.o_tm1), transition.a_tm1].add(1)
+        pair = cell(transition.o_tm1), transition.a_tm1
+        return visits.at[pair].set(jnp.minimum(visits[pair] + 1, _SETTLED))
 
     def reward(visits: Array, batch: Transition, exploit: Exploit) -> tuple[Array, Array]:
         del exploit
@@ -75,11 +82,16 @@ def counts(beta: float, spec: EnvSpec, *, resolution: float, buckets: int = 1 <<
     return Bonus(lambda key: init(), observe, lambda visits, _: (visits, visits), reward)
 
 
+_SETTLED = 1 << 30
+"""Steps and visits are counted up to here; a moving average has forgotten its start by then, and no visit adds to a bonus."""
+
+
 class Distillation(NamedTuple):
     """State of random network distillation."""
 
     predictor: State
     step: Array
+    """Learning steps."""
     mean: Array
     """Moving average of the error."""
     square: Array
@@ -114,13 +126,16 @@ def distillation(beta: float, predictor: Values, *, decay: float, normalise: boo
         mean = decay * state.mean + (1 - decay) * jnp.mean(errors)
         square = decay * state.square + (1 - decay) * jnp.mean(jnp.square(errors))
         surprise = normal(state, errors) if normalise else errors
-        return Distillation(learned, state.step + 1, mean, square), surprise
+        return Distillation(learned, jnp.minimum(state.step + 1, _SETTLED), mean, square), surprise
 
     def reward(surprise: Array, batch: Transition, exploit: Exploit) -> tuple[Array, Array]:
         del exploit
         return batch.r_t + beta * surprise, surprise
 
-    return Bonus(init, lambda state, _: state, learn, reward)
+    def rebase(state: Distillation) -> Distillation:
+        return state._replace(predictor=predictor.rebase(state.predictor))
+
+    return Bonus(init, lambda state, _: state, learn, reward, rebase)
 
 
 def nothing() -> Bonus:
@@ -150,8 +165,8 @@ def generic_loss(
         beta: weight of σ, the spread of `td` over critics.
         unbiased: whether σ divides by K − 1 or by K.
     """
-    paid, _ = raised(transitions, td, beta, unbiased=unbiased)
-    return policy_loss(paid), critic_loss(td)
+    transitions, _ = raised(transitions, td, beta, unbiased=unbiased)
+    return policy_loss(transitions), critic_loss(td)
 
 
 def raised(transitions: Transition, td: Array, beta: float, *, unbiased: bool = True) -> tuple[Transition, Array]:

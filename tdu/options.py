@@ -20,9 +20,10 @@ def option(
     minimum: float | None = None,
     above: float | None = None,
     maximum: float | None = None,
+    below: float | None = None,
 ) -> Any:
     """A dataclass field with a sentence for its help and the range of its values."""
-    metadata = {"help": help, "minimum": minimum, "above": above, "maximum": maximum}
+    metadata = {"help": help, "minimum": minimum, "above": above, "maximum": maximum, "below": below}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -37,6 +38,12 @@ def build(cls: type, given: dict[str, Any], *, kind: str) -> Any:
         values[name] = _convert(name, value, hints[name])
         _check_range(name, values[name], fields[name].metadata)
     return cls(**values)
+
+
+def changed(config: Any, name: str) -> bool:
+    """Whether a field of a config is not at its default."""
+    fields = {f.name: f for f in dataclasses.fields(config)}
+    return bool(getattr(config, name) != fields[name].default)
 
 
 def whole_number(name: str, value: Any, low: int, high: int) -> int:
@@ -112,14 +119,15 @@ def _check_range(name: str, value: Any, metadata: Any) -> None:
         return
     if not math.isfinite(value):
         raise UserError(f"{name} must be a finite number, not {value}.")
-    low, above, high = metadata["minimum"], metadata["above"], metadata["maximum"]
+    low, above, high, below = (metadata[name] for name in ("minimum", "above", "maximum", "below"))
     if isinstance(value, int) and high is None:
         high = 2**31 - 1  # counters on the device are 32 bits wide
     too_low = (low is not None and value < low) or (above is not None and value <= above)
-    if too_low or (high is not None and value > high):
+    if too_low or (high is not None and value > high) or (below is not None and value >= below):
         bounds = [f"at least {low}"] if low is not None else []
         bounds += [f"greater than {above}"] if above is not None else []
         bounds += [f"at most {high}"] if high is not None else []
+        bounds += [f"less than {below}"] if below is not None else []
         raise UserError(f"{name} must be {' and '.join(bounds)}, not {value}.")
 
 

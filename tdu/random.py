@@ -2,13 +2,36 @@
 
 On a CPU, XLA runs JAX's rolled rounds as a loop of some fifteen kernels; written out, a draw is one kernel. The numbers
 are those of `jax.random.key(seed)` bit for bit, so nothing about a run depends on which of the two made its key.
+
+`split(key, n)[i]` is `fold_in(key, i)`: a key that is split must not be folded with small numbers as well. Everything that
+is folded into a key beside that has a number of its own here.
 """
+
+import enum
 
 import jax
 import jax.numpy as jnp
 from jax.extend.random import define_prng_impl
 
 from tdu.types import Array, Key
+
+
+@enum.unique
+class Use(enum.IntEnum):
+    """What a key is for, where it is not one of a split; numbers from 2³¹ on, or far from any split's."""
+
+    BONUS = 1 << 16
+    NOISE = (1 << 31) + 1
+    EVALUATION = (1 << 31) + 2
+    BEGUN_AGAIN = (1 << 31) + 3
+    LATER_STEPS = (1 << 32) - 2
+    FIRST_STEP = (1 << 32) - 1
+
+
+def for_use(key: Key, use: Use) -> Key:
+    """A key for that use alone."""
+    return jax.random.fold_in(key, jnp.uint32(int(use)))
+
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
@@ -68,5 +91,11 @@ def _random_bits(key_data: Array, bit_width: int, shape: tuple[int, ...]) -> Arr
 
 
 _IMPL = define_prng_impl(
-    key_shape=(2,), seed=_seed, split=_split, random_bits=_random_bits, fold_in=_fold_in, name="tdu_threefry", tag="tdu"
+    key_shape=(2,),
+    seed=_seed,
+    split=_split,
+    random_bits=lambda *draw: _random_bits(*draw),  # looked up at every trace, so that a test can listen
+    fold_in=_fold_in,
+    name="tdu_threefry",
+    tag="tdu",
 )

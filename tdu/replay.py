@@ -11,14 +11,15 @@ from tdu.types import Array, EnvSpec, Key, Replay, Transition
 class Ring(NamedTuple):
     data: Transition
     """Every leaf has a leading axis of `capacity`."""
-    added: Array
-    """How many transitions were ever added."""
+    next: Array
+    """Where the next transition goes."""
+    filled: Array
+    """How many there are."""
 
 
 def example(spec: EnvSpec, extras: dict[str, Array] | None = None) -> Transition:
     """A transition of the environment's shapes, all zeros."""
-    one_hot = spec.num_states is not None
-    observation = jnp.zeros((), jnp.int32) if one_hot else jnp.zeros(spec.observation_shape, jnp.float32)
+    observation = jnp.zeros(spec.carried_shape, spec.carried_dtype)
     number = jnp.zeros(())
     return Transition(observation, jnp.zeros((), jnp.int32), number, number, observation, extras or {})
 
@@ -28,15 +29,14 @@ def uniform(capacity: int, batch_size: int) -> Replay:
 
     def init(example: Transition) -> Ring:
         empty = jax.tree.map(lambda x: jnp.zeros((capacity, *jnp.shape(x)), jnp.asarray(x).dtype), example)
-        return Ring(empty, jnp.zeros((), jnp.int32))
+        return Ring(empty, jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
 
     def add(state: Ring, transition: Transition) -> Ring:
-        at = state.added % capacity
-        data = jax.tree.map(lambda ring, x: ring.at[at].set(x), state.data, transition)
-        return Ring(data, state.added + 1)
+        data = jax.tree.map(lambda ring, x: ring.at[state.next].set(x), state.data, transition)
+        return Ring(data, (state.next + 1) % capacity, jnp.minimum(state.filled + 1, capacity))
 
     def size(state: Ring) -> Array:
-        return jnp.minimum(state.added, capacity)
+        return state.filled
 
     def sample(state: Ring, key: Key) -> Transition:
         rows = jax.random.randint(key, (batch_size,), 0, jnp.maximum(size(state), 1))
@@ -51,6 +51,6 @@ def sequence(length: int) -> Replay:
 
     def sample(state: Ring, key: Key) -> Transition:
         del key
-        return jax.tree.map(lambda data: jnp.roll(data, -(state.added % length), axis=0), state.data)
+        return jax.tree.map(lambda data: jnp.roll(data, -state.next, axis=0), state.data)
 
     return ring._replace(sample=sample)

@@ -8,21 +8,19 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from tdu import agents, checkpoints, environments, runs
 from tdu import track as tracking
-from tdu.environments.python import PythonEnvironment, encode_observation
+from tdu.environments import MadeEnvironment
 from tdu.errors import RunError, TrainingError, UserError
 from tdu.options import whole_number
 from tdu.runners.compiled import CompiledRunner
+from tdu.runners.protocol import Budget
 from tdu.runners.rows import WALL_TIME, Row, columns
 from tdu.runners.stepwise import StepwiseRunner
+from tdu.trained import TrainedAgent
 from tdu.types import Agent, Environment, EnvSpec
-
-MadeEnvironment = Environment | PythonEnvironment
 
 _RECENT = 100
 """`mean_return` is over so many last episodes."""
@@ -43,28 +41,6 @@ class Report(NamedTuple):
     last: Row | None
     mean_return: float
     bad_share: float | None
-
-
-class TrainedAgent:
-    """An agent that has learned. It acts greedily on the mean value over its exploiters."""
-
-    def __init__(self, spec: EnvSpec, agent: Agent, state: Any):
-        self.spec = spec
-        self.state = jax.tree.map(jnp.asarray, state)
-        self._agent = agent
-        self._evaluate = jax.jit(agent.evaluate)
-
-    def q(self, observation: jax.Array) -> jax.Array:
-        """Value of every action for an encoded observation, [A]; for use in compiled code."""
-        return self._agent.evaluate(self.state, observation)
-
-    def values(self, observation: Any) -> np.ndarray:
-        """Value of every action, [A]."""
-        return np.asarray(self._evaluate(self.state, encode_observation(self.spec, observation)))
-
-    def act(self, observation: Any) -> int:
-        """The best action. A one-hot observation may be given as an array or as its index."""
-        return int(np.argmax(self.values(observation)))
 
 
 class Run(NamedTuple):
@@ -208,7 +184,7 @@ class _Session:
         self._config, self._folder, self._progress = config, folder, progress
         self._checkpoint_seconds = checkpoint_seconds
         self._runner, self._agent = _make_runner(config, env)
-        self._columns = columns(self._runner.spec)
+        self._columns = tuple(c.name for c in columns(self._runner.spec))
         self._seconds = 0.0
         self._rows: list[Row] = []
         self._log: dict[str, np.ndarray] = {name: np.zeros(0) for name in self._columns}
@@ -237,12 +213,12 @@ class _Session:
     def _run(self) -> Run:
         runner, folder = self._runner, self._folder
         before = self._seconds
-        first_episode, first_step = runner.progress.episode, runner.steps
+        first_episode, first_step = runner.progress.episode, runner.clock.steps
         started = saved = time.perf_counter()
         while not runner.finished:
-            steps = runner.steps
+            steps = runner.clock.steps
             rows = runner.advance()
-            if runner.steps == steps:
+            if runner.clock.steps == steps:
                 raise TrainingError(f"the run stands still at episode {runner.progress.episode}; start it anew.")
             now = time.perf_counter()
             self._seconds = before + now - started
@@ -270,13 +246,12 @@ class _Session:
         if folder is not None:
             self._checkpoint(folder)
             folder.write_result(result)
-        arrays, _ = runner.save()
-        return Run(result, log, TrainedAgent(runner.spec, self._agent, arrays.mind.state))
+        return Run(result, log, TrainedAgent(runner.spec, self._agent, runner.params()))
 
     def _checkpoint(self, folder: runs.Folder) -> None:
         arrays, plain = self._runner.save()
         manifest = {"run": _identity(self._config), "seconds": self._seconds, "plain": plain}
-        folder.save_checkpoint(self._runner.steps, arrays, manifest)
+        folder.save_checkpoint(self._runner.clock.steps, arrays, manifest)
 
     def _whole_log(self) -> dict[str, np.ndarray]:
         new = runs.rows_to_arrays(self._rows, self._columns)
@@ -287,9 +262,9 @@ class _Session:
         result = {
             **{k: self._config[k] for k in ("env", "agent", "config", "seed")},
             "episodes": runner.progress.episode,
-            "steps": runner.steps,
+            "steps": runner.clock.steps,
             "seconds": round(self._seconds, 3),
-            "steps_per_second": round(runner.steps / self._seconds, 1) if self._seconds else None,
+            "steps_per_second": round(runner.clock.steps / self._seconds, 1) if self._seconds else None,
             "mean_return": float(np.mean(log["episode_return"][-_RECENT:])),
         }
         if runner.spec.solved is not None:
@@ -304,11 +279,11 @@ class _Session:
             spec=runner.spec,
             episode=done,
             episodes=self._config["episodes"],
-            steps=runner.steps,
+            steps=runner.clock.steps,
             seconds=self._seconds,
             session_seconds=self._seconds - before,
             session_episodes=done - first_episode,
-            session_steps=runner.steps - first_step,
+            session_steps=runner.clock.steps - first_step,
             last=self._rows[-1] if self._rows else None,
             mean_return=float(np.mean(recent)) if recent else math.nan,
             bad_share=runner.progress.total_bad / done if runner.spec.solved and done else None,
@@ -318,8 +293,8 @@ class _Session:
 def _make_runner(config: dict[str, Any], env: MadeEnvironment, *, compiled: bool = True) -> tuple[Any, Agent]:
     entry = agents.find(config["agent"])
     agent = _make_agent(entry.make, env.spec, agents.configure(config["agent"], config["config"]))
-    settings: dict[str, Any] = {"episodes": config["episodes"], "stop": config["stop"]}
-    if isinstance(env, PythonEnvironment):
+    settings: dict[str, Any] = {"budget": Budget(config["episodes"]), "stop": config["stop"]}
+    if not isinstance(env, Environment):
         return StepwiseRunner(env, agent, config["seed"], **settings), agent
     return CompiledRunner(env, agent, config["seed"], **settings, compiled=compiled), agent
 

@@ -12,14 +12,16 @@ import jax
 Array = jax.Array
 Key = jax.Array
 State = Any  # a pytree
+Params = Any  # a pytree
 EitherArray = Any  # JAX's inside compiled code, NumPy's outside
 
 
 class TimeStep(NamedTuple):
     """What an environment answers, in dm_env's meaning.
 
-    `discount` is 0 only at a true end of the task; `last` is true at any end, a time limit included.
-    A one-hot observation is an integer: the index of its one, or `num_states` for the all-zero observation.
+    `discount` is 0 only at a true end of the task; `last` is true at any end, a time limit included. Observations travel
+    raw, in the environment's dtype. A one-hot observation is an integer: the index of its one, or `num_states` for the
+    all-zero observation.
     """
 
     observation: EitherArray
@@ -65,12 +67,24 @@ class EnvSpec(NamedTuple):
     num_actions: int
     num_states: int | None = None
     """Set where the observation is one-hot: then it travels as an integer in [0, num_states]."""
-    bytes: bool = False
-    """Whether the environment's observations are bytes; they travel divided by 255."""
+    dtype: str = "float32"
+    """Of the observations, as NumPy names it; a one-hot one travels as int32 whatever this says."""
+    first_state: int = 0
+    """What the environment itself calls its first state, where it names states by numbers."""
     default_episodes: int = 10_000
     solved: SolvedRule | None = None
     info_names: tuple[str, ...] = ()
     """Running totals that the log carries beside bsuite's standard columns."""
+
+    @property
+    def carried_shape(self) -> tuple[int, ...]:
+        """Shape of an observation as it travels."""
+        return self.observation_shape if self.num_states is None else ()
+
+    @property
+    def carried_dtype(self) -> str:
+        """Type of an observation as it travels."""
+        return self.dtype if self.num_states is None else "int32"
 
 
 class Environment(NamedTuple):
@@ -80,7 +94,7 @@ class Environment(NamedTuple):
     reset: Callable[[Key], tuple[State, TimeStep]]
     step: Callable[[State, Array, Key], tuple[State, TimeStep]]
     info: Callable[[State], dict[str, Array]]
-    """What the episode adds to each of `spec.info_names`; read when it ends."""
+    """What the episode adds to each of `spec.info_names`, whole or real numbers; read when it ends."""
 
 
 class Replay(NamedTuple):
@@ -95,18 +109,18 @@ class Replay(NamedTuple):
 class Weights(NamedTuple):
     """How the numbers that are trained become the weights of networks: the weights themselves, or noisy ones."""
 
-    init: Callable[[Key, Any], State]
+    init: Callable[[Key, Params], State]
     """init(key, networks) -> what draws are made from."""
-    widen: Callable[[Any], Any]
-    """widen(initial weights) -> what is trained in their place."""
-    widen_rows: Callable[[Array], Array]
+    trainable: Callable[[Params], Params]
+    """trainable(initial weights) -> what is trained in their place."""
+    trainable_rows: Callable[[Array], Array]
     """The same for the rows [S, W] of a one-hot layer."""
     draw: Callable[[State, Array, int], Any]
     """draw(state, step, stream): the noise of a learning step, one stream for online networks and one for targets."""
-    of: Callable[[Any, Any], Any]
-    """of(trained, draw) -> weights; without noise where `draw` is None."""
-    rows: Callable[[Array, Array, Any], Array]
-    """rows(trained rows, states [B], draw) -> rows [B, W]."""
+    drawn: Callable[[Params, Any], Params]
+    """drawn(trained, draw) -> weights; without noise where `draw` is None."""
+    drawn_rows: Callable[[Array, Array, Any], Array]
+    """drawn_rows(trained rows, states [B], draw) -> rows [B, W]."""
 
 
 class Values(NamedTuple):
@@ -117,14 +131,18 @@ class Values(NamedTuple):
     """update(state, o_tm1 [B], o_t [B], loss, priors): one step on `loss(q_tm1, target_t, online_t)`, all `[H, B, A]`.
 
     `priors` are those of o_tm1 and of o_t, where `prior` exists and they are known already."""
-    q: Callable[[State, Array], Array]
-    """q(state, observation) -> [H, A], of the online networks as they are now."""
-    still_q: Callable[[State, Array], Array]
+    params: Callable[[State], Params]
+    """params(state) -> all that evaluating the online networks needs."""
+    q: Callable[[Params, Array], Array]
+    """q(params, observation) -> [H, A], of the online networks as they are now."""
+    noiseless_q: Callable[[Params, Array], Array]
     """The same without noise, where the networks are noisy."""
-    freeze: Callable[[State, Array], State]
-    """freeze(state, head): what is needed to evaluate that head later, unchanged by learning in between."""
+    freeze: Callable[[Params, Array], State]
+    """freeze(params, head): what is needed to evaluate that head later, unchanged by learning in between."""
     frozen_q: Callable[[State, Array], Array]
     """frozen_q(frozen, observation) -> [A]."""
+    rebase: Callable[[State], State]
+    """The same state with its 32-bit counters far from their end; to be called every 2²⁸ steps or so."""
     prior: Callable[[State, Array], Array] | None = None
     """prior(state, observation) -> [H, A], the part of q that never changes, where it costs enough to be worth keeping."""
 
@@ -148,7 +166,11 @@ class Bonus(NamedTuple):
     learn: Callable[[State, Transition], tuple[State, Any]]
     """learn(state, batch) -> (state, what `reward` has to know of the batch, from before it was learned)."""
     reward: Callable[[Any, Transition, Exploit], tuple[Array, Array]]
-    """reward(known, batch, exploit) -> (what explorers are paid [B], or [N, B] if not all the same; the bonus in it [B])."""
+    """reward(novelty, batch, exploit) -> (what explorers are paid [B], or [N, B] if not all the same; the bonus in it [B]).
+
+    `novelty` is what `learn` gave."""
+    rebase: Callable[[State], State] = lambda state: state
+    """The same state with its 32-bit counters far from their end."""
 
 
 class Behaviour(NamedTuple):
@@ -165,21 +187,38 @@ class Behaviour(NamedTuple):
     """Whether the action depends on the values of all heads."""
 
 
+class Actor(NamedTuple):
+    """What acts. All that it needs of a learner travels as `params`, so it runs in a compiled loop, over many environments,
+    in another process or on another host.
+    """
+
+    begin: Callable[[Params, Key], State]
+    """begin(params, key) -> actor state of a new episode: the head drawn, its frozen copy, memory."""
+    act: Callable[[Params, State, TimeStep, Key], tuple[Array, State]]
+    """act(params, actor state, timestep, key) -> action, actor state."""
+
+
 class Agent(NamedTuple):
     """Pure functions over explicit state. Keys given to them are consumed."""
 
     init: Callable[[Key], State]
-    begin_episode: Callable[[State, Key], State]
-    """begin_episode(state, key) -> actor. Draws a head here, so that no runner needs a special case."""
-    act: Callable[[State, State, Array, Key], Array]
-    """act(state, actor, observation, key) -> action."""
+    params: Callable[[State], Params]
+    """params(state) -> what its actors need of it."""
+    actor: Actor
+    """Gathers experience: draws a head for each episode, explores."""
+    evaluator: Actor
+    """The finished agent: greedy on `values`."""
+    values: Callable[[Params, Array], Array]
+    """values(params, observation) -> [A], what the evaluator maximises."""
     observe: Callable[[State, State, Transition, Key], State]
-    """observe(state, actor, transition, key) -> state."""
+    """observe(state, actor state, transition, key) -> state."""
     learn: Callable[[State, Key], tuple[State, dict[str, Array]]]
     """learn(state, key) -> state, metrics. Called at every environment step; it knows itself when to wait."""
+    rebase: Callable[[State], State]
+    """The same state with its 32-bit counters far from their end; to be called every 2²⁸ steps or so."""
     head: Callable[[State], Array]
-    """head(actor) -> index of the head that acts."""
-    evaluate: Callable[[State, Array], Array]
-    """evaluate(state, observation) -> [A], the values that the finished agent acts greedily on."""
+    """head(actor state) -> index of the head that acts."""
     live: bool = True
-    """Whether `act` looks at the state. Where not, all that acts is in the actor, and learning may lag within an episode."""
+    """Whether `actor.act` looks at the params. Where not, learning may lag within an episode."""
+    one_stream: bool = False
+    """Whether it learns from consecutive steps, and so from one environment at a time only."""

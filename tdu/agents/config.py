@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tdu.errors import UserError
-from tdu.options import option
+from tdu.options import changed, option
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,20 @@ class QConfig:
 
 
 @dataclass(frozen=True)
+class SingleConfig(QConfig):
+    """Options of the agents that stand on bsuite's DQN."""
+
+    min_replay: int = option(100, "Learning starts once so many transitions are stored.", minimum=1)
+
+
+@dataclass(frozen=True)
+class DqnConfig(SingleConfig):
+    """Those of them that act ε-greedily."""
+
+    epsilon: float = option(0.05, "Probability of a random action.", minimum=0, maximum=1)
+
+
+@dataclass(frozen=True)
 class EnsembleConfig(QConfig):
     """Options of every ensemble."""
 
@@ -61,6 +75,9 @@ class EnsembleConfig(QConfig):
         super().__post_init__()
         if self.head_choice == "mixed" and getattr(self, "explorers", 0) < 1:
             raise UserError("head_choice mixed needs at least one explorer; use uniform or ucb1.")
+        for name, choice in (("ucb_eta", "ucb1"), ("explorer_prob", "mixed")):
+            if self.head_choice != choice and changed(self, name):
+                raise UserError(f"{name} is for head_choice={choice}; with {self.head_choice} it would change nothing.")
 
 
 PRESETS: dict[str, dict[str, object]] = {

@@ -4,17 +4,16 @@ from dataclasses import dataclass
 
 from tdu import behaviour, bonus
 from tdu.agents import assemble
-from tdu.agents.config import QConfig
-from tdu.options import option
+from tdu.agents.config import DqnConfig
+from tdu.errors import UserError
+from tdu.options import changed, option
 from tdu.types import Agent, EnvSpec
 
 
 @dataclass(frozen=True)
-class Config(QConfig):
+class Config(DqnConfig):
     """bsuite's DQN with the paper's best β."""
 
-    min_replay: int = option(100, "Learning starts once so many transitions are stored.", minimum=1)
-    epsilon: float = option(0.05, "Probability of a random action.", minimum=0, maximum=1)
     beta: float = option(0.1, "Weight β of the bonus.", minimum=0)
     resolution: float = option(
         0.1,
@@ -25,6 +24,10 @@ class Config(QConfig):
 
 def make(spec: EnvSpec, config: Config) -> Agent:
     """The agent for an environment."""
-    paid = bonus.counts(config.beta, spec, resolution=config.resolution)
+    if spec.num_states is not None and changed(config, "resolution"):
+        raise UserError(
+            f"{spec.name} has one-hot observations, which are counted exactly: resolution would change nothing."
+        )
+    novelty = bonus.counts(config.beta, spec, resolution=config.resolution)
     choice = behaviour.uniform(1, config.epsilon)
-    return assemble.q_agent(spec, config, exploiters=0, explorers=1, bonus=paid, behaviour=choice)
+    return assemble.q_agent(spec, config, exploiters=0, explorers=1, bonus=novelty, behaviour=choice)

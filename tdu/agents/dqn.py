@@ -4,17 +4,13 @@ from dataclasses import dataclass
 
 from tdu import behaviour, bonus
 from tdu.agents import assemble
-from tdu.agents.config import QConfig
-from tdu.options import option
+from tdu.agents.config import DqnConfig
 from tdu.types import Agent, EnvSpec
 
 
 @dataclass(frozen=True)
-class Config(QConfig):
+class Config(DqnConfig):
     """bsuite's DQN."""
-
-    min_replay: int = option(100, "Learning starts once so many transitions are stored.", minimum=1)
-    epsilon: float = option(0.05, "Probability of a random action.", minimum=0, maximum=1)
 
 
 def make(spec: EnvSpec, config: Config) -> Agent:

@@ -1,4 +1,4 @@
-"""What every learner does the same way: the metrics of a learning step, and when there is none."""
+"""What every learner does the same way: the metrics of a learning step, when there is none, and its greedy policy."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from tdu.types import Array, Key
+from tdu.types import Actor, Array, Key, Params, TimeStep
 
 Metrics = dict[str, Array]
 Update = Callable[[Any, Key], tuple[Any, Metrics]]
@@ -25,3 +25,17 @@ def when(ready: Array, update: Update, state: Any, key: Key) -> tuple[Any, Metri
         return state, {"loss": jnp.zeros(()), "bonus": jnp.zeros(()), "updates": jnp.zeros(())}
 
     return jax.lax.cond(ready, update, wait, state, key)
+
+
+def greedy_actor(values: Callable[[Params, Array], Array]) -> Actor:
+    """Picks the first action of largest value; has no memory."""
+
+    def begin(params: Params, key: Key) -> tuple[()]:
+        del params, key
+        return ()
+
+    def act(params: Params, nothing: tuple[()], timestep: TimeStep, key: Key) -> tuple[Array, tuple[()]]:
+        del key
+        return jnp.argmax(values(params, timestep.observation)).astype(jnp.int32), nothing
+
+    return Actor(begin, act)

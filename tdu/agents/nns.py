@@ -2,18 +2,18 @@
 
 from dataclasses import dataclass
 
-from tdu import behaviour, bonus, noisy
+from tdu import behaviour, bonus
 from tdu.agents import assemble
-from tdu.agents.config import QConfig
+from tdu.agents.config import SingleConfig
+from tdu.networks import noisy
 from tdu.options import option
 from tdu.types import Agent, EnvSpec
 
 
 @dataclass(frozen=True)
-class Config(QConfig):
+class Config(SingleConfig):
     """bsuite's DQN, greedy, with the paper's best noise scale."""
 
-    min_replay: int = option(100, "Learning starts once so many transitions are stored.", minimum=1)
     noise_scale: float = option(10.0, "Standard deviation β of the noise ε.", minimum=0)
     noise_init: float = option(0.017, "Where each weight's factor σ of the noise starts.", minimum=0)
 

@@ -13,10 +13,24 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from tdu import random, td
 from tdu import replay as replays
-from tdu import td
 from tdu.agents import learning
-from tdu.types import Agent, Array, Behaviour, Bonus, EnvSpec, Exploit, Key, Transition, Values
+from tdu.types import (
+    Actor,
+    Agent,
+    Array,
+    Behaviour,
+    Bonus,
+    EnvSpec,
+    Exploit,
+    Key,
+    Params,
+    State,
+    TimeStep,
+    Transition,
+    Values,
+)
 
 
 class Learner(NamedTuple):
@@ -34,25 +48,29 @@ class Learner(NamedTuple):
     acting: Literal["frozen", "live"]
 
 
-_BONUS = 1 << 16
-"""Folded into the key for the bonus; far from the first few numbers, which splitting the key uses."""
-
 _PRIORS = ("prior_tm1", "prior_t")
 """Kept with each transition where a prior is a network to evaluate: it is met a batch of times and never changes."""
 
 
 class LearnerState(NamedTuple):
-    values: Any
-    replay: Any
-    bonus: Any
-    behaviour: Any
-    step: Array
-    """Environment steps observed."""
+    values: State
+    replay: replays.Ring
+    bonus: State
+    behaviour: State
+    phase: Array
+    """Environment steps observed, modulo the learning period."""
 
 
-class Actor(NamedTuple):
+class ActingParams(NamedTuple):
+    """What the actors need of the learner."""
+
+    values: Params
+    behaviour: State
+
+
+class ActingHead(NamedTuple):
     head: Array
-    frozen: Any
+    frozen: State
     """The head's values as they were when the episode began; empty where the live head acts."""
 
 
@@ -62,7 +80,6 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
     replay = replays.uniform(learner.replay_capacity, learner.batch_size)
     masked = learner.mask_prob < 1.0
     noisy = learner.noise_scale > 0.0
-    frozen = learner.acting == "frozen"
 
     def init(key: Key) -> LearnerState:
         extras = ({"mask": jnp.zeros(heads)} if masked else {}) | ({"noise": jnp.zeros(heads)} if noisy else {})
@@ -71,29 +88,15 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
         return LearnerState(
             values=values.init(key),
             replay=replay.init(replays.example(spec, extras)),
-            bonus=bonus.init(jax.random.fold_in(key, _BONUS)),
+            bonus=bonus.init(random.for_use(key, random.Use.BONUS)),
             behaviour=behaviour.init(),
-            step=jnp.zeros((), jnp.int32),
+            phase=jnp.zeros((), jnp.int32),
         )
 
-    def begin_episode(state: LearnerState, key: Key) -> Actor:
-        head = behaviour.begin(state.behaviour, key)
-        if not frozen:
-            return Actor(head, ())
-        if behaviour.every_head:
-            return Actor(head, jax.vmap(values.freeze, in_axes=(None, 0))(state.values, jnp.arange(heads)))
-        return Actor(head, values.freeze(state.values, head))
+    def params(state: LearnerState) -> ActingParams:
+        return ActingParams(values.params(state.values), state.behaviour)
 
-    def act(state: LearnerState, actor: Actor, observation: Array, key: Key) -> Array:
-        if frozen:
-            evaluate_frozen = jax.vmap(values.frozen_q, (0, None)) if behaviour.every_head else values.frozen_q
-            q = evaluate_frozen(actor.frozen, observation)
-        else:
-            live = values.q(state.values, observation)
-            q = live if behaviour.every_head else live[actor.head]
-        return behaviour.act(q, actor.head, key)
-
-    def observe(state: LearnerState, actor: Actor, transition: Transition, key: Key) -> LearnerState:
+    def observe(state: LearnerState, acting: ActingHead, transition: Transition, key: Key) -> LearnerState:
         key_mask, key_noise = jax.random.split(key)
         extras = dict(transition.extras)
         if masked:
@@ -107,8 +110,8 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
         return state._replace(
             replay=replay.add(state.replay, transition),
             bonus=bonus.observe(state.bonus, transition),
-            behaviour=behaviour.observe(state.behaviour, actor.head, transition),
-            step=state.step + 1,
+            behaviour=behaviour.observe(state.behaviour, acting.head, transition),
+            phase=(state.phase + 1) % learner.learn_period,
         )
 
     def errors(q_tm1: Array, batch: Transition, r_t: Array, target_t: Array, online_t: Array | None) -> Array:
@@ -122,7 +125,7 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
 
     def update(state: LearnerState, key: Key) -> tuple[LearnerState, learning.Metrics]:
         batch = replay.sample(state.replay, key)
-        bonus_state, known = bonus.learn(state.bonus, batch)
+        bonus_state, novelty = bonus.learn(state.bonus, batch)
 
         def loss(q_tm1: Array, target_t: Array, online_t: Array | None) -> tuple[Array, learning.Metrics]:
             r_t = jnp.broadcast_to(batch.r_t, (heads, *batch.r_t.shape))
@@ -130,18 +133,14 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
             exploit_td = jax.lax.stop_gradient(plain[: learner.exploiters])
             taken = jax.vmap(jax.vmap(td.taken), in_axes=(0, None))(q_tm1[: learner.exploiters], batch.a_tm1)
             q = jax.lax.stop_gradient(taken)
-            paid, extra = bonus.reward(known, batch, Exploit(q, q + exploit_td, exploit_td))
-            explores = (jnp.arange(heads) >= learner.exploiters)[:, None]
-            more = jax.lax.stop_gradient(paid) - batch.r_t
-            if more.ndim == 2:  # a pay of its own for each explorer
-                more = jnp.concatenate([jnp.zeros((learner.exploiters, learner.batch_size)), more])
-            delta = plain + jnp.where(explores, more, 0.0)
+            explorers_reward, bonus_in_it = bonus.reward(novelty, batch, Exploit(q, q + exploit_td, exploit_td))
+            delta = plain + beside_the_reward(jax.lax.stop_gradient(explorers_reward) - batch.r_t)
             if noisy:
                 delta += learner.noise_scale * batch.extras["noise"].T
             squares = 0.5 * jnp.square(delta)
             if masked:
                 squares *= batch.extras["mask"].T
-            return jnp.sum(jnp.mean(squares, axis=1)), learning.metrics(jnp.mean(squares), jnp.mean(extra))
+            return jnp.sum(jnp.mean(squares, axis=1)), learning.metrics(jnp.mean(squares), jnp.mean(bonus_in_it))
 
         priors = None
         if values.prior is not None:
@@ -150,11 +149,63 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
         state = state._replace(values=values_state, bonus=bonus_state)
         return state, metrics
 
+    def beside_the_reward(pay: Array) -> Array:
+        """What each head is paid beside the reward, [H, B], from what explorers are: [B] for all, or [N, B] for each."""
+        explores = (jnp.arange(heads) >= learner.exploiters)[:, None]
+        if pay.ndim == 2:
+            pay = jnp.concatenate([jnp.zeros((learner.exploiters, learner.batch_size)), pay])
+        return jnp.where(explores, pay, 0.0)
+
     def learn(state: LearnerState, key: Key) -> tuple[LearnerState, learning.Metrics]:
-        ready = (state.step >= learner.min_replay) & (state.step % learner.learn_period == 0)
+        ready = (replay.size(state.replay) >= learner.min_replay) & (state.phase == 0)
         return learning.when(ready, update, state, key)
 
-    def evaluate(state: LearnerState, observation: Array) -> Array:
-        return jnp.mean(values.still_q(state.values, observation)[: max(learner.exploiters, 1)], axis=0)
+    def rebase(state: LearnerState) -> LearnerState:
+        return state._replace(values=values.rebase(state.values), bonus=bonus.rebase(state.bonus))
 
-    return Agent(init, begin_episode, act, observe, learn, lambda actor: actor.head, evaluate, live=not frozen)
+    def mean_of_exploiters(params: ActingParams, observation: Array) -> Array:
+        return jnp.mean(values.noiseless_q(params.values, observation)[: max(learner.exploiters, 1)], axis=0)
+
+    frozen = learner.acting == "frozen"
+    return Agent(
+        init=init,
+        params=params,
+        actor=_frozen_actor(heads, values, behaviour) if frozen else _live_actor(values, behaviour),
+        evaluator=learning.greedy_actor(mean_of_exploiters),
+        values=mean_of_exploiters,
+        observe=observe,
+        learn=learn,
+        rebase=rebase,
+        head=lambda acting: acting.head,
+        live=not frozen,
+    )
+
+
+def _frozen_actor(heads: int, values: Values, behaviour: Behaviour) -> Actor:
+    """Acts with the head as it was when the episode began."""
+    freeze, frozen_q = values.freeze, values.frozen_q
+    if behaviour.every_head:
+        freeze, frozen_q = jax.vmap(freeze, in_axes=(None, 0)), jax.vmap(frozen_q, in_axes=(0, None))
+
+    def begin(params: ActingParams, key: Key) -> ActingHead:
+        head = behaviour.begin(params.behaviour, key)
+        return ActingHead(head, freeze(params.values, jnp.arange(heads) if behaviour.every_head else head))
+
+    def act(params: Any, acting: ActingHead, timestep: TimeStep, key: Key) -> tuple[Array, ActingHead]:
+        del params
+        return behaviour.act(frozen_q(acting.frozen, timestep.observation), acting.head, key), acting
+
+    return Actor(begin, act)
+
+
+def _live_actor(values: Values, behaviour: Behaviour) -> Actor:
+    """Acts with the head as it learns."""
+
+    def begin(params: ActingParams, key: Key) -> ActingHead:
+        return ActingHead(behaviour.begin(params.behaviour, key), ())
+
+    def act(params: ActingParams, acting: ActingHead, timestep: TimeStep, key: Key) -> tuple[Array, ActingHead]:
+        live = values.q(params.values, timestep.observation)
+        return behaviour.act(live if behaviour.every_head else live[acting.head], acting.head, key), acting
+
+    return Actor(begin, act)

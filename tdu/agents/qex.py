@@ -4,17 +4,15 @@ from dataclasses import dataclass
 
 from tdu import behaviour, bonus
 from tdu.agents import assemble
-from tdu.agents.config import QConfig
+from tdu.agents.config import DqnConfig
 from tdu.options import option
 from tdu.types import Agent, EnvSpec
 
 
 @dataclass(frozen=True)
-class Config(QConfig):
+class Config(DqnConfig):
     """bsuite's DQN with the paper's best β."""
 
-    min_replay: int = option(100, "Learning starts once so many transitions are stored.", minimum=1)
-    epsilon: float = option(0.05, "Probability of a random action.", minimum=0, maximum=1)
     beta: float = option(10.0, "Scale β of the explorer's reward |δ|.", minimum=0)
     explorer_prob: float = option(0.5, "Probability that the explorer acts in an episode.", minimum=0, maximum=1)
 
@@ -22,5 +20,5 @@ class Config(QConfig):
 def make(spec: EnvSpec, config: Config) -> Agent:
     """The agent for an environment."""
     choice = behaviour.mixed(1, 2, config.explorer_prob, config.epsilon)
-    paid = bonus.absolute_td(config.beta)
-    return assemble.q_agent(spec, config, exploiters=1, explorers=1, bonus=paid, behaviour=choice)
+    surprise = bonus.absolute_td(config.beta)
+    return assemble.q_agent(spec, config, exploiters=1, explorers=1, bonus=surprise, behaviour=choice)

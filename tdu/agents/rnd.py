@@ -4,28 +4,32 @@ from dataclasses import dataclass
 
 from tdu import behaviour, bonus, values
 from tdu.agents import assemble
-from tdu.agents.config import QConfig
-from tdu.options import option
+from tdu.agents.config import DqnConfig
+from tdu.errors import UserError
+from tdu.options import changed, option
 from tdu.types import Agent, EnvSpec, Values
 
 
 @dataclass(frozen=True)
-class Config(QConfig):
+class Config(DqnConfig):
     """bsuite's DQN with the paper's best values."""
 
-    min_replay: int = option(100, "Learning starts once so many transitions are stored.", minimum=1)
-    epsilon: float = option(0.05, "Probability of a random action.", minimum=0, maximum=1)
     beta: float = option(10.0, "Weight β of the bonus.", minimum=0)
     features: int = option(10, "Width m of the networks' output.", minimum=1)
-    decay: float = option(0.999, "Decay α of the moving averages that normalise the bonus.", minimum=0, maximum=1)
+    decay: float = option(0.999, "Decay α of the moving averages that normalise the bonus.", minimum=0, below=1)
     normalise: bool = option(True, "Normalise the bonus by moving averages of its mean and standard deviation.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.normalise and changed(self, "decay"):
+            raise UserError("decay is for normalise=true; without it it would change nothing.")
 
 
 def make(spec: EnvSpec, config: Config) -> Agent:
     """The agent for an environment."""
-    paid = bonus.distillation(config.beta, predictor(spec, config), decay=config.decay, normalise=config.normalise)
+    surprise = bonus.distillation(config.beta, predictor(spec, config), decay=config.decay, normalise=config.normalise)
     choice = behaviour.uniform(1, config.epsilon)
-    return assemble.q_agent(spec, config, exploiters=0, explorers=1, bonus=paid, behaviour=choice)
+    return assemble.q_agent(spec, config, exploiters=0, explorers=1, bonus=surprise, behaviour=choice)
 
 
 def predictor(spec: EnvSpec, config: Config) -> Values:

@@ -18,20 +18,26 @@ from tdu import adam as adams
 from tdu import behaviour, values
 from tdu import replay as replays
 from tdu.agents import assemble, learning
-from tdu.agents.config import QConfig
+from tdu.agents.config import SingleConfig
+from tdu.errors import UserError
 from tdu.options import option
-from tdu.types import Agent, Array, EnvSpec, Key, Transition
+from tdu.types import Actor, Agent, Array, EnvSpec, Key, Params, TimeStep, Transition
+from tdu.values.shape import FAR
 
 
 @dataclass(frozen=True)
-class Config(QConfig):
+class Config(SingleConfig):
     """bsuite's DQN with the paper's best values."""
 
-    min_replay: int = option(100, "Learning starts once so many transitions are stored.", minimum=1)
     hidden_sizes: tuple[int, ...] = option((64,), "Widths of the hidden layers.")
     features: int = option(64, "Width of φ and ψ for each action.", minimum=1, maximum=1024)
     likelihood_variance: float = option(10.0, "Variance of the noise in rewards.", above=0)
     prior_variance: float = option(1e-3, "Variance of the weights before any reward is seen.", above=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.bootstrap != "max":
+            raise UserError("agent su follows its own sample of weights; bootstrap=double would change nothing.")
 
 
 class State(NamedTuple):
@@ -44,9 +50,19 @@ class State(NamedTuple):
     """P [F, F]."""
     acting: Array
     """The sample of w that acts at present, [F]."""
-    replay: Any
-    step: Array
+    replay: replays.Ring
+    phase: Array
+    """Environment steps observed, modulo the learning period."""
     updates: Array
+    """Learning steps, counted up to 2³⁰; Adam needs no more."""
+
+
+class ActingParams(NamedTuple):
+    """What the actors need of the learner."""
+
+    networks: Params
+    mean: Array
+    precision: Array
 
 
 def make(spec: EnvSpec, config: Config) -> Agent:
@@ -72,25 +88,30 @@ def make(spec: EnvSpec, config: Config) -> Agent:
             precision=jnp.eye(size) / config.prior_variance,
             acting=mean,
             replay=replay.init(replays.example(spec)),
-            step=jnp.zeros((), jnp.int32),
+            phase=jnp.zeros((), jnp.int32),
             updates=jnp.zeros((), jnp.int32),
         )
 
-    def begin_episode(state: State, key: Key) -> Array:
-        root = jnp.linalg.cholesky(state.precision)
-        return state.mean + solve_triangular(root.T, jax.random.normal(key, (size,)), lower=False)
+    def params(state: State) -> ActingParams:
+        return ActingParams(networks.params(state.networks), state.mean, state.precision)
 
-    def act(state: State, actor: Array, observation: Array, key: Key) -> Array:
-        return pick(features(networks.q(state.networks, observation)[1]) @ actor, key)
+    def begin(params: ActingParams, key: Key) -> Array:
+        """The sample of w that acts."""
+        root = jnp.linalg.cholesky(params.precision)
+        return params.mean + solve_triangular(root.T, jax.random.normal(key, (size,)), lower=False)
 
-    def observe(state: State, actor: Array, transition: Transition, key: Key) -> State:
+    def act(params: ActingParams, sample: Array, timestep: TimeStep, key: Key) -> tuple[Array, Array]:
+        successors = features(networks.q(params.networks, timestep.observation)[1])
+        return pick(successors @ sample, key), sample
+
+    def observe(state: State, sample: Array, transition: Transition, key: Key) -> State:
         del key
-        met = features(networks.q(state.networks, transition.o_tm1)[0])[transition.a_tm1]
+        met = features(networks.q(networks.params(state.networks), transition.o_tm1)[0])[transition.a_tm1]
         return state._replace(
             precision=state.precision + jnp.outer(met, met) / config.likelihood_variance,
-            acting=actor,
+            acting=sample,
             replay=replay.add(state.replay, transition),
-            step=state.step + 1,
+            phase=(state.phase + 1) % config.learn_period,
         )
 
     def update(state: State, key: Key) -> tuple[State, learning.Metrics]:
@@ -116,16 +137,26 @@ def make(spec: EnvSpec, config: Config) -> Agent:
             return total, (total, slope)
 
         learned, (total, slope) = networks.update(state.networks, batch.o_tm1, batch.o_t, loss)
-        updates = state.updates + 1
+        updates = jnp.minimum(state.updates + 1, FAR)
         mean, moments = adams.update(shape.adam, state.mean, state.moments, slope, updates)
         state = state._replace(networks=learned, mean=mean, moments=moments, updates=updates)
         return state, learning.metrics(total)
 
-    def evaluate(state: State, observation: Array) -> Array:
-        return features(networks.q(state.networks, observation)[1]) @ state.mean
+    def mean_values(params: ActingParams, observation: Array) -> Array:
+        return features(networks.q(params.networks, observation)[1]) @ params.mean
 
     def learn(state: State, key: Key) -> tuple[State, learning.Metrics]:
-        ready = (state.step >= config.min_replay) & (state.step % config.learn_period == 0)
+        ready = (replay.size(state.replay) >= config.min_replay) & (state.phase == 0)
         return learning.when(ready, update, state, key)
 
-    return Agent(init, begin_episode, act, observe, learn, lambda actor: jnp.zeros((), jnp.int32), evaluate)
+    return Agent(
+        init=init,
+        params=params,
+        actor=Actor(begin, act),
+        evaluator=learning.greedy_actor(mean_values),
+        values=mean_values,
+        observe=observe,
+        learn=learn,
+        rebase=lambda state: state._replace(networks=networks.rebase(state.networks)),
+        head=lambda sample: jnp.zeros((), jnp.int32),
+    )

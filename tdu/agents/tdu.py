@@ -6,7 +6,8 @@ from typing import Literal
 from tdu import bonus
 from tdu.agents import assemble
 from tdu.agents.config import EnsembleConfig
-from tdu.options import option
+from tdu.errors import UserError
+from tdu.options import changed, option
 from tdu.types import Agent, EnvSpec
 
 
@@ -22,16 +23,21 @@ class Config(EnsembleConfig):
     )
     divisor: Literal["unbiased", "biased"] = option("unbiased", "σ divides by K − 1 (eq. 7) or by K.")
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if changed(self, "beta_ladder") and (self.explorers == 1 or self.beta == 0):
+            raise UserError("beta_ladder needs two explorers and a beta above 0; without them it would change nothing.")
+
 
 def make(spec: EnvSpec, config: Config) -> Agent:
     """The agent for an environment."""
-    paid = bonus.td_uncertainty(ladder(config), unbiased=config.divisor == "unbiased")
-    return assemble.ensemble(spec, config, explorers=config.explorers, bonus=paid)
+    uncertainty = bonus.td_uncertainty(ladder(config), unbiased=config.divisor == "unbiased")
+    return assemble.ensemble(spec, config, explorers=config.explorers, bonus=uncertainty)
 
 
 def ladder(config: Config) -> float | list[float]:
     """β, or one for each explorer in equal ratios."""
-    if config.beta_ladder == 1.0 or config.explorers == 1:
+    if config.beta_ladder == 1.0:
         return config.beta
     rungs = [2 * i / (config.explorers - 1) - 1 for i in range(config.explorers)]
     return [config.beta * config.beta_ladder**rung for rung in rungs]

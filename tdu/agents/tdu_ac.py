@@ -16,7 +16,7 @@ from tdu import replay as replays
 from tdu.adam import Adam
 from tdu.agents import learning
 from tdu.options import option
-from tdu.types import Agent, Array, EnvSpec, Key, Transition
+from tdu.types import Actor, Agent, Array, EnvSpec, Key, Params, TimeStep, Transition, Values
 
 
 @dataclass(frozen=True)
@@ -46,15 +46,25 @@ class State(NamedTuple):
     critics: Any
     policy: Any
     """One network: a logit for each action, and the baseline."""
-    sequence: Any
-    step: Array
+    sequence: replays.Ring
+    phase: Array
+    """Environment steps observed, modulo the sequence's length."""
+    episode: Array
+    """Differs from one episode to the next."""
+
+
+class ActingParams(NamedTuple):
+    """What the actors need of the learner."""
+
+    policy: Params
+    episode: Array
 
 
 def make(spec: EnvSpec, config: Config) -> Agent:
     """The agent for an environment."""
     length, actions = config.sequence_length, spec.num_actions
 
-    def networks(heads: int, outputs: int, prior_scale: float) -> Any:
+    def networks(heads: int, outputs: int, prior_scale: float) -> Values:
         adam = Adam(config.learning_rate, eps=config.adam_eps)
         shape = values.Shape(heads, config.hidden_sizes, prior_scale, 1, False, adam, config.torso)
         return values.make(spec._replace(num_actions=outputs), shape, force_dense=config.dense)
@@ -67,24 +77,30 @@ def make(spec: EnvSpec, config: Config) -> Agent:
         key_critics, key_policy = jax.random.split(key)
         zero = jnp.zeros((), jnp.int32)
         example = replays.example(spec, {"episode": zero})
-        return State(critics.init(key_critics), policy.init(key_policy), sequence.init(example), zero)
+        return State(critics.init(key_critics), policy.init(key_policy), sequence.init(example), zero, zero)
 
-    def begin_episode(state: State, key: Key) -> Array:
-        """The step at which the episode began tells it from the next."""
+    def params(state: State) -> ActingParams:
+        return ActingParams(policy.params(state.policy), state.episode)
+
+    def begin(params: ActingParams, key: Key) -> Array:
+        """What tells the episode from the next."""
         del key
-        return state.step
+        return params.episode
 
-    def logits(state: State, observation: Array) -> Array:
-        return policy.q(state.policy, observation)[0, :actions]
+    def logits(params: ActingParams, observation: Array) -> Array:
+        return policy.q(params.policy, observation)[0, :actions]
 
-    def act(state: State, actor: Array, observation: Array, key: Key) -> Array:
-        del actor
-        return jax.random.categorical(key, logits(state, observation)).astype(jnp.int32)
+    def act(params: ActingParams, episode: Array, timestep: TimeStep, key: Key) -> tuple[Array, Array]:
+        return jax.random.categorical(key, logits(params, timestep.observation)).astype(jnp.int32), episode
 
-    def observe(state: State, actor: Array, transition: Transition, key: Key) -> State:
+    def observe(state: State, episode: Array, transition: Transition, key: Key) -> State:
         del key
-        transition = transition._replace(extras={"episode": actor})
-        return state._replace(sequence=sequence.add(state.sequence, transition), step=state.step + 1)
+        transition = transition._replace(extras={"episode": episode})
+        return state._replace(
+            sequence=sequence.add(state.sequence, transition),
+            phase=(state.phase + 1) % length,
+            episode=state.episode + 1,
+        )
 
     def update(state: State, key: Key) -> tuple[State, learning.Metrics]:
         batch = sequence.sample(state.sequence, key)
@@ -113,6 +129,20 @@ def make(spec: EnvSpec, config: Config) -> Agent:
         return state, learning.metrics(total, jnp.mean(sigma))
 
     def learn(state: State, key: Key) -> tuple[State, learning.Metrics]:
-        return learning.when(state.step % length == 0, update, state, key)
+        return learning.when(state.phase == 0, update, state, key)
 
-    return Agent(init, begin_episode, act, observe, learn, lambda actor: jnp.zeros((), jnp.int32), logits)
+    def rebase(state: State) -> State:
+        return state._replace(critics=critics.rebase(state.critics), policy=policy.rebase(state.policy))
+
+    return Agent(
+        init=init,
+        params=params,
+        actor=Actor(begin, act),
+        evaluator=learning.greedy_actor(logits),
+        values=logits,
+        observe=observe,
+        learn=learn,
+        rebase=rebase,
+        head=lambda episode: jnp.zeros((), jnp.int32),
+        one_stream=True,
+    )

@@ -12,36 +12,18 @@ python:pkg.mod:factory                             what the user's own function 
 import dataclasses
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from gymnasium.vector import VectorEnv
+
 from tdu.environments import binary_tree, bsuite, deep_sea, gymnasium, gymnax
-from tdu.environments.python import PythonEnvironment, see_current_folder, told
+from tdu.environments.python import PythonEnvironment, Seed, described, see_current_folder
+from tdu.environments.settings import BinaryTreeSettings, DeepSeaSettings
+from tdu.environments.vector import PythonVector, VectorEnvironment
 from tdu.errors import UserError, unknown
-from tdu.options import build, option
+from tdu.options import build
 from tdu.types import Environment
-
-
-@dataclass(frozen=True)
-class DeepSeaSettings:
-    """Settings of `deep_sea`."""
-
-    size: int = option(10, "Rows and columns of the grid.", minimum=2, maximum=300)
-    mapping_seed: int = option(42, "Seed of which action means right in each cell.", minimum=0, maximum=2**32 - 1)
-    stochastic: bool = option(False, "Moves to the right may fail and the corners pay noise.")
-    move_cost: float = option(0.01, "Cost of moving right all the way.", minimum=0)
-    solved_share: float = option(
-        0.0, "Solved once the share of bad episodes is below this; 0 for bsuite 0.3.6's rule.", minimum=0, maximum=1
-    )
-
-
-@dataclass(frozen=True)
-class BinaryTreeSettings:
-    """Settings of `binary_tree`."""
-
-    depth: int = option(50, "Number of branches.", minimum=1, maximum=100_000)
-    seed: int = option(42, "Seed of which action leads on at each branch.", minimum=0, maximum=2**32 - 1)
 
 
 class BuiltIn(NamedTuple):
@@ -59,7 +41,7 @@ BUILT_IN: dict[str, BuiltIn] = {
     "binary_tree": BuiltIn(
         "Binary Tree: one wrong action anywhere ends the episode.",
         BinaryTreeSettings,
-        lambda s: binary_tree.binary_tree(s.depth, seed=s.seed),
+        lambda s: binary_tree.binary_tree(**dataclasses.asdict(s)),
     ),
 }
 
@@ -69,31 +51,61 @@ TWINS = bsuite.DEEP_SEAS
 _SETTINGS_PER_TWIN = 21
 
 
-def make(env: Any, seed: int = 0, name: str | None = None) -> Environment | PythonEnvironment:
+MadeEnvironment = Environment | VectorEnvironment
+"""Compiled, or stepped in Python."""
+
+
+def make(env: Any, seed: Seed = 0, *, num_envs: int = 1) -> MadeEnvironment:
     """The environment of an id, around a dm_env or Gymnasium object, or one of ours as it is.
 
-    `seed` is the run's; it reseeds environments that live in Python at every episode. `name` is what an object is called
-    in errors, its class if there is none.
+    `seed` is the run's; it reseeds environments that live in Python at every episode. With `num_envs`, as many of those are
+    stepped together.
     """
+    if isinstance(env, VectorEnv):
+        if num_envs not in (1, env.num_envs):
+            raise UserError(
+                f"this vector environment has {env.num_envs} environments, not {num_envs}; leave num_envs out."
+            )
+        return gymnasium.adapt_vector(env, type(env).__name__, seed)
+    made = _single(env, seed)
+    if isinstance(made, Environment):
+        if num_envs > 1:
+            raise UserError(
+                f"{made.spec.name} is compiled with its agent, one environment to a run; num_envs is for environments in "
+                "Python. For many seeds at once there is --seeds."
+            )
+        return made
+    if num_envs > 1 and not isinstance(env, str):
+        raise UserError("an object is one environment; for several, give an id or a vector environment of Gymnasium's.")
+    return PythonVector([made, *(_in_python(_single(env, seed)) for _ in range(num_envs - 1))])
+
+
+def _single(env: Any, seed: Seed, name: str | None = None) -> Environment | PythonEnvironment:
+    """One environment; `name` is what an object is called in errors, its class if there is none."""
     if isinstance(env, str):
         return _by_id(env, seed)
     if isinstance(env, Environment):
         return env
+    prefix = f"{name}: " if name else ""
     name = name or type(env).__name__
     if isinstance(env, type):
-        words = "" if name == type(env).__name__ else f"{name}: "
-        raise UserError(f"{words}{env.__name__} is a class and not an environment; write {env.__name__}().")
+        raise UserError(f"{prefix}{env.__name__} is a class and not an environment; write {env.__name__}().")
     if all(hasattr(env, attribute) for attribute in ("reset", "step", "observation_spec", "action_spec")):
         return PythonEnvironment(env, name=name, seed=seed, num_states=bsuite.num_states(env))
     if all(hasattr(env, attribute) for attribute in ("reset", "step", "observation_space", "action_space")):
         return gymnasium.adapt(env, name, seed)
-    words = "" if name == type(env).__name__ else f"{name}: "
     raise UserError(
-        f"{words}an object of type {type(env).__name__} is neither an environment's id nor a dm_env or Gymnasium environment."
+        f"{prefix}an object of type {type(env).__name__} is neither an environment's id nor a dm_env or Gymnasium "
+        "environment."
     )
 
 
-def _by_id(env_id: str, seed: int) -> Environment | PythonEnvironment:
+def _in_python(env: Environment | PythonEnvironment) -> PythonEnvironment:
+    assert isinstance(env, PythonEnvironment)
+    return env
+
+
+def _by_id(env_id: str, seed: Seed) -> Environment | PythonEnvironment:
     scheme, colon, rest = env_id.partition(":")
     if scheme in BUILT_IN and "/" not in env_id:
         settings = build(BUILT_IN[scheme].settings, _parse_settings(scheme, rest), kind=f"environment {scheme}")
@@ -115,7 +127,7 @@ def _make_built_in(name: str, settings: Any) -> Environment:
     return BUILT_IN[name].make(settings)
 
 
-def _from_factory(place: str, seed: int) -> Environment | PythonEnvironment:
+def _from_factory(place: str, seed: Seed) -> Environment | PythonEnvironment:
     """What a function of the user's returns, called without arguments."""
     module_name, colon, factory_name = place.partition(":")
     if not colon or not module_name or not factory_name:
@@ -126,16 +138,18 @@ def _from_factory(place: str, seed: int) -> Environment | PythonEnvironment:
         factory = getattr(importlib.import_module(module_name), factory_name)
         env = factory()
     except (Exception, SystemExit) as e:
-        raise UserError(f"{name} cannot be made: {told(e)}.") from e
+        raise UserError(f"{name} cannot be made: {described(e)}.") from e
     if isinstance(env, str):
         raise UserError(f"{name} returned a text and not an environment.")
-    made = make(env, seed, name)
+    if isinstance(env, VectorEnv):
+        raise UserError(f"{name} returned a vector environment; return a single one and give num_envs.")
+    made = _single(env, seed, name)
     if isinstance(made, PythonEnvironment):
         return made
     return made._replace(spec=made.spec._replace(name=name))
 
 
-SCHEMES: dict[str, Callable[[str, int], Environment | PythonEnvironment]] = {
+SCHEMES: dict[str, Callable[[str, Seed], Environment | PythonEnvironment]] = {
     "bsuite": bsuite.load,
     "gym": gymnasium.load,
     "gymnax": lambda name, seed: gymnax.load(name),

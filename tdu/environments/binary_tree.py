@@ -22,7 +22,7 @@ def onward_actions(depth: int, seed: int) -> np.ndarray:
     return np.random.RandomState(seed).binomial(1, 0.5, depth)
 
 
-def binary_tree(depth: int, *, seed: int = 42) -> Environment:
+def binary_tree(depth: int, *, seed: int) -> Environment:
     """A tree of `depth` branches. Solved means ten successes in a row."""
     onward = jnp.asarray(onward_actions(depth, seed), jnp.int32)
     spec = EnvSpec(

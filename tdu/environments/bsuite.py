@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tdu.environments.deep_sea import solved_rule
-from tdu.environments.python import PythonEnvironment
+from tdu.environments.python import PythonEnvironment, Seed
 from tdu.errors import UserError, unknown
 
 DEEP_SEAS = {"deep_sea": False, "deep_sea_stochastic": True}
@@ -30,7 +30,7 @@ def ids(name: str) -> list[str]:
     return found
 
 
-def load(bsuite_id: str, seed: int) -> PythonEnvironment:
+def load(bsuite_id: str, seed: Seed) -> PythonEnvironment:
     """The official environment, reseeded from (seed, episode) at every episode."""
     default_episodes(bsuite_id)
     bsuite, _ = imported()

@@ -45,7 +45,7 @@ def solved_rule(stochastic: bool) -> SolvedRule:
 
 
 def dynamics(
-    size: int, *, mapping_seed: int = 42, stochastic: bool = False, move_cost: float = 0.01
+    size: int, *, mapping_seed: int, stochastic: bool, move_cost: float
 ) -> Callable[[DeepSeaState, Array, Draws], tuple[DeepSeaState, TimeStep]]:
     """What a move does, given its draws."""
     right_action = jnp.asarray(action_mapping(size, mapping_seed), jnp.int32)
@@ -75,12 +75,7 @@ def dynamics(
 
 
 def deep_sea(
-    size: int,
-    *,
-    mapping_seed: int = 42,
-    stochastic: bool = False,
-    move_cost: float = 0.01,
-    solved_share: float = 0.0,
+    size: int, *, mapping_seed: int, stochastic: bool, move_cost: float, solved_share: float = 0.0
 ) -> Environment:
     """Deep Sea of `size` × `size`; `solved_share` changes the threshold of bsuite's rule."""
     rule = solved_rule(stochastic)

@@ -1,4 +1,4 @@
-"""Gymnasium environments with discrete actions, by their id or as objects; and ours as Gymnasium environments.
+"""Gymnasium environments with discrete actions, by their id or as objects, single or vectors of them.
 
 A time limit (`truncated`) ends the episode without ending the task: the value of its last state still counts. The environment
 is seeded from (run seed, episode) at every reset.
@@ -7,44 +7,70 @@ is seeded from (run seed, episode) at every reset.
 from typing import Any, NamedTuple
 
 import gymnasium
-import jax
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from tdu import random
-from tdu.environments.binary_tree import binary_tree
-from tdu.environments.deep_sea import deep_sea
-from tdu.environments.python import PythonEnvironment, see_current_folder, told
-from tdu.errors import UserError
-from tdu.types import Environment
+from tdu.environments.observations import carried_dtype, encode
+from tdu.environments.python import PythonEnvironment, Seed, described, number, see_current_folder
+from tdu.environments.vector import Ended, PythonVector, Stepped, VectorEnvironment
+from tdu.errors import EnvironmentFault, UserError
+from tdu.types import EnvSpec, TimeStep
 
 
-def load(gym_id: str, seed: int) -> PythonEnvironment:
+def load(gym_id: str, seed: Seed) -> PythonEnvironment:
     """The environment of a Gymnasium id."""
     see_current_folder()  # an id may name a module of the user's
     try:
         env = gymnasium.make(gym_id)
     except (Exception, SystemExit) as e:
         ours = isinstance(e, gymnasium.error.Error | ImportError)
-        words = " ".join(str(e).split()).rstrip(".?!") if ours else told(e)
-        raise UserError(f"Gymnasium cannot make '{gym_id}': {words}.") from e
+        reason = " ".join(str(e).split()).rstrip(".?!") if ours else described(e)
+        raise UserError(f"Gymnasium cannot make '{gym_id}': {reason}.") from e
     return adapt(env, f"gym:{gym_id}", seed)
 
 
-def adapt(env: Any, name: str, seed: int) -> PythonEnvironment:
+def adapt(env: Any, name: str, seed: Seed) -> PythonEnvironment:
     """A Gymnasium environment as ours."""
-    actions, observations = env.action_space, env.observation_space
+    _check_spaces(name, env.action_space, env.observation_space)
+    return PythonEnvironment(
+        _AsDmEnv(env),
+        name=name,
+        seed=seed,
+        num_states=_num_states(env.observation_space),
+        default_episodes=EPISODES,
+    )
+
+
+def adapt_vector(env: VectorEnv[Any, Any, Any], name: str, seed: Seed) -> VectorEnvironment:
+    """A vector environment of Gymnasium's as ours; one that steps its environments in this process is taken apart."""
+    _check_spaces(name, env.single_action_space, env.single_observation_space)
+    if type(env) is SyncVectorEnv:
+        return PythonVector([adapt(one, name, f"{seed}") for one in env.envs])
+    return GymnasiumVector(env, name, seed)
+
+
+def _check_spaces(name: str, actions: Any, observations: Any) -> None:
     if not isinstance(actions, spaces.Discrete):
         raise UserError(f"{name} does not have discrete actions but {actions}, and only discrete ones are supported.")
     if isinstance(observations, spaces.Dict | spaces.Tuple):
-        raise UserError(
-            f"{name} observes {type(observations).__name__}, not one array; wrap it in "
-            "gymnasium.wrappers.FlattenObservation, in a function of yours for python:module:function."
-        )
+        raise UserError(f"{name} observes {type(observations).__name__}, not one array; {_flattening(observations)}")
     if getattr(observations, "shape", None) is None:
         raise UserError(f"{name} observes {type(observations).__name__}, not one array, which no agent here can take.")
-    states = int(observations.n) if isinstance(observations, spaces.Discrete) else None
-    return PythonEnvironment(_AsDmEnv(env), name=name, seed=seed, num_states=states, default_episodes=EPISODES)
+
+
+def _flattening(observations: Any) -> str:
+    """What to do about an observation of several parts."""
+    if observations.is_np_flattenable:
+        return "wrap it in gymnasium.wrappers.FlattenObservation, in a function of yours for python:module:function."
+    return (
+        "leave out the parts that are no arrays (gymnasium.wrappers.FilterObservation), and flatten the rest "
+        "(gymnasium.wrappers.FlattenObservation), in a function of yours for python:module:function."
+    )
+
+
+def _num_states(observations: Any) -> int | None:
+    return int(observations.n) if isinstance(observations, spaces.Discrete) else None
 
 
 EPISODES = 1000
@@ -55,6 +81,8 @@ class _Spec(NamedTuple):
     shape: tuple[int, ...] = ()
     dtype: Any = None
     num_values: int = 0
+    first: int = 0
+    """What a discrete space calls its first value."""
 
 
 class _Step(NamedTuple):
@@ -73,12 +101,12 @@ class _AsDmEnv:
     def __init__(self, env: Any):
         self._env = env
         self._first_action = int(env.action_space.start)
-        space = env.observation_space
-        self._first_state = int(space.start) if isinstance(space, spaces.Discrete) else 0
         self._next_seed: int | None = None
 
     def observation_spec(self) -> _Spec:
-        return _Spec(shape=tuple(self._env.observation_space.shape), dtype=self._env.observation_space.dtype)
+        space = self._env.observation_space
+        first = int(space.start) if isinstance(space, spaces.Discrete) else 0
+        return _Spec(shape=tuple(space.shape), dtype=space.dtype, first=first)
 
     def action_spec(self) -> _Spec:
         return _Spec(num_values=int(self._env.action_space.n))
@@ -89,65 +117,99 @@ class _AsDmEnv:
 
     def reset(self) -> _Step:
         observation, _ = self._env.reset(seed=self._next_seed)
-        return _Step(self._observation(observation), None, None, False)
+        return _Step(observation, None, None, False)
 
     def step(self, action: int) -> _Step:
         observation, reward, terminated, truncated, _ = self._env.step(action + self._first_action)
         ended = bool(terminated) or bool(truncated)
-        return _Step(self._observation(observation), reward, 0.0 if terminated else 1.0, ended)
+        return _Step(observation, reward, 0.0 if terminated else 1.0, ended)
 
-    def _observation(self, observation: Any) -> Any:
-        return observation - self._first_state if self._first_state else observation
-
-
-class _Ours(gymnasium.Env[np.ndarray, np.int64]):
-    """One of our compiled environments as a Gymnasium one: observations are one-hot arrays."""
-
-    metadata = {"render_modes": []}  # noqa: RUF012
-
-    def __init__(self, env: Environment, shape: tuple[int, ...]):
-        assert env.spec.num_states is not None
-        self._states, self._shape = env.spec.num_states, shape
-        self._reset_compiled, self._step_compiled = jax.jit(env.reset), jax.jit(env.step)
-        self._state: Any = None
-        self.observation_space = spaces.Box(0.0, 1.0, shape, np.float32)
-        self.action_space = spaces.Discrete(env.spec.num_actions)
-
-    def _key(self) -> Any:
-        return random.key(int(self.np_random.integers(2**32)))
-
-    def _observation(self, index: Any) -> np.ndarray:
-        return np.eye(self._states + 1, self._states, dtype=np.float32)[int(index)].reshape(self._shape)
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
-        super().reset(seed=seed)
-        self._state, timestep = self._reset_compiled(self._key())
-        return self._observation(timestep.observation), {}
-
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        self._state, timestep = self._step_compiled(self._state, np.int32(action), self._key())
-        ended, terminated = bool(timestep.last), float(timestep.discount) == 0.0
-        observation = self._observation(timestep.observation)
-        return observation, float(timestep.reward), ended and terminated, ended and not terminated, {}
+    def close(self) -> None:
+        self._env.close()
 
 
-class DeepSea(_Ours):
-    """Deep Sea; the same settings as `deep_sea:` of the command line."""
+class GymnasiumVector:
+    """A vector environment that steps and resets its environments itself, in whichever of Gymnasium's three ways.
 
-    def __init__(self, size: int = 10, mapping_seed: int = 42, stochastic: bool = False, move_cost: float = 0.01):
-        env = deep_sea(size, mapping_seed=mapping_seed, stochastic=stochastic, move_cost=move_cost)
-        super().__init__(env, (size, size))
+    It is seeded once. It cannot be saved: a run that is continued begins new episodes.
+    """
 
+    exact = False
 
-class BinaryTree(_Ours):
-    """The Binary Tree; the same settings as `binary_tree:` of the command line."""
+    def __init__(self, env: VectorEnv[Any, Any, Any], name: str, seed: Seed):
+        actions, observations = env.single_action_space, env.single_observation_space
+        assert isinstance(actions, spaces.Discrete)
+        self.spec = EnvSpec(
+            name=name,
+            observation_shape=tuple(observations.shape or ()),
+            num_actions=int(actions.n),
+            num_states=_num_states(observations),
+            dtype=carried_dtype(observations.dtype),
+            first_state=int(observations.start) if isinstance(observations, spaces.Discrete) else 0,
+            default_episodes=EPISODES,
+        )
+        self.size = int(env.num_envs)
+        self._env, self._seed = env, seed
+        self._first_action = int(actions.start)
+        self._mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
+        self._over = np.zeros(self.size, bool)
+        """Rows that spend the next call on beginning an episode."""
+        self._starts = 0
 
-    def __init__(self, depth: int = 50, seed: int = 42):
-        super().__init__(binary_tree(depth, seed=seed), (depth,))
+    def start(self) -> np.ndarray:
+        """Begins the first episodes."""
+        observations, _ = self._call(self._env.reset, seed=self._seeds(np.ones(self.size, bool)))
+        self._over[:] = False
+        return self._encoded(observations)
 
+    def step(self, actions: np.ndarray) -> Stepped:
+        """One step of every environment."""
+        taken = ~self._over
+        answer = self._call(self._env.step, np.asarray(actions, np.int64) + self._first_action)
+        observations, reward, terminated, truncated, info = answer
+        terminated, truncated = np.asarray(terminated, bool), np.asarray(truncated, bool)
+        last = (terminated | truncated) & taken
+        reward = np.asarray(reward, np.float32)
+        if reward.shape != (self.size,) or not np.isfinite(reward).all():
+            raise EnvironmentFault(f"{self.spec.name} must return {self.size} finite rewards, not {reward}.")
+        now = self._encoded(observations)
+        final = now
+        if last.any() and self._mode == AutoresetMode.SAME_STEP:
+            final = now.copy()
+            for row in np.flatnonzero(last):
+                final[row] = encode(self.spec, info["final_obs"][row])
+        if last.any() and self._mode == AutoresetMode.DISABLED:
+            again, _ = self._call(self._env.reset, seed=self._seeds(last), options={"reset_mask": last.copy()})
+            now = np.where(last.reshape(-1, *[1] * (now.ndim - 1)), self._encoded(again), now)
+        self._over = last & (self._mode == AutoresetMode.NEXT_STEP)
+        discount = np.where(terminated, np.float32(0), np.float32(1))
+        ended = {int(row): Ended(bad=False, totals={}) for row in np.flatnonzero(last)}
+        return Stepped(TimeStep(final, reward, discount, last), taken, now, ended)
 
-def register() -> None:
-    """Makes `gymnasium.make("tdu/DeepSea-v0", size=20)` and `"tdu/BinaryTree-v0"` work; importing tdu calls it."""
-    for name in ("DeepSea", "BinaryTree"):
-        if f"tdu/{name}-v0" not in gymnasium.registry:
-            gymnasium.register(f"tdu/{name}-v0", entry_point=f"{__name__}:{name}")
+    def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """How often it was begun, so that a run that is continued has other draws."""
+        return {}, {"starts": self._starts}
+
+    def restore(self, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> np.ndarray:
+        """Begins new episodes."""
+        del arrays
+        self._starts = plain["starts"]
+        return self.start()
+
+    def close(self) -> None:
+        """Closes it."""
+        self._call(self._env.close)
+
+    def _seeds(self, begun: np.ndarray) -> list[int | None]:
+        """A seed of its own for every episode that is begun by hand."""
+        self._starts += 1
+        return [number(f"{self._seed}/{self._starts}/{row}") if begun[row] else None for row in range(self.size)]
+
+    def _encoded(self, observations: Any) -> np.ndarray:
+        return np.stack([encode(self.spec, observations[row]) for row in range(self.size)])
+
+    def _call(self, call: Any, *arguments: Any, **named: Any) -> Any:
+        try:
+            return call(*arguments, **named)
+        except (Exception, SystemExit) as e:
+            raise EnvironmentFault(f"{self.spec.name} raised {described(e)}.") from e

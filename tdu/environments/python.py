@@ -1,40 +1,45 @@
 """Environments that live in Python: any dm_env object, checked at every step and reseeded at every episode.
 
-Such an environment cannot be saved in the middle of an episode. It is therefore reseeded from (run seed, episode)
-whenever an episode begins, and its counters are saved, so that a run continued at an episode's start is the run that was
-never interrupted. That holds for every official bsuite environment, and for any whose randomness is NumPy generators and
-whose memory between episodes is plain numbers, both as attributes of itself or of what it wraps.
+Such an environment cannot be copied in the middle of an episode. It is reseeded from (run seed, episode) whenever an episode
+begins, and what is saved of it is its counters at that moment and the actions since: taking them again brings it back to
+where it was. That holds for every official bsuite environment, and for any whose randomness is NumPy generators and whose
+memory between episodes is plain numbers, both as attributes of itself or of what it wraps.
 """
 
 import hashlib
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tdu.environments.observations import carried_dtype, encode
 from tdu.errors import EnvironmentFault, UserError
 from tdu.types import EnvSpec, SolvedRule, TimeStep
 
+Seed = int | str
+"""What everything random is drawn from: a run's seed, or a text that no run's seed can be."""
+
 
 class PythonEnvironment:
-    """A dm_env environment behind an `EnvSpec`; observations come out as the agent wants them."""
+    """A dm_env environment behind an `EnvSpec`; observations come out as they travel."""
 
     def __init__(
         self,
         env: Any,
         *,
         name: str,
-        seed: int,
+        seed: Seed,
         num_states: int | None = None,
         default_episodes: int = 10_000,
         solved: SolvedRule | None = None,
     ):
         self._env = env
         self._seed = seed
-        observations, actions = _told(name, env.observation_spec), _told(name, env.action_spec)
+        observations, actions = _specification(name, env.observation_spec), _specification(name, env.action_spec)
         shape = getattr(observations, "shape", None)
         if shape is None:
             raise UserError(f"{name} has no single array as its observation, which no agent here can take.")
@@ -44,7 +49,8 @@ class PythonEnvironment:
             observation_shape=tuple(shape),
             num_actions=_num_actions(name, actions),
             num_states=num_states or getattr(observations, "num_values", None) or None,
-            bytes=getattr(observations, "dtype", None) == np.uint8,
+            dtype=carried_dtype(getattr(observations, "dtype", None)),
+            first_state=getattr(observations, "first", 0),
             default_episodes=getattr(env, "bsuite_num_episodes", default_episodes),
             solved=solved,
             info_names=tuple(info),
@@ -64,7 +70,12 @@ class PythonEnvironment:
         try:
             return call(*arguments)
         except (Exception, SystemExit) as e:
-            raise EnvironmentFault(f"{self.spec.name} raised {told(e)}.") from e
+            raise EnvironmentFault(f"{self.spec.name} raised {described(e)}.") from e
+
+    def close(self) -> None:
+        """Lets the environment give up what it holds, where it has anything to."""
+        if callable(close := getattr(self._env, "close", None)):
+            self._guarded(close)
 
     def info(self) -> dict[str, float]:
         """bsuite's running totals, where the environment has them."""
@@ -86,12 +97,8 @@ class PythonEnvironment:
         layers = _layers(self._env)
         for key, value in counters.items():
             depth, _, name = key.partition(".")
-            number = np.dtype(value["dtype"]).type(value["value"]) if isinstance(value, dict) else value
-            setattr(layers[int(depth)], name, number)
-
-    def encode(self, observation: Any) -> np.ndarray:
-        """The observation as the agent wants it, or an error that says what is wrong with it."""
-        return encode_observation(self.spec, observation)
+            counter = np.dtype(value["dtype"]).type(value["value"]) if isinstance(value, dict) else value
+            setattr(layers[int(depth)], name, counter)
 
     def check(self, timestep: Any, *, first: bool = False) -> TimeStep:
         """A time step of the environment as ours, or an error that says what is wrong with it."""
@@ -112,52 +119,21 @@ class PythonEnvironment:
             raise EnvironmentFault(f"{name} returned reward {reward} and discount {discount}; both must be finite.")
         if not 0 <= discount <= 1:
             raise EnvironmentFault(f"{name} returned discount {discount}; it must be between 0 and 1.")
-        return TimeStep(self.encode(timestep.observation), *kept, np.bool_(self._guarded(timestep.last)))
+        return TimeStep(encode(self.spec, timestep.observation), *kept, np.bool_(self._guarded(timestep.last)))
 
 
-def encode_observation(spec: EnvSpec, observation: Any) -> np.ndarray:
-    """One observation as an agent takes it: float32 of the spec's shape, or a state index where it is one-hot.
-
-    Bytes are divided by 255.
-    """
-    try:
-        x = np.asarray(observation)
-        numbers = x.astype(np.float32)
-    except (TypeError, ValueError):
-        raise EnvironmentFault(f"{spec.name} gave an observation that is not an array of numbers.") from None
-    if spec.num_states is not None and x.shape == () and np.issubdtype(x.dtype, np.integer):
-        if not 0 <= x < spec.num_states:
-            raise EnvironmentFault(f"{spec.name} has states 0 to {spec.num_states - 1}, not {x}.")
-        return np.asarray(x, np.int32)
-    if x.shape != spec.observation_shape:
-        raise EnvironmentFault(
-            f"{spec.name} gave an observation of shape {x.shape}; its own specification says {spec.observation_shape}."
-        )
-    x = numbers / np.float32(255) if spec.bytes and spec.num_states is None else numbers
-    if not np.all(np.isfinite(x)):
-        raise EnvironmentFault(f"{spec.name} gave an observation with a number that is not finite.")
-    if spec.num_states is None:
-        return x
-    ones = np.flatnonzero(x)
-    if ones.size == 0:
-        return np.asarray(spec.num_states, np.int32)
-    if ones.size > 1 or x.flat[ones[0]] != 1.0:
-        raise EnvironmentFault(f"{spec.name} gave an observation that is not one-hot.")
-    return np.asarray(ones[0], np.int32)
-
-
-def reseed(env: Any, seed: int, episode: int) -> None:
+def reseed(env: Any, seed: Seed, episode: int) -> None:
     """Seeds every NumPy generator that the environment or anything it wraps holds, from (seed, episode)."""
     if hasattr(env, "seed_next"):
-        env.seed_next(_number(f"{seed}/{episode}"))
+        env.seed_next(number(f"{seed}/{episode}"))
         return
     for depth, layer in enumerate(_layers(env)):
         for name, value in sorted(vars(layer).items()):
-            number = _number(f"{seed}/{episode}/{depth}/{name}")
+            its_seed = number(f"{seed}/{episode}/{depth}/{name}")
             if isinstance(value, np.random.RandomState):
-                value.seed(number)
+                value.seed(its_seed)
             elif isinstance(value, np.random.Generator):
-                setattr(layer, name, np.random.default_rng(number))
+                setattr(layer, name, np.random.default_rng(its_seed))
 
 
 def see_current_folder() -> None:
@@ -166,27 +142,27 @@ def see_current_folder() -> None:
         sys.path.insert(0, os.getcwd())
 
 
-def told(error: BaseException) -> str:
+def described(error: BaseException) -> str:
     """What somebody else's code raised, and where, in a few words."""
-    words = " ".join(str(error).split()).rstrip(".") or "without a word"
+    message = " ".join(str(error).split()).rstrip(".") or "without a word"
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {words}{place}"
+    return f"{type(error).__name__}: {message}{place}"
 
 
-def _told(name: str, specification: Any) -> Any:
+def _specification(name: str, ask: Callable[[], Any]) -> Any:
     """What the environment says of its observations or actions."""
     try:
-        return specification()
+        return ask()
     except (Exception, SystemExit) as e:
-        raise EnvironmentFault(f"{name} raised {told(e)}.") from e
+        raise EnvironmentFault(f"{name} raised {described(e)}.") from e
 
 
 def _kind(thing: Any) -> str:
     return "nothing" if thing is None else f"an object of type {type(thing).__name__}"
 
 
-def _number(text: str) -> int:
+def number(text: str) -> int:
     """A seed of 32 bits from a text."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
 

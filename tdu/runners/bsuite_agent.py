@@ -2,11 +2,14 @@
 
 from typing import Any
 
+import jax
+import numpy as np
+
 from tdu import agents
 from tdu.environments import bsuite
 from tdu.environments.python import PythonEnvironment
 from tdu.errors import UserError
-from tdu.runners.stepwise import StepwiseAgent
+from tdu.runners.stepwise import Round, StepwisePlayer
 from tdu.types import TimeStep
 
 
@@ -22,16 +25,21 @@ def bsuite_agent(env: Any, agent: str = "tdu", *, seed: int = 0, preset: str = "
         raise UserError(f"this needs the extra 'bsuite' ({e.name} is missing): pip install 'tdu[bsuite]'.") from None
     reader = PythonEnvironment(env, name=type(env).__name__, seed=seed, num_states=bsuite.num_states(env))
     config = agents.configure(agent, options, preset)
-    inner = StepwiseAgent(agents.find(agent).make(reader.spec, config), seed)
+    player = StepwisePlayer(agents.find(agent).make(reader.spec, config), seed)
+
+    def read(timestep: Any) -> TimeStep:
+        """As the player takes it: a row of one."""
+        return jax.tree.map(lambda x: np.asarray(x)[None], reader.check(timestep, first=True))
 
     class DropIn(base.Agent):
         """Takes dm_env time steps and returns actions."""
 
         def select_action(self, timestep: Any) -> int:
-            return inner.select_action(reader.encode(timestep.observation))
+            return int(player.select(read(timestep))[0])
 
         def update(self, timestep: Any, action: int, new_timestep: Any) -> None:
-            after: TimeStep = reader.check(new_timestep)
-            inner.update(reader.encode(timestep.observation), action, after)
+            after = read(new_timestep)
+            step = Round(read(timestep).observation, np.asarray([action], np.int32), after, np.ones(1, bool))
+            player.update(step, after)
 
     return DropIn()

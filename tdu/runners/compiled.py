@@ -1,7 +1,8 @@
 """Runs on JAX-native environments: agent and environment in one compiled loop.
 
 `train` is a whole run as a function of a key, for `jit(vmap(train))(keys)`. `CompiledRunner` does the same loop in chunks
-and hands out the log between them; it stops at the very episode at which the task counts as solved.
+and hands out the log between them; it stops at the very episode at which the task counts as solved. What lasts is counted
+on the host, in Python's own numbers; the device counts within a chunk.
 """
 
 from collections.abc import Callable
@@ -13,9 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from tdu.runners import interaction
-from tdu.runners.interaction import Mind, Sums
+from tdu.runners.interaction import Player, Sums
+from tdu.runners.protocol import Budget, Clock, Saved
 from tdu.runners.rows import Progress, Row
-from tdu.types import Agent, Array, Environment, Key, TimeStep
+from tdu.types import Agent, Array, EitherArray, Environment, Key, Params, State, TimeStep
 
 CHUNK = 1000
 """Environment steps per compiled call of a run: long enough to hide the call, short enough for a live progress bar."""
@@ -30,13 +32,11 @@ class Episode(NamedTuple):
 
 
 class Carry(NamedTuple):
-    """Everything a run is, between two steps."""
+    """Everything a run is on the device, between two steps."""
 
-    mind: Mind
-    env_state: Any
+    player: Player
+    env_state: State
     timestep: TimeStep
-    t: Array
-    """Environment steps taken."""
     episodes: Array
     """Episodes finished."""
     total_bad: Array
@@ -49,17 +49,22 @@ class Rows(NamedTuple):
     """Log rows [C, ·], of which the first `filled` count."""
 
     filled: Array
-    whole: Array
-    """int32: episode, steps, episode_len, head, then the environment's own."""
+    length: Array
+    """Of the episode."""
+    head: Array
     real: Array
-    """float32: return, bonus, loss."""
+    """Return, mean bonus and mean loss, [C, 3]."""
+    info: dict[str, Array]
+    """What the episode adds to each of the environment's totals, in the environment's own type."""
 
 
 def _start(env: Environment, agent: Agent, key: Key) -> Carry:
-    mind, key_reset = interaction.begin(agent, key)
+    key_init, key_begin, key_reset = interaction.first_keys(key)
+    learner = agent.init(key_init)
+    player = Player(learner, agent.actor.begin(agent.params(learner), key_begin))
     env_state, timestep = env.reset(key_reset)
     zero = jnp.zeros((), jnp.int32)
-    return Carry(mind, env_state, timestep, zero, zero, zero, zero, jnp.zeros((), bool), _empty_episode())
+    return Carry(player, env_state, timestep, zero, zero, zero, jnp.zeros((), bool), _empty_episode())
 
 
 def _empty_episode() -> Episode:
@@ -67,17 +72,25 @@ def _empty_episode() -> Episode:
 
 
 def _empty_rows(env: Environment, capacity: int) -> Rows:
-    whole = jnp.zeros((capacity, 4 + len(env.spec.info_names)), jnp.int32)
-    return Rows(jnp.zeros((), jnp.int32), whole, jnp.zeros((capacity, 3)))
+    env_state, _ = jax.eval_shape(env.reset, interaction.run_key(0))
+    info = jax.eval_shape(env.info, env_state)
+    whole = jnp.zeros(capacity, jnp.int32)
+    return Rows(
+        filled=jnp.zeros((), jnp.int32),
+        length=whole,
+        head=whole,
+        real=jnp.zeros((capacity, 3)),
+        info={name: jnp.zeros(capacity, info[name].dtype) for name in env.spec.info_names},
+    )
 
 
-def _step(env: Environment, agent: Agent, key: Key, carry: Carry, rows: Rows) -> tuple[Carry, Rows]:
-    """One environment step. The episode's row is rewritten at every step and kept at its last."""
-    keys = interaction.keys_at(key, carry.t)
-    head = agent.head(carry.mind.actor)
-    action = interaction.act(agent, carry.mind, carry.timestep.observation, keys)
+def _step(env: Environment, agent: Agent, key: Key, t: EitherArray, carry: Carry, rows: Rows) -> tuple[Carry, Rows]:
+    """Environment step t. The episode's row is rewritten at every step and kept at its last."""
+    keys = interaction.keys_at(key, t)
+    head = agent.head(carry.player.acting)
+    action, player = interaction.act(agent, carry.player, carry.timestep, keys)
     env_state, after = env.step(carry.env_state, action, keys.environment)
-    mind, metrics = interaction.learn(agent, carry.mind, carry.timestep.observation, action, after, keys)
+    player, metrics = interaction.learn(agent, player, carry.timestep.observation, action, after, keys)
     so_far = Episode(
         length=carry.episode.length + 1,
         reward=carry.episode.reward + after.reward,
@@ -91,11 +104,13 @@ def _step(env: Environment, agent: Agent, key: Key, carry: Carry, rows: Rows) ->
     streak = jnp.where(last, jnp.where(bad > 0, 0, carry.streak + 1), carry.streak)
     rule = env.spec.solved
     solved = carry.solved | (last & rule(total_bad, episodes, streak)) if rule else carry.solved
-    whole = [episodes, carry.t + 1, so_far.length, head, *(info[n] for n in env.spec.info_names)]
+    at = rows.filled
     rows = Rows(
-        filled=rows.filled + last,
-        whole=rows.whole.at[rows.filled].set(jnp.stack([x.astype(jnp.int32) for x in whole])),
-        real=rows.real.at[rows.filled].set(jnp.append(so_far.reward, so_far.learned.means())),
+        filled=at + last,
+        length=rows.length.at[at].set(so_far.length),
+        head=rows.head.at[at].set(head.astype(jnp.int32)),
+        real=rows.real.at[at].set(jnp.append(so_far.reward, so_far.learned.means())),
+        info={name: column.at[at].set(info[name]) for name, column in rows.info.items()},
     )
     fresh_env, first = env.reset(keys.reset)
 
@@ -103,10 +118,9 @@ def _step(env: Environment, agent: Agent, key: Key, carry: Carry, rows: Rows) ->
         return jax.tree.map(lambda n, o: jnp.where(last, n, o), new, old)
 
     carry = Carry(
-        mind=mind,
+        player=player,
         env_state=at_end(fresh_env, env_state),
         timestep=at_end(first, after),
-        t=carry.t + 1,
         episodes=episodes,
         total_bad=total_bad,
         streak=streak,
@@ -124,39 +138,59 @@ def train(env: Environment, agent: Agent, steps: int) -> Callable[[Key], tuple[C
 
     def run(key: Key) -> tuple[Carry, Rows]:
         first = (_start(env, agent, key), _empty_rows(env, steps))
-        return jax.lax.fori_loop(0, steps, lambda _, c: _step(env, agent, key, *c), first)
+        return jax.lax.fori_loop(0, steps, lambda t, both: _step(env, agent, key, t, *both), first)
 
     return run
+
+
+class _Limits(NamedTuple):
+    """Of one chunk."""
+
+    first: EitherArray
+    """Number of its first step under its key."""
+    steps: EitherArray
+    episodes: EitherArray
+    """It ends when so many are finished in the whole run."""
 
 
 class _Programs:
     """What is compiled for an agent on an environment. Runs that differ in seed or length only share it."""
 
     def __init__(self, env: Environment, agent: Agent, stop: bool, chunk: int):
-        def run_chunk(carry: Carry, key: Key, episodes: Array) -> tuple[Carry, Rows]:
-            end = carry.t + chunk
+        def run_chunk(carry: Carry, key: Key, limits: _Limits) -> tuple[Carry, Array, Rows]:
+            Progressing = tuple[Array, Carry, Rows]
 
-            def goes_on(both: tuple[Carry, Rows]) -> Array:
-                now = both[0]
-                going = (now.t < end) & (now.episodes < episodes)
-                return going & ~now.solved if stop else going
+            def goes_on(now: Progressing) -> Array:
+                done, carry, _ = now
+                going = (done < limits.steps) & (carry.episodes < limits.episodes)
+                return going & ~carry.solved if stop else going
 
-            return jax.lax.while_loop(
-                goes_on, lambda both: _step(env, agent, key, *both), (carry, _empty_rows(env, chunk))
-            )
+            def one(now: Progressing) -> Progressing:
+                done, carry, rows = now
+                return done + 1, *_step(env, agent, key, limits.first + done, carry, rows)
+
+            start = (jnp.zeros((), jnp.int32), carry, _empty_rows(env, chunk))
+            done, carry, rows = jax.lax.while_loop(goes_on, one, start)
+            return carry, done, rows
 
         self.start = jax.jit(lambda key: _start(env, agent, key))
+        self.rebase = jax.jit(
+            lambda carry: carry._replace(player=carry.player._replace(learner=agent.rebase(carry.player.learner)))
+        )
         self._jitted = jax.jit(run_chunk, donate_argnums=0)
         self._compiled: Any = None
 
     def compile(self, carry: Carry, key: Key) -> Any:
-        """A chunk of a run as a function of (carry, key, episodes)."""
+        """A chunk of a run as a function of (carry, key, limits)."""
         if self._compiled is None:
-            self._compiled = self._jitted.lower(carry, key, np.int32(0)).compile()
+            self._compiled = self._jitted.lower(carry, key, _Limits(*[np.int32(0)] * 3)).compile()
         return self._compiled
 
 
 _programs = lru_cache(maxsize=8)(_Programs)
+
+_MOST_EPISODES = 2**31 - 1
+"""The device counts episodes in 32 bits, for the rule that says when a task is solved."""
 
 
 class CompiledRunner:
@@ -168,31 +202,34 @@ class CompiledRunner:
         agent: Agent,
         seed: int,
         *,
-        episodes: int,
+        budget: Budget,
         stop: bool,
         chunk: int = CHUNK,
         compiled: bool = True,
     ):
         self.spec = env.spec
-        self._episodes = episodes
+        self._agent = agent
+        self._budget = budget
         self._stop = stop and env.spec.solved is not None
         self._key = interaction.run_key(seed)
+        self._chunk = chunk
         self._programs = _programs(env, agent, self._stop, chunk)
-        self.carry: Any = self._programs.start(self._key)
+        self.carry: Carry = self._programs.start(self._key)
         self.progress = Progress(env.spec)
-        self._totals = dict.fromkeys(env.spec.info_names, 0)
+        self._steps = self._began = 0  # and at which step the episode under way began
         if compiled:
             self._programs.compile(self.carry, self._key)
 
     @property
     def finished(self) -> bool:
         """Whether there is nothing left to do."""
-        return self.progress.episode >= self._episodes or (self._stop and self.progress.solved_episode is not None)
+        solved = self._stop and self.progress.solved_episode is not None
+        return solved or self._budget.spent(self.clock)
 
     @property
-    def steps(self) -> int:
-        """Environment steps taken."""
-        return int(self.carry.t)
+    def clock(self) -> Clock:
+        """Environment steps taken and episodes finished."""
+        return Clock(steps=self._steps, episodes=self.progress.episode)
 
     def compiled_text(self) -> str:
         """What XLA made of a chunk."""
@@ -201,37 +238,47 @@ class CompiledRunner:
     def advance(self) -> list[Row]:
         """Runs one chunk."""
         run_chunk = self._programs.compile(self.carry, self._key)
-        self.carry, rows = run_chunk(self.carry, self._key, np.int32(self._episodes))
-        count = int(rows.filled)
-        whole, real = np.asarray(rows.whole)[:count], np.asarray(rows.real)[:count]
-        return [self._row(w, r) for w, r in zip(whole, real, strict=True)]
+        key, first = interaction.key_and_number(self._key, self._steps)
+        rest_of_budget = self._chunk if self._budget.steps is None else self._budget.steps - self._steps
+        steps = min(self._chunk, rest_of_budget, interaction.FOLDED_STEPS - int(first))
+        episodes = np.int32(min(self._budget.episodes or _MOST_EPISODES, _MOST_EPISODES))
+        self.carry, done, rows = run_chunk(self.carry, key, _Limits(first, np.int32(steps), episodes))
+        ages = self._steps // interaction.REBASE_PERIOD
+        self._steps += int(done)
+        if self._steps // interaction.REBASE_PERIOD != ages:
+            self.carry = self._programs.rebase(self.carry)
+        arrays = jax.tree.map(np.asarray, rows)
+        return [self._row(arrays, i) for i in range(int(rows.filled))]
 
-    def _row(self, whole: np.ndarray, real: np.ndarray) -> Row:
-        episode, steps, length, head, *info = whole.tolist()
-        for name, value in zip(self.spec.info_names, info, strict=True):
-            self._totals[name] += value
-        gained = dict(zip(self.spec.info_names, info, strict=True))
-        self.progress.add(real[0], gained.get("total_bad_episodes", 0))
-        standard = {
-            "episode": episode,
-            "steps": steps,
-            "episode_len": length,
-            "episode_return": real[0],
-            "total_return": self.progress.total_return,
-            "head": head,
-            "bonus": real[1],
-            "loss": real[2],
-        }
-        return standard | self._totals
+    def _row(self, rows: Rows, i: int) -> Row:
+        self._began += int(rows.length[i])
+        episode_return, bonus, loss = rows.real[i]
+        gained = {name: column[i].item() for name, column in rows.info.items()}
+        return self.progress.row(
+            steps=self._began,
+            length=int(rows.length[i]),
+            episode_return=episode_return,
+            head=int(rows.head[i]),
+            bonus=bonus,
+            loss=loss,
+            bad=bool(gained.get("total_bad_episodes", 0)),
+            totals={name: self.progress.totals[name] + value for name, value in gained.items()},
+        )
 
-    def save(self) -> tuple[Any, dict[str, Any]]:
-        """The run's state: arrays, and plain values."""
-        return self.carry, {}
+    def save(self) -> Saved:
+        """The run as it is now."""
+        plain = {"steps": self._steps, "began": self._began, "progress": self.progress.to_plain()}
+        return Saved(self.carry, {}, plain)
 
-    def restore(self, arrays: Any, plain: dict[str, Any], log: dict[str, np.ndarray]) -> None:
-        """Puts back what `save` gave, with the log up to there."""
-        del plain
-        self.carry = jax.tree.map(jnp.asarray, arrays)
-        self.progress = Progress.replay(self.spec, log)
-        if self.progress.episode:
-            self._totals = {name: int(log[name][-1]) for name in self.spec.info_names}
+    def restore(self, saved: Saved) -> None:
+        """Puts back what `save` gave."""
+        self.carry = jax.tree.map(jnp.asarray, saved.state)
+        self._steps, self._began = saved.plain["steps"], saved.plain["began"]
+        self.progress = Progress.from_plain(self.spec, saved.plain["progress"])
+
+    def params(self) -> Params:
+        """What the trained agent acts on."""
+        return self._agent.params(self.carry.player.learner)
+
+    def close(self) -> None:
+        """There is nothing to give up."""

@@ -4,13 +4,20 @@ Every random number of step t comes from `fold_in(run key, t)`. Both runners mak
 same agent takes the same actions in both.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from tdu import random
-from tdu.types import Agent, Array, Key, TimeStep, Transition
+from tdu.types import Agent, Array, EitherArray, Key, State, TimeStep, Transition
+
+FOLDED_STEPS = 1 << 31
+"""So many steps have a number of their own under one key; then the key changes."""
+
+REBASE_PERIOD = 1 << 28
+"""After so many steps the agent's 32-bit counters are brought back (`Agent.rebase`)."""
 
 
 class Keys(NamedTuple):
@@ -24,11 +31,13 @@ class Keys(NamedTuple):
     reset: Key
 
 
-class Mind(NamedTuple):
-    """The agent's whole state, and the head that acts at present."""
+class Player(NamedTuple):
+    """An agent at work."""
 
-    state: Any
-    actor: Any
+    learner: State
+    """All that the agent has learned and stored."""
+    acting: State
+    """The actor's state: the head that acts at present."""
 
 
 class Sums(NamedTuple):
@@ -57,30 +66,43 @@ def run_key(seed: int | Array) -> Key:
     return random.key(seed)
 
 
-def keys_at(key: Key, t: Array) -> Keys:
+def key_and_number(key: Key, step: int, rows: int = 1) -> tuple[Key, np.int32]:
+    """The key under which step `step` of a run is numbered, and its number there; steps may be more than 2³².
+
+    With several rows, a step of all of them has as many numbers, of which this is the first.
+    """
+    age, number = divmod(step, FOLDED_STEPS // rows)
+    if age:
+        key = jax.random.fold_in(random.for_use(key, random.Use.LATER_STEPS), age)
+    return key, np.int32(number * rows)
+
+
+def keys_at(key: Key, t: EitherArray) -> Keys:
     """The keys of environment step t, counted from 0."""
     split = jax.random.split(jax.random.fold_in(key, t), len(Keys._fields))
     return Keys(*(split[i] for i in range(len(Keys._fields))))
 
 
-def begin(agent: Agent, key: Key) -> tuple[Mind, Key]:
-    """A new agent with its first head drawn, and the key of the first reset."""
-    key_init, key_begin, key_reset = jax.random.split(jax.random.fold_in(key, jnp.uint32(2**32 - 1)), 3)
-    state = agent.init(key_init)
-    return Mind(state, agent.begin_episode(state, key_begin)), key_reset
+def first_keys(key: Key) -> tuple[Key, Key, Key]:
+    """Before step 0: the keys of the agent, of its first head and of the first reset."""
+    keys = jax.random.split(random.for_use(key, random.Use.FIRST_STEP), 3)
+    return keys[0], keys[1], keys[2]
 
 
-def act(agent: Agent, mind: Mind, observation: Array, keys: Keys) -> Array:
-    """The action for an observation."""
-    return agent.act(mind.state, mind.actor, observation, keys.act)
+def act(agent: Agent, player: Player, timestep: TimeStep, keys: Keys) -> tuple[Array, Player]:
+    """The action for what the environment has answered."""
+    action, acting = agent.actor.act(agent.params(player.learner), player.acting, timestep, keys.act)
+    return action, player._replace(acting=acting)
 
 
 def learn(
-    agent: Agent, mind: Mind, observation: Array, action: Array, after: TimeStep, keys: Keys
-) -> tuple[Mind, dict[str, Array]]:
+    agent: Agent, player: Player, observation: Array, action: Array, after: TimeStep, keys: Keys
+) -> tuple[Player, dict[str, Array]]:
     """Stores what happened, learns, and draws the next head if the episode is over."""
     transition = Transition(observation, action, after.reward, after.discount, after.observation, {})
-    state = agent.observe(mind.state, mind.actor, transition, keys.observe)
-    state, metrics = agent.learn(state, keys.learn)
-    actor = jax.lax.cond(after.last, lambda: agent.begin_episode(state, keys.begin), lambda: mind.actor)
-    return Mind(state, actor), metrics
+    learner = agent.observe(player.learner, player.acting, transition, keys.observe)
+    learner, metrics = agent.learn(learner, keys.learn)
+    acting = jax.lax.cond(
+        after.last, lambda: agent.actor.begin(agent.params(learner), keys.begin), lambda: player.acting
+    )
+    return Player(learner, acting), metrics

@@ -1,11 +1,11 @@
-"""Runs on Python environments, which no compiled loop can hold.
+"""Runs on Python environments, which no compiled loop can hold: B ≥ 1 of them, stepped together.
 
-`StepwiseAgent` is the agent as such a loop wants it, an object that selects actions and takes updates. `StepwiseRunner`
+`StepwisePlayer` is the agent as such a loop wants it, an object that selects actions and takes updates. `StepwiseRunner`
 drives it and keeps the log.
 
 Where the head that acts is frozen for the episode, no action waits for what is learned meanwhile: steps are gathered, and
 learned one after the other in a single call, so that a call's cost is shared by many. An agent that acts as it learns
-has a call per step, which also picks the next action.
+has a call per round of steps, which also picks the next actions.
 """
 
 from functools import lru_cache
@@ -15,171 +15,352 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tdu.environments.python import PythonEnvironment
-from tdu.errors import EnvironmentFault
+from tdu import random
+from tdu.environments.vector import Ended, VectorEnvironment
 from tdu.runners import interaction
-from tdu.runners.interaction import Mind, Sums
+from tdu.runners.interaction import Player, Sums
+from tdu.runners.protocol import Budget, Clock, Saved
 from tdu.runners.rows import Progress, Row
-from tdu.types import Agent, Array, EitherArray, Key, TimeStep
+from tdu.types import Agent, Array, EitherArray, EnvSpec, Key, Params, State, TimeStep
 
 _GATHERED = 32
 """So many steps at most are learned in one call."""
 
 
 class StepwiseCarry(NamedTuple):
-    mind: Mind
-    t: Array
+    """Everything a run is on the device, between two calls."""
+
+    learner: State
+    acting: State
+    """The actor's state for each row, [B, …]."""
     learned: Sums
+    """Over the episode under way, of each row, [B]."""
 
 
-class Step(NamedTuple):
+class Round(NamedTuple):
+    """One step of every environment, [B, …] each."""
+
     observation: EitherArray
     action: EitherArray
     after: TimeStep
+    taken: EitherArray
+    """Whether the row's action counted."""
 
 
-@lru_cache(maxsize=8)
-def _programs(agent: Agent) -> tuple[Any, Any, Any]:
-    """What is compiled for an agent: how it starts, acts, and learns from steps. Runs of the same agent share it."""
+class Numbered(NamedTuple):
+    """Where draws come from: a key, and the number of the first of B draws under it."""
 
-    def start(key: Key) -> StepwiseCarry:
-        return StepwiseCarry(interaction.begin(agent, key)[0], jnp.zeros((), jnp.int32), Sums.zero())
-
-    def act(mind: Mind, t: Array, key: Key, observation: Array) -> Array:
-        return interaction.act(agent, mind, observation, interaction.keys_at(key, t))
-
-    def learn(carry: StepwiseCarry, key: Key, steps: Step, count: Array) -> Any:
-        def one(i: Array, carry: StepwiseCarry) -> StepwiseCarry:
-            step, keys = jax.tree.map(lambda x: x[i], steps), interaction.keys_at(key, carry.t)
-            mind, metrics = interaction.learn(agent, carry.mind, step.observation, step.action, step.after, keys)
-            return StepwiseCarry(mind, carry.t + 1, carry.learned.plus(metrics))
-
-        head = agent.head(carry.mind.actor)
-        carry = jax.lax.fori_loop(0, count, one, carry)
-        last = jax.tree.map(lambda x: x[count - 1], steps.after)
-        kept = jax.tree.map(lambda x: jnp.where(last.last, jnp.zeros_like(x), x), carry.learned)
-        chosen = act(carry.mind, carry.t, key, last.observation) if agent.live else None
-        return carry._replace(learned=kept), chosen, (head, carry.learned.means())
-
-    return jax.jit(start), jax.jit(act), jax.jit(learn, donate_argnums=0)
+    key: Key
+    slot: EitherArray
 
 
-class StepwiseAgent:
-    """An agent for a loop in Python."""
+class EpisodeNote(NamedTuple):
+    """What the log says of each row's episode under way or just over, [B, …]."""
 
-    def __init__(self, agent: Agent, seed: int):
-        self._live = agent.live
+    head: Array
+    means: Array
+    """Mean bonus and mean loss, [B, 2]."""
+
+
+def _row(tree: Any, i: EitherArray) -> Any:
+    return jax.tree.map(lambda x: x[i], tree)
+
+
+class _Programs:
+    """What is compiled for an agent over B environments. Runs of the same agent share it."""
+
+    def __init__(self, agent: Agent, size: int):
+        def start(key: Key) -> StepwiseCarry:
+            key_init, key_begin, _ = interaction.first_keys(key)
+            learner = agent.init(key_init)
+            params = agent.params(learner)
+            if size == 1:
+                acting = jax.tree.map(lambda x: x[None], agent.actor.begin(params, key_begin))
+            else:
+                acting = jax.vmap(agent.actor.begin, in_axes=(None, 0))(params, jax.random.split(key_begin, size))
+            return StepwiseCarry(learner, acting, jax.tree.map(lambda x: jnp.zeros((size,)), Sums.zero()))
+
+        def act(params: Params, acting: State, now: TimeStep, key: Key, slot: Array) -> tuple[Array, State]:
+            """Actions [B] at slots slot … slot + B − 1, one number for each row."""
+            if size == 1:  # the very computation of the compiled loop
+                keys = interaction.keys_at(key, slot)
+                action, state = agent.actor.act(params, _row(acting, 0), _row(now, 0), keys.act)
+                return action[None], jax.tree.map(lambda x: x[None], state)
+            keys = jax.vmap(interaction.keys_at, in_axes=(None, 0))(key, slot + jnp.arange(size))
+            return jax.vmap(agent.actor.act, in_axes=(None, 0, 0, 0))(params, acting, now, keys.act)
+
+        def learn_one(n: Array, carry: StepwiseCarry, rounds: Round, key: Key, slot: Array) -> StepwiseCarry:
+            """Learns from row n mod B of round n div B."""
+            row = n % size
+            it: Round = _row(rounds, (n // size, row))
+            keys = interaction.keys_at(key, slot + n)
+            player = Player(carry.learner, _row(carry.acting, row))
+            player, metrics = interaction.learn(agent, player, it.observation, it.action, it.after, keys)
+            acting = jax.tree.map(lambda rows, x: rows.at[row].set(x), carry.acting, player.acting)
+            sums = jax.tree.map(lambda rows, x: rows.at[row].add(x), carry.learned, Sums.zero().plus(metrics))
+            return StepwiseCarry(player.learner, acting, sums)
+
+        def learn(
+            carry: StepwiseCarry, key: Key, slot: Array, rounds: Round, count: Array
+        ) -> tuple[StepwiseCarry, EpisodeNote]:
+            """Learns from `count` rounds in order, of which only the last may have ended an episode."""
+
+            def one(n: Array, carry: StepwiseCarry) -> StepwiseCarry:
+                if size == 1:
+                    return learn_one(n, carry, rounds, key, slot)
+                taken = rounds.taken[n // size, n % size]
+                return jax.lax.cond(taken, lambda: learn_one(n, carry, rounds, key, slot), lambda: carry)
+
+            heads = jax.vmap(agent.head)(carry.acting)
+            carry = jax.lax.fori_loop(0, count * size, one, carry)
+            note = EpisodeNote(heads, jax.vmap(Sums.means)(carry.learned))
+            ended = rounds.after.last[count - 1] & rounds.taken[count - 1]
+            sums = jax.tree.map(lambda x: jnp.where(ended, jnp.zeros_like(x), x), carry.learned)
+            return carry._replace(learned=sums), note
+
+        def learn_and_act(
+            carry: StepwiseCarry, at: Numbered, rounds: Round, count: Array, following: Numbered, now: TimeStep
+        ) -> tuple[StepwiseCarry, EpisodeNote, tuple[Array, State]]:
+            """For an agent that acts as it learns: also its actions on what comes next."""
+            carry, note = learn(carry, *at, rounds, count)
+            return carry, note, act(agent.params(carry.learner), carry.acting, now, *following)
+
+        def begin_again(carry: StepwiseCarry, key: Key) -> StepwiseCarry:
+            """New episodes in every row."""
+            params = agent.params(carry.learner)
+            acting = jax.vmap(agent.actor.begin, in_axes=(None, 0))(params, jax.random.split(key, size))
+            return carry._replace(acting=acting, learned=jax.tree.map(jnp.zeros_like, carry.learned))
+
+        self.start, self.act = jax.jit(start), jax.jit(act)
+        self.learn = jax.jit(learn, donate_argnums=0)
+        self.learn_and_act = jax.jit(learn_and_act, donate_argnums=0)
+        self.begin_again = jax.jit(begin_again)
+        self.rebase = jax.jit(lambda carry: carry._replace(learner=agent.rebase(carry.learner)))
+
+
+_programs = lru_cache(maxsize=8)(_Programs)
+
+
+class StepwisePlayer:
+    """An agent for a loop in Python over B environments."""
+
+    def __init__(self, agent: Agent, seed: int, size: int = 1):
+        self._agent, self._size = agent, size
+        self._room = 1 if agent.live else max(_GATHERED // size, 1)
         self._key = interaction.run_key(seed)
-        start, self._act, self._learn = _programs(agent)
-        self.last_episode: tuple[Array, Array] | None = None
-        """Head, and mean bonus and loss [2], of the episode under way or just over."""
-        self._chosen: tuple[Array, np.ndarray] | None = None
-        self._gathered: Step | None = None
-        self._count = self._t = 0
-        self.restore(start(self._key))
+        self._programs = _programs(agent, size)
+        self.carry: StepwiseCarry = self._programs.start(self._key)
+        self.note: EpisodeNote | None = None
+        """Of the episodes under way or just over, as of the last learning."""
+        self.rounds = 0
+        self._learned_rounds = 0
+        self._gathered: Round | None = None
+        self._chosen: tuple[np.ndarray, tuple[Array, State]] | None = None
 
-    def select_action(self, observation: np.ndarray) -> int:
-        """The action for an encoded observation; already known where a live agent has just learned."""
-        if self._chosen is not None and np.array_equal(self._chosen[1], observation):
-            return int(self._chosen[0])
-        return int(self._act(self._actor, np.int32(self._t), self._key, observation))
+    def select(self, now: TimeStep) -> np.ndarray:
+        """Actions [B] for what the environments have answered, [B] each."""
+        if self._chosen is not None and np.array_equal(self._chosen[0], now.observation):
+            actions, acting = self._chosen[1]
+        else:
+            params = self._agent.params(self.carry.learner) if self._agent.live else ()
+            actions, acting = self._programs.act(params, self.carry.acting, now, *self._numbered(self.rounds))
+        self.carry = self.carry._replace(acting=acting)
+        return np.asarray(actions)
 
-    def update(self, observation: np.ndarray, action: int, after: TimeStep) -> None:
-        """Takes one step to learn from: now, or together with the next ones of the episode."""
-        step = Step(observation, np.int32(action), after)
+    def update(self, step: Round, now: TimeStep) -> None:
+        """Takes one step of every environment, to be learned now or together with the next ones."""
         if self._gathered is None:
-            room = 1 if self._live else _GATHERED
-            self._gathered = jax.tree.map(lambda x: np.zeros((room, *x.shape), x.dtype), step)
-        jax.tree.map(lambda rows, x: rows.__setitem__(self._count, x), self._gathered, step)
-        self._count += 1
-        self._t += 1
-        if after.last or self._count == len(self._gathered.action):
-            self._learn_gathered(after)
+            self._gathered = jax.tree.map(lambda x: np.zeros((self._room, *x.shape), x.dtype), step)
+        at = self.rounds - self._learned_rounds
+        jax.tree.map(lambda rows, x: rows.__setitem__(at, x), self._gathered, step)
+        self.rounds += 1
+        ended = bool(np.any(step.after.last & step.taken))
+        ages = interaction.FOLDED_STEPS // self._size
+        if ended or at + 1 == self._room or self.rounds % ages == 0:
+            self.learn_gathered(now)
 
-    def restore(self, carry: StepwiseCarry) -> None:
-        """Continues from a state between two episodes."""
-        self._hold(jax.tree.map(jnp.asarray, carry))
-        self._t = int(carry.t)
+    def learn_gathered(self, now: TimeStep | None = None) -> None:
+        """Learns from what was gathered; with `now`, a live agent picks its next actions in the same call."""
+        count = self.rounds - self._learned_rounds
+        if not count:
+            return
+        at = self._numbered(self._learned_rounds)
         self._chosen = None
-
-    def _learn_gathered(self, after: TimeStep) -> None:
-        carry, chosen, self.last_episode = self._learn(self.carry, self._key, self._gathered, np.int32(self._count))
-        self._hold(carry)
-        self._chosen = (chosen, after.observation) if self._live and not after.last else None
-
-    def _hold(self, carry: StepwiseCarry) -> None:
-        self.carry = carry
-        self._actor = carry.mind if self._live else Mind((), carry.mind.actor)  # an actor is cheaper to pass
+        if self._agent.live and now is not None:
+            following = self._numbered(self.rounds)
+            carry, self.note, chosen = self._programs.learn_and_act(
+                self.carry, at, self._gathered, np.int32(count), following, now
+            )
+            self._chosen = (now.observation, chosen)
+        else:
+            carry, self.note = self._programs.learn(self.carry, *at, self._gathered, np.int32(count))
+        period = interaction.REBASE_PERIOD // self._size
+        rebase = self._learned_rounds // period != self.rounds // period
+        self.carry = self._programs.rebase(carry) if rebase else carry
+        self._learned_rounds = self.rounds
         self._gathered = None  # the arrays given to a call are never written to again
-        self._count = 0
+
+    def begin_again(self) -> None:
+        """New episodes in every row, for environments that could not be brought back."""
+        key = random.for_use(self._key, random.Use.BEGUN_AGAIN)
+        self.carry = self._programs.begin_again(self.carry, jax.random.fold_in(key, self.rounds % 2**31))
+
+    def restore(self, carry: StepwiseCarry, rounds: int) -> None:
+        """Continues from there."""
+        self.carry = jax.tree.map(jnp.asarray, carry)
+        self.rounds = self._learned_rounds = rounds
+        self._gathered = self._chosen = None
+
+    def _numbered(self, rounds: int) -> Numbered:
+        return Numbered(*interaction.key_and_number(self._key, rounds, self._size))
+
+
+_PIECE = 1000
+"""So many steps at most between two looks at the clock, where no episode ends."""
 
 
 class StepwiseRunner:
-    """A run over a Python environment. It can be saved between episodes only."""
+    """A run over Python environments."""
 
-    def __init__(self, env: PythonEnvironment, agent: Agent, seed: int, *, episodes: int, stop: bool):
+    def __init__(self, env: VectorEnvironment, agent: Agent, seed: int, *, budget: Budget, stop: bool):
         self.spec = env.spec
+        self.exact = env.exact
         self._env = env
-        self._agent = StepwiseAgent(agent, seed)
-        self._episodes = episodes
+        self._agent = agent
+        self._player = StepwisePlayer(agent, seed, env.size)
+        self._budget = budget
         self._stop = stop and env.spec.solved is not None
         self.progress = Progress(env.spec)
-        self.steps = 0
+        self._steps = 0
+        self._lengths = np.zeros(env.size, np.int64)
+        self._returns = np.zeros(env.size)
+        self._now: TimeStep | None = None
         self._compile()
 
     def _compile(self) -> None:
         """Traces and compiles both calls on a state that is thrown away."""
-        shape = () if self.spec.num_states is not None else self.spec.observation_shape
-        observation = np.zeros(shape, np.int32 if self.spec.num_states is not None else np.float32)
-        after = TimeStep(observation, np.float32(0), np.float32(1), np.bool_(False))
-        kept = jax.tree.map(np.asarray, self._agent.carry)
-        self._agent.select_action(observation)
-        self._agent.update(observation, 0, after._replace(last=np.bool_(True)))
-        self._agent.restore(kept)
+        player, now = self._player, _first(_nothing(self.spec, self._env.size))
+        kept = jax.tree.map(np.asarray, player.carry)
+        actions = player.select(now)
+        player.update(Round(now.observation, actions, now, np.ones(self._env.size, bool)), now)
+        player.learn_gathered(now)
+        player.restore(kept, 0)
 
     @property
     def finished(self) -> bool:
         """Whether there is nothing left to do."""
-        return self.progress.episode >= self._episodes or (self._stop and self.progress.solved_episode is not None)
+        solved = self._stop and self.progress.solved_episode is not None
+        return solved or self._budget.spent(self.clock)
+
+    @property
+    def clock(self) -> Clock:
+        """Environment steps taken and episodes finished."""
+        return Clock(steps=self._steps, episodes=self.progress.episode)
 
     def advance(self) -> list[Row]:
-        """Runs one episode."""
-        timestep = self._env.reset(self.progress.episode)
-        if timestep.last:
-            raise EnvironmentFault(f"{self.spec.name} ended an episode before its first step.")
-        episode_return, length = 0.0, 0
-        bad_before = self._env.info().get("total_bad_episodes", 0)
-        while not timestep.last:
-            action = self._agent.select_action(timestep.observation)
-            after = self._env.step(action)
-            self._agent.update(timestep.observation, action, after)
-            episode_return += float(after.reward)
-            length += 1
-            timestep = after
-        self.steps += length
-        info = self._env.info()
-        self.progress.add(episode_return, info.get("total_bad_episodes", 0) > bad_before)
-        assert self._agent.last_episode is not None
-        head, (bonus, loss) = map(np.asarray, self._agent.last_episode)
-        standard = {
-            "episode": self.progress.episode,
-            "steps": self.steps,
-            "episode_len": length,
-            "episode_return": episode_return,
-            "total_return": self.progress.total_return,
-            "head": int(head),
-            "bonus": bonus,
-            "loss": loss,
-        }
-        return [standard | info]
+        """Runs until an episode ends, or for some steps."""
+        if self._now is None:
+            self._now = _first(self._env.start())
+        for _ in range(_PIECE):
+            now = self._now
+            actions = self._player.select(now)
+            stepped = self._env.step(actions)
+            after, taken = stepped.after, stepped.taken
+            self._steps += int(np.count_nonzero(taken))
+            self._lengths += taken
+            self._returns += np.where(taken, after.reward, 0.0)
+            self._now = _following(after, stepped.now)
+            self._player.update(Round(now.observation, actions, after, taken), self._now)
+            if stepped.ended:
+                return self._rows(stepped.ended)
+            if self._budget.spent(self.clock):
+                break
+        return []
 
-    def save(self) -> tuple[Any, dict[str, Any]]:
-        """The run's state: arrays, and plain values."""
-        return self._agent.carry, {"counters": self._env.counters(), "steps": self.steps}
+    def _rows(self, ended: dict[int, Ended]) -> list[Row]:
+        assert self._player.note is not None
+        note: EpisodeNote = jax.tree.map(np.asarray, self._player.note)
+        rows: list[Row] = []
+        for row, end in ended.items():
+            if self.finished and rows:
+                break  # of several that ended together, those beyond the run's end
+            bonus, loss = note.means[row]
+            rows.append(
+                self.progress.row(
+                    steps=self._steps,
+                    length=int(self._lengths[row]),
+                    episode_return=float(self._returns[row]),
+                    head=int(note.head[row]),
+                    bonus=bonus,
+                    loss=loss,
+                    bad=end.bad,
+                    totals=end.totals,
+                )
+            )
+        for row in ended:
+            self._lengths[row], self._returns[row] = 0, 0.0
+        return rows
 
-    def restore(self, arrays: Any, plain: dict[str, Any], log: dict[str, np.ndarray]) -> None:
-        """Puts back what `save` gave, with the log up to there."""
-        self._agent.restore(arrays)
-        self._env.restore_counters(plain["counters"])
-        self.steps = plain["steps"]
-        self.progress = Progress.replay(self.spec, log)
+    def save(self) -> Saved:
+        """The run as it is now."""
+        if self._now is None:
+            self._now = _first(self._env.start())
+        self._player.learn_gathered()
+        arrays, plain = self._env.save()
+        return Saved(
+            state=self._player.carry,
+            arrays={
+                **{f"environment.{name}": x for name, x in arrays.items()},
+                "lengths": self._lengths.copy(),
+                "returns": self._returns.copy(),
+                "reward": np.asarray(self._now.reward),
+                "discount": np.asarray(self._now.discount),
+            },
+            plain={
+                "environment": plain,
+                "rounds": self._player.rounds,
+                "steps": self._steps,
+                "progress": self.progress.to_plain(),
+            },
+        )
+
+    def restore(self, saved: Saved) -> None:
+        """Puts back what `save` gave; environments that cannot be brought back begin new episodes."""
+        self._player.restore(saved.state, saved.plain["rounds"])
+        self._steps = saved.plain["steps"]
+        self.progress = Progress.from_plain(self.spec, saved.plain["progress"])
+        inside = "environment."
+        arrays = {name.removeprefix(inside): x for name, x in saved.arrays.items() if name.startswith(inside)}
+        now = _first(self._env.restore(arrays, saved.plain["environment"]))
+        if self.exact:
+            now = now._replace(reward=saved.arrays["reward"], discount=saved.arrays["discount"])
+            self._lengths, self._returns = saved.arrays["lengths"].copy(), saved.arrays["returns"].copy()
+        else:
+            self._player.begin_again()
+        self._now = now
+
+    def params(self) -> Params:
+        """What the trained agent acts on."""
+        self._player.learn_gathered()
+        return self._agent.params(self._player.carry.learner)
+
+    def close(self) -> None:
+        """Lets the environments give up what they hold."""
+        self._env.close()
+
+
+def _nothing(spec: EnvSpec, size: int) -> np.ndarray:
+    return np.zeros((size, *spec.carried_shape), spec.carried_dtype)
+
+
+def _first(observations: np.ndarray) -> TimeStep:
+    """Time steps at the beginning of episodes."""
+    size = len(observations)
+    return TimeStep(observations, np.zeros(size, np.float32), np.ones(size, np.float32), np.zeros(size, bool))
+
+
+def _following(after: TimeStep, now: np.ndarray) -> TimeStep:
+    """What to act on: the answers, or the first observation of the next episode where one is over."""
+    reward = np.where(after.last, np.float32(0), after.reward)
+    discount = np.where(after.last, np.float32(1), after.discount)
+    return TimeStep(now, reward, discount, np.zeros(len(now), bool))

@@ -33,21 +33,21 @@ def weights(scale: float, initial: float) -> Weights:
 
     def init(key: Key, networks: Any) -> Pool:
         largest = max(x.size for x in jax.tree.leaves(networks))
-        key_pool, key_places = jax.random.split(jax.random.fold_in(key, 1))
+        key_pool, key_places = jax.random.split(random.for_use(key, random.Use.NOISE))
         normals = jax.random.normal(key_pool, (max(_POOL, 4 * largest),))
         return Pool(normals, jax.random.bits(key_places, (2,)))
 
-    def widen(params: Any) -> Any:
+    def trainable(params: Any) -> Any:
         return params, jax.tree.map(lambda w: jnp.full_like(w, initial), params)
 
-    def widen_rows(rows: Array) -> Array:
+    def trainable_rows(rows: Array) -> Array:
         return jnp.concatenate([rows, jnp.full_like(rows, initial)], axis=1)
 
     def draw(pool: Pool, step: Array, stream: int) -> Draw:
         key = jax.random.fold_in(random.wrap(pool.key), 2 * step + stream)
         return Draw(pool.normals, jax.random.bits(key, (_PLACES,)))
 
-    def of(trained: Any, draw: Draw | None) -> Any:
+    def drawn(trained: Any, draw: Draw | None) -> Any:
         mean, spread = trained
         if draw is None:
             return mean
@@ -55,7 +55,7 @@ def weights(scale: float, initial: float) -> Weights:
         noise = [_slice(draw, i + 1, w) for i, w in enumerate(leaves)]
         return jax.tree.map(lambda w, s, e: w + scale * s * e, mean, spread, jax.tree.unflatten(structure, noise))
 
-    def rows(trained: Array, states: Array, draw: Draw | None) -> Array:
+    def drawn_rows(trained: Array, states: Array, draw: Draw | None) -> Array:
         mean, spread = jnp.split(trained, 2, axis=1)
         if draw is None:
             return mean
@@ -64,7 +64,7 @@ def weights(scale: float, initial: float) -> Weights:
         at = (draw.places[0] % table.shape[0] + states.astype(jnp.uint32)) % table.shape[0]
         return mean + scale * spread * table[at]
 
-    return Weights(init, widen, widen_rows, draw, of, rows)
+    return Weights(init, trainable, trainable_rows, draw, drawn, drawn_rows)
 
 
 _PLACES = 32

@@ -12,29 +12,29 @@ import jax.numpy as jnp
 from tdu.types import Array, Key
 
 Layer = tuple[Array, Array]
-Params = list[Layer]
+Layers = list[Layer]
 
 
-def init_mlp(key: Key, sizes: Sequence[int]) -> Params:
+def init_mlp(key: Key, sizes: Sequence[int]) -> Layers:
     """Parameters of one network with layer widths `sizes` (input and output included)."""
     keys = jax.random.split(key, len(sizes) - 1)
     return [_init_layer(k, i, o) for k, i, o in zip(keys, sizes[:-1], sizes[1:], strict=True)]
 
 
-def apply_mlp(params: Params, x: Array) -> Array:
+def apply_mlp(params: Layers, x: Array) -> Array:
     """Output [B, A] for flat inputs [B, D]."""
     (w, b), *rest = params
     return apply_rest(rest, x @ w + b)
 
 
-def apply_rest(rest: Params, first: Array) -> Array:
+def apply_rest(rest: Layers, first: Array) -> Array:
     """The layers after the first, [B, A], given the first one's output before its ReLU, [B, F]."""
     for w, b in rest:
         first = linear(jax.nn.relu(first), w) + b
     return first
 
 
-def init_image(key: Key, image: tuple[int, int, int], hidden: Sequence[int], outputs: int) -> Params:
+def init_image(key: Key, image: tuple[int, int, int], hidden: Sequence[int], outputs: int) -> Layers:
     """Parameters of a network that looks at images [H, W, C] through 3×3 windows before its hidden layers."""
     key_windows, key_rest = jax.random.split(key)
     height, width, channels = image
@@ -42,7 +42,7 @@ def init_image(key: Key, image: tuple[int, int, int], hidden: Sequence[int], out
     return [windows, *init_mlp(key_rest, ((height - 2) * (width - 2) * _FILTERS, *hidden, outputs))]
 
 
-def apply_image(params: Params, x: Array) -> Array:
+def apply_image(params: Layers, x: Array) -> Array:
     """Output [..., A] for images [..., H, W, C]."""
     (w, b), *rest = params
     height, width = x.shape[-3:-1]
@@ -76,7 +76,7 @@ _NARROW = 6
 linear.defvjp(_linear_forward, _linear_backward)
 
 
-def init_ensemble(key: Key, members: int, init: Callable[[Key], Params]) -> Params:
+def init_ensemble(key: Key, members: int, init: Callable[[Key], Layers]) -> Layers:
     """Parameters of `members` independent networks, stacked on a leading axis."""
     return jax.vmap(init)(jax.random.split(key, members))
 

@@ -69,32 +69,46 @@ def brought_to(adam: Adam, rows: Array, touched: Array, step: Array) -> Array:
     return w - m / (jnp.sqrt(v) + eps[:, None]) * moved[:, None]
 
 
-def target(adam: Adam, read_: Read, copied: Array) -> Array:
+def target(adam: Adam, found: Read, copied: Array) -> Array:
     """Target weights [B, W] of rows that were read."""
-    saved = read_.rows[:, 3]
-    resting = brought_to(adam, read_.rows, jnp.minimum(read_.touched, copied), copied)
-    return jnp.where((read_.touched > copied)[:, None], saved, resting)
+    saved = found.rows[:, 3]
+    resting = brought_to(adam, found.rows, jnp.minimum(found.touched, copied), copied)
+    return jnp.where((found.touched > copied)[:, None], saved, resting)
 
 
-def write(adam: Adam, table: Table, states: Array, read_: Read, now: Array, gradient: Array, step: Array) -> Table:
+def write(adam: Adam, table: Table, *, states: Array, before: Read, now: Array, gradient: Array, step: Array) -> Table:
     """Makes Adam's `step` on the rows of `states` [B] and writes them back.
 
     Args:
+        adam: its constants.
+        table: the layer.
         states: rows to write; one that appears twice gets the sum of its gradients.
+        before: the rows as they were read.
         now: their weights brought to `step - 1`.
         gradient: [B, W], one per entry of `states`.
+        step: counted from 1.
     """
     last = table.rows.shape[0] - 1
     same = (states[:, None] == states[None, :]) & (states != last)[None, :]
     gradient = same.astype(gradient.dtype) @ gradient
-    rested = step - read_.touched
-    m = power(adam.b1, rested)[:, None] * read_.rows[:, 1] + (1 - adam.b1) * gradient
-    v = power(adam.b2, rested)[:, None] * read_.rows[:, 2] + (1 - adam.b2) * jnp.square(gradient)
+    rested = step - before.touched
+    m = power(adam.b1, rested)[:, None] * before.rows[:, 1] + (1 - adam.b1) * gradient
+    v = power(adam.b2, rested)[:, None] * before.rows[:, 2] + (1 - adam.b2) * jnp.square(gradient)
     w = now - move(adam, m, v, step)
     return table._replace(
-        rows=table.rows.at[states].set(jnp.stack([w, m, v, target(adam, read_, table.copied)], axis=1)),
+        rows=table.rows.at[states].set(jnp.stack([w, m, v, target(adam, before, table.copied)], axis=1)),
         touched=table.touched.at[states].set(step),
     )
+
+
+def rebased(table: Table, by: Array) -> Table:
+    """The same layer with every step counted `by` less.
+
+    From the horizon on, only differences of steps matter. A row that has rested since before it has come to rest.
+    """
+    back = jnp.where(by > 0, jnp.maximum(table.touched - by, _HORIZON), table.touched)
+    copied = jnp.where(by > 0, jnp.maximum(table.copied - by, _HORIZON), table.copied)
+    return table._replace(touched=back, copied=copied)
 
 
 def _distance(adam: Adam, start: Array, end: Array) -> Array:

@@ -1,0 +1,70 @@
+"""Our environments as Gymnasium ones, for use with other libraries: one-hot observations come as arrays."""
+
+import dataclasses
+from typing import Any
+
+import gymnasium
+import jax
+import numpy as np
+from gymnasium import spaces
+
+from tdu import random
+from tdu.environments import settings
+from tdu.environments.binary_tree import binary_tree
+from tdu.environments.deep_sea import deep_sea
+from tdu.options import build
+from tdu.types import Environment
+
+
+class _Ours(gymnasium.Env[np.ndarray, np.int64]):
+    """One of our compiled environments as a Gymnasium one: observations are one-hot arrays."""
+
+    metadata = {"render_modes": []}  # noqa: RUF012
+
+    def __init__(self, env: Environment, shape: tuple[int, ...]):
+        assert env.spec.num_states is not None
+        self._states, self._shape = env.spec.num_states, shape
+        self._reset_compiled, self._step_compiled = jax.jit(env.reset), jax.jit(env.step)
+        self._state: Any = None
+        self.observation_space = spaces.Box(0.0, 1.0, shape, np.float32)
+        self.action_space = spaces.Discrete(env.spec.num_actions)
+
+    def _key(self) -> Any:
+        return random.key(int(self.np_random.integers(2**32)))
+
+    def _observation(self, index: Any) -> np.ndarray:
+        return np.eye(self._states + 1, self._states, dtype=np.float32)[int(index)].reshape(self._shape)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._state, timestep = self._reset_compiled(self._key())
+        return self._observation(timestep.observation), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self._state, timestep = self._step_compiled(self._state, np.int32(action), self._key())
+        ended, terminated = bool(timestep.last), float(timestep.discount) == 0.0
+        observation = self._observation(timestep.observation)
+        return observation, float(timestep.reward), ended and terminated, ended and not terminated, {}
+
+
+class DeepSea(_Ours):
+    """Deep Sea; the same settings as `deep_sea:` of the command line."""
+
+    def __init__(self, **given: Any):
+        made = build(settings.DeepSeaSettings, given, kind="environment DeepSea")
+        super().__init__(deep_sea(**dataclasses.asdict(made)), (made.size, made.size))
+
+
+class BinaryTree(_Ours):
+    """The Binary Tree; the same settings as `binary_tree:` of the command line."""
+
+    def __init__(self, **given: Any):
+        made = build(settings.BinaryTreeSettings, given, kind="environment BinaryTree")
+        super().__init__(binary_tree(**dataclasses.asdict(made)), (made.depth,))
+
+
+def register() -> None:
+    """Makes `gymnasium.make("tdu/DeepSea-v0", size=20)` and `"tdu/BinaryTree-v0"` work; importing tdu calls it."""
+    for name in ("DeepSea", "BinaryTree"):
+        if f"tdu/{name}-v0" not in gymnasium.registry:
+            gymnasium.register(f"tdu/{name}-v0", entry_point=f"{__name__}:{name}")

@@ -1,0 +1,26 @@
+"""Settings of the built-in environments: the only place where their defaults stand."""
+
+from dataclasses import dataclass
+
+from tdu.options import option
+
+
+@dataclass(frozen=True)
+class DeepSeaSettings:
+    """Settings of `deep_sea`."""
+
+    size: int = option(10, "Rows and columns of the grid.", minimum=2, maximum=300)
+    mapping_seed: int = option(42, "Seed of which action means right in each cell.", minimum=0, maximum=2**32 - 1)
+    stochastic: bool = option(False, "Moves to the right may fail and the corners pay noise.")
+    move_cost: float = option(0.01, "Cost of moving right all the way.", minimum=0)
+    solved_share: float = option(
+        0.0, "Solved once the share of bad episodes is below this; 0 for bsuite 0.3.6's rule.", minimum=0, maximum=1
+    )
+
+
+@dataclass(frozen=True)
+class BinaryTreeSettings:
+    """Settings of `binary_tree`."""
+
+    depth: int = option(50, "Number of branches.", minimum=1, maximum=100_000)
+    seed: int = option(42, "Seed of which action leads on at each branch.", minimum=0, maximum=2**32 - 1)

@@ -1,0 +1,71 @@
+"""Episodes of a trained agent that only exploits, without learning. Their randomness is apart from every training's."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tdu import environments, random
+from tdu.environments.vector import VectorEnvironment
+from tdu.runners.interaction import run_key
+from tdu.trained import TrainedAgent
+from tdu.types import Environment, TimeStep
+
+MAX_STEPS = 10**7
+"""Environment steps at most, for episodes that never end."""
+
+
+def greedy_returns(
+    env: Any, agent: TrainedAgent, *, episodes: int, seed: int = 0, max_steps: int = MAX_STEPS
+) -> np.ndarray:
+    """Returns of `episodes` episodes; fewer where `max_steps` environment steps are not enough for them."""
+    made = environments.make(env, f"evaluation {seed}")
+    if isinstance(made, Environment):
+        return _compiled(made, agent, episodes, seed, max_steps)
+    return _stepwise(made, agent, episodes, max_steps)
+
+
+def _stepwise(env: VectorEnvironment, agent: TrainedAgent, episodes: int, max_steps: int) -> np.ndarray:
+    """Episodes in the order in which they end."""
+    rows = [TrainedAgent(agent.spec, agent.agent, agent.params) for _ in range(env.size)]
+    now, rewards = env.start(), np.zeros(env.size, np.float32)
+    totals = np.zeros(env.size)
+    returns: list[float] = []
+    for _ in range(0, max_steps, env.size):
+        seen = [TimeStep(now[i], rewards[i], np.float32(1), np.bool_(False)) for i in range(env.size)]
+        stepped = env.step(np.asarray([row.act_on(timestep) for row, timestep in zip(rows, seen, strict=True)]))
+        totals += np.where(stepped.taken, stepped.after.reward, 0.0)
+        now, rewards = stepped.now, np.where(stepped.after.last, np.float32(0), stepped.after.reward)
+        for i in stepped.ended:
+            returns.append(float(totals[i]))
+            totals[i] = 0.0
+            rows[i].begin_episode()
+        if len(returns) >= episodes:
+            break
+    return np.asarray(returns[:episodes])
+
+
+def _compiled(env: Environment, agent: TrainedAgent, episodes: int, seed: int, max_steps: int) -> np.ndarray:
+    """All episodes side by side."""
+    evaluator = agent.agent.evaluator
+
+    def one(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        key_reset, key_steps, key_acts = jax.random.split(key, 3)
+        state, timestep = env.reset(key_reset)
+        acting = evaluator.begin(agent.params, key_acts)
+
+        def step(carry: Any) -> Any:
+            state, timestep, acting, total, t = carry
+            action, acting = evaluator.act(agent.params, acting, timestep, jax.random.fold_in(key_acts, t))
+            state, timestep = env.step(state, action, jax.random.fold_in(key_steps, t))
+            return state, timestep, acting, total + timestep.reward, t + 1
+
+        start = (state, timestep, acting, jnp.zeros(()), jnp.zeros((), jnp.int32))
+        limit = max(max_steps // episodes, 1)
+        end = jax.lax.while_loop(lambda carry: ~carry[1].last & (carry[4] < limit), step, start)
+        return end[3], end[1].last
+
+    keys = jax.random.split(random.for_use(run_key(seed), random.Use.EVALUATION), episodes)
+    returns, over = map(np.asarray, jax.jit(jax.vmap(one))(keys))
+    return returns[over].astype(np.float64)

@@ -1,0 +1,1 @@
+"""Networks as plain lists of arrays, and ensembles of them as stacked parameters."""

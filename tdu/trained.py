@@ -1,0 +1,49 @@
+"""An agent that has learned, for use outside of training: it acts greedily on the mean value over its exploiters."""
+
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tdu.environments.observations import encode
+from tdu.runners.interaction import run_key
+from tdu.types import Agent, EnvSpec, Params, State, TimeStep
+
+
+@lru_cache(maxsize=8)
+def _programs(agent: Agent) -> tuple[Any, Any, Any]:
+    return jax.jit(agent.values), jax.jit(agent.evaluator.begin), jax.jit(agent.evaluator.act)
+
+
+class TrainedAgent:
+    """An agent that has learned. One with a memory remembers what it has seen since `begin_episode`."""
+
+    def __init__(self, spec: EnvSpec, agent: Agent, params: Params):
+        self.spec = spec
+        self.agent = agent
+        self.params = jax.tree.map(jnp.asarray, params)
+        self._values, self._begin, self._act = _programs(agent)
+        self._key = run_key(0)
+        self.begin_episode()
+
+    def __repr__(self) -> str:
+        return f"TrainedAgent({self.spec.name}, {self.spec.num_actions} actions)"
+
+    def begin_episode(self) -> None:
+        """Forgets what was seen before."""
+        self._acting: State = self._begin(self.params, self._key)
+
+    def values(self, observation: Any) -> np.ndarray:
+        """Value of every action, [A]. A one-hot observation may be given as an array or as its index."""
+        return np.asarray(self._values(self.params, encode(self.spec, observation)))
+
+    def act(self, observation: Any, reward: float = 0.0) -> int:
+        """The best action; `reward` is what the last one gave, which only an agent with a memory looks at."""
+        return self.act_on(TimeStep(encode(self.spec, observation), np.float32(reward), np.float32(1), np.bool_(False)))
+
+    def act_on(self, timestep: TimeStep) -> int:
+        """The best action for a time step as our environments give it."""
+        action, self._acting = self._act(self.params, self._acting, timestep, self._key)
+        return int(action)

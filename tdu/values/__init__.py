@@ -1,0 +1,23 @@
+"""An ensemble of networks f_k + λ·P_k with targets and Adam, behind one set of functions (`types.Values`).
+
+`dense` takes any observation. `one_hot` takes observations that are state indices and keeps its first layer in a
+`sparse_layer.Table`; it learns the same numbers at a cost that does not grow with the number of states. The prior P_k is
+never trained and lies outside the optimiser's tree; a head's target shares its prior. What is trained may be more than the
+weights themselves (`types.Weights`): noisy networks train a mean and a scale for each.
+"""
+
+from tdu.types import EnvSpec, Values, Weights
+from tdu.values.dense import dense
+from tdu.values.one_hot import one_hot
+from tdu.values.shape import Shape
+from tdu.values.weights import FOLDED, PLAIN
+
+__all__ = ["FOLDED", "PLAIN", "Shape", "dense", "make", "one_hot"]
+
+
+def make(spec: EnvSpec, shape: Shape, *, weights: Weights = PLAIN, force_dense: bool = False) -> Values:
+    """The ensemble for an environment: sparse where its observation is one-hot, unless told otherwise."""
+    shape.looks_at_images(spec)  # refuses what cannot be
+    if spec.num_states is None or force_dense:
+        return dense(spec, shape, weights)
+    return one_hot(spec, shape, weights)

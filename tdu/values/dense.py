@@ -1,0 +1,118 @@
+"""The ordinary form of an ensemble: every layer is a matrix product and every weight moves at every step."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from tdu import adam as adams
+from tdu.networks import inputs, mlp
+from tdu.types import Array, EnvSpec, Key, Params, Values, Weights
+from tdu.values.shape import Shape
+from tdu.values.weights import PLAIN
+
+
+class Dense(NamedTuple):
+    params: Params
+    """What is trained; without noise, the networks' weights."""
+    target: Params
+    prior: Params
+    """Of every head; nothing where λ = 0."""
+    moments: adams.Moments
+    step: Array
+    """Learning steps."""
+    noise: Any
+
+
+class DenseParams(NamedTuple):
+    """What evaluating the online networks needs."""
+
+    trained: Params
+    prior: Params
+    step: Array
+    noise: Any
+
+
+def dense(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
+    """The ensemble for any observation; a one-hot one is written out."""
+    rank = len(spec.observation_shape)
+    conv = shape.looks_at_images(spec)
+    apply = mlp.apply_image if conv else mlp.apply_mlp
+    every_head = jax.vmap(apply, in_axes=(0, None))
+    has_prior = bool(shape.prior_scale)
+
+    def init_one(key: Key) -> mlp.Layers:
+        if conv:
+            height, width, channels = spec.observation_shape
+            return mlp.init_image(key, (height, width, channels), shape.hidden_sizes, spec.num_actions)
+        return mlp.init_mlp(key, shape.sizes(spec))
+
+    def network_input(observation: Array) -> Array:
+        if spec.num_states is not None:
+            return jax.nn.one_hot(observation, spec.num_states)
+        numbers = inputs.scaled(spec, observation)
+        return numbers if conv else numbers.reshape(*numbers.shape[: numbers.ndim - rank], -1)
+
+    def priors_of(networks: Params, observation: Array) -> Array:
+        return shape.prior_scale * every_head(networks, network_input(observation))
+
+    def init(key: Key) -> Dense:
+        key_params, key_prior = jax.random.split(key)
+        networks = mlp.init_ensemble(key_params, shape.heads, init_one)
+        params = weights.trainable(networks)
+        return Dense(
+            params=params,
+            target=jax.tree.map(jnp.copy, params),
+            prior=mlp.init_ensemble(key_prior, shape.heads, init_one) if has_prior else (),
+            moments=adams.init(params),
+            step=jnp.zeros((), jnp.int32),
+            noise=weights.init(key, networks),
+        )
+
+    def update(state: Dense, o_tm1: Array, o_t: Array, loss: Any, priors: Any = None) -> tuple[Dense, Any]:
+        x_tm1, x_t = network_input(o_tm1), network_input(o_t)
+        prior_tm1 = prior_t = jnp.zeros(())
+        if has_prior:
+            prior_tm1, prior_t = priors or (priors_of(state.prior, o_tm1), priors_of(state.prior, o_t))
+        draw, draw_target = weights.draw(state.noise, state.step, 0), weights.draw(state.noise, state.step, 1)
+        target_t = every_head(weights.drawn(state.target, draw_target), x_t) + prior_t
+        online_t = every_head(weights.drawn(state.params, draw), x_t) + prior_t if shape.double else None
+
+        def objective(params: Params) -> tuple[Array, Any]:
+            return loss(every_head(weights.drawn(params, draw), x_tm1) + prior_tm1, target_t, online_t)
+
+        gradient, aux = jax.grad(objective, has_aux=True)(state.params)
+        step = state.step + 1
+        params, moments = adams.update(shape.adam, state.params, state.moments, gradient, step)
+        target, _ = shape.copied(params, state.target, step)
+        return state._replace(params=params, target=target, moments=moments, step=step), aux
+
+    def params(state: Dense) -> DenseParams:
+        return DenseParams(state.params, state.prior, state.step, state.noise)
+
+    def evaluated(params: DenseParams, observation: Array, draw: Any) -> Array:
+        learned = every_head(weights.drawn(params.trained, draw), network_input(observation))
+        return learned + priors_of(params.prior, observation) if has_prior else learned
+
+    def q(params: DenseParams, observation: Array) -> Array:
+        return evaluated(params, observation, weights.draw(params.noise, params.step, 0))
+
+    def noiseless_q(params: DenseParams, observation: Array) -> Array:
+        return evaluated(params, observation, None)
+
+    def freeze(params: DenseParams, head: Array) -> tuple[Params, Params]:
+        drawn = weights.drawn(params.trained, weights.draw(params.noise, params.step, 0))
+        return jax.tree.map(lambda x: x[head], (drawn, params.prior))
+
+    def frozen_q(frozen: tuple[Params, Params], observation: Array) -> Array:
+        learned, prior = frozen
+        x = network_input(observation)
+        return apply(learned, x) + shape.prior_scale * apply(prior, x) if has_prior else apply(learned, x)
+
+    def rebase(state: Dense) -> Dense:
+        return state._replace(step=state.step - shape.excess(state.step))
+
+    def prior(state: Dense, observation: Array) -> Array:
+        return priors_of(state.prior, observation)
+
+    return Values(init, update, params, q, noiseless_q, freeze, frozen_q, rebase, prior if has_prior else None)
