@@ -67,12 +67,11 @@ def ours(name: str, **options: Any) -> tuple[Callable[[], int], Callable[[], np.
 
     config = agents.configure(name, options)
     heads = values.make(runner.spec, assemble.shape(config, heads=workers.HEADS, prior_scale=config.prior_scale))
-    q = jax.jit(jax.vmap(heads.q, in_axes=(None, 0)))
+    q = jax.jit(jax.vmap(lambda state, o: heads.q(heads.params(state), o), in_axes=(None, 0)))
 
     def largest() -> np.ndarray:
-        state = runner.save()[0].mind.state
-        known = min(int(state.replay.added), len(state.replay.data.o_tm1))
-        drawn = np.random.default_rng(0).integers(0, known, STATES)
+        state = runner.save().state.learner
+        drawn = np.random.default_rng(0).integers(0, int(state.replay.filled), STATES)
         return np.abs(q(state.values, state.replay.data.o_tm1[drawn])).max(axis=(0, 2))
 
     return advance, largest

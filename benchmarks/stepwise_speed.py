@@ -5,7 +5,7 @@
 Both learn with the paper's hyper-parameters (20 members, 64-64, batch 32, a learning step per environment step) on the same
 official environments, which live in Python. bsuite's agent gets the whole machine, ours one core. The parts take turns
 and each is measured `--rounds` times, because machines are noisy: look at the ratios. "limit" is the speed of a loop with
-nothing but the matrix products of a learning step.
+nothing but the matrix products of a learning step. With `--before COMMIT`, "before" is the code of that commit.
 """
 
 import argparse
@@ -36,21 +36,26 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="where to save the numbers as JSON")
     parser.add_argument("--rounds", type=int, default=3, help="measurements of each part (default 3)")
+    parser.add_argument("--before", metavar="COMMIT", help="measure that commit beside the present code")
     parser.add_argument("--worker", choices=WORKERS, help=argparse.SUPPRESS)
     parser.add_argument("--id", help=argparse.SUPPRESS)
     parsed = parser.parse_args()
     if parsed.worker:
         WORKERS[parsed.worker](parsed.id)
         return 0
-    plan = [(part, name) for name in IDS for _ in range(parsed.rounds) for part in ("bsuite", "ours")]
+    parts = ("bsuite", "before", "ours") if parsed.before else ("bsuite", "ours")
+    plan = [(part, name) for name in IDS for _ in range(parsed.rounds) for part in parts]
     plan += [("limit", "any")] * parsed.rounds
-    found: dict[str, dict[str, list[float]]] = {part: {} for part in WORKERS}
+    found: dict[str, dict[str, list[float]]] = {}
     started = time.monotonic()
-    for done, (part, name) in enumerate(plan):
-        (answer,) = workers.measure(__file__, [part, "--id", name])
-        found[part].setdefault(name, []).append(round(answer["steps_per_second"], 1))
-        left = (time.monotonic() - started) / (done + 1) * (len(plan) - done - 1)
-        print(f"{part} {name}: {found[part][name][-1]:,.0f} steps/s ({left / 60:.1f} min left)", file=sys.stderr)
+    with workers.checked_out(parsed.before) as before:
+        for done, (part, name) in enumerate(plan):
+            tree = before if part == "before" else None
+            worker = "ours" if part == "before" else part
+            (answer,) = workers.measure(__file__, [worker, "--id", name], tree=tree)
+            found.setdefault(part, {}).setdefault(name, []).append(round(answer["steps_per_second"], 1))
+            left = (time.monotonic() - started) / (done + 1) * (len(plan) - done - 1)
+            print(f"{part} {name}: {found[part][name][-1]:,.0f} steps/s ({left / 60:.1f} min left)", file=sys.stderr)
     rates = {part: {name: statistics.median(v) for name, v in names.items()} for part, names in found.items()}
     ratios = {name: round(rates["ours"][name] / rates["bsuite"][name], 1) for name in IDS}
     print("| id | bsuite boot_dqn | ours | ratio |\n|---|---|---|---|")
@@ -58,6 +63,9 @@ def main() -> int:
         asked = f" (asked {ASKED[name]}×)" if name in ASKED else ""
         print(f"| {name} | {rates['bsuite'][name]:,.0f} | {rates['ours'][name]:,.0f} | {ratios[name]}×{asked} |")
     print(f"\nSteps per second. Limit (matrix products alone, one core): {rates['limit']['any']:,.0f}.")
+    to_before = {name: round(rates["ours"][name] / rate, 2) for name, rate in rates.get("before", {}).items()}
+    for name, ratio in to_before.items():
+        print(f"{name}: {ratio} times the speed of the commit before.")
     if parsed.out:
         report = {
             "command": "python benchmarks/stepwise_speed.py",
@@ -65,6 +73,7 @@ def main() -> int:
             "steps_per_second": rates,
             "ratio_to_bsuite": ratios,
             "asked": ASKED,
+            "ratio_to_before": to_before,
             "every_measurement": found,
         }
         parsed.out.write_text(json.dumps(report, indent=1) + "\n")
@@ -86,7 +95,7 @@ def work_bsuite(name: str) -> None:
 def work_ours(name: str) -> None:
     """TDU with the paper's settings."""
     runner, advance = workers.stepwise("tdu", name)
-    while runner.steps < WARM_UP:
+    while runner.clock.steps < WARM_UP:
         advance()
     workers.timed(advance, SECONDS)
 

@@ -3,15 +3,17 @@
 A worker says when it is warm, waits for the word, and measures for some seconds, so that several can be measured at once.
 """
 
+import contextlib
 import json
 import os
 import platform
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +21,16 @@ HEADS, BATCH, WIDTH = 20, 32, 64
 """The paper's ensemble."""
 
 
-def measure(script: str, arguments: list[str], count: int = 1) -> list[dict]:
-    """Starts `count` workers of a script, lets all of them warm up, and then measures them at the same time."""
+def measure(script: str, arguments: list[str], count: int = 1, tree: Path | None = None) -> list[dict]:
+    """Starts `count` workers of a script, lets all of them warm up, and then measures them at the same time.
+
+    With `tree`, another version of the repository: its own script, measuring its own code.
+    """
+    script = script if tree is None else str(tree / "benchmarks" / Path(script).name)
     command = [sys.executable, script, "--worker", *arguments]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
-    processes = [subprocess.Popen(command, **pipes) for _ in range(count)]
+    environment = os.environ | ({} if tree is None else {"PYTHONPATH": str(tree)})
+    processes = [subprocess.Popen(command, env=environment, **pipes) for _ in range(count)]
     for process in processes:
         if process.stdout.readline().strip() != "ready":
             raise SystemExit(f"a worker failed; run {' '.join(command)} to see why.")
@@ -31,6 +38,22 @@ def measure(script: str, arguments: list[str], count: int = 1) -> list[dict]:
         process.stdin.write("go\n")
         process.stdin.flush()
     return [json.loads(process.communicate()[0]) for process in processes]
+
+
+@contextlib.contextmanager
+def checked_out(commit: str | None) -> Iterator[Path | None]:
+    """The repository as it was at that commit, in a folder of its own for as long as it is needed."""
+    if commit is None:
+        yield None
+        return
+    root = Path(__file__).parent.parent
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder) / "tree"
+        subprocess.run(["git", "-C", root, "worktree", "add", "--quiet", "--detach", tree, commit], check=True)
+        try:
+            yield tree
+        finally:
+            subprocess.run(["git", "-C", root, "worktree", "remove", "--force", tree], check=True)
 
 
 def timed(advance: Callable[[], int], seconds: float) -> None:
@@ -87,17 +110,18 @@ def compiled(name: str, size: int, warm_up: int) -> Callable[[], int]:
     from tdu import agents, environments
     from tdu.runners.compiled import CHUNK, CompiledRunner
     from tdu.runners.parallel import use_one_core
+    from tdu.runners.protocol import Budget
 
     use_one_core()
     env = environments.make(f"deep_sea:size={size}")
     agent = agents.find(name).make(env.spec, agents.configure(name, {}))
-    runner = CompiledRunner(env, agent, 0, episodes=10**9, stop=False)
+    runner = CompiledRunner(env, agent, 0, budget=Budget(None), stop=False)
 
     def advance() -> int:
         runner.advance()
         return CHUNK
 
-    while runner.steps < warm_up:
+    while runner.clock.steps < warm_up:
         advance()
     return advance
 
@@ -106,17 +130,18 @@ def stepwise(name: str, bsuite_id: str, **options: Any) -> tuple[Any, Callable[[
     """An agent of ours on bsuite's own environment, as `tdu train` runs it: the runner, and an episode for each call."""
     from tdu import agents, environments
     from tdu.runners.parallel import use_one_core
+    from tdu.runners.protocol import Budget
     from tdu.runners.stepwise import StepwiseRunner
 
     use_one_core()
     env = environments.make(f"bsuite:{bsuite_id}", 0)
     agent = agents.find(name).make(env.spec, agents.configure(name, options))
-    runner = StepwiseRunner(env, agent, 0, episodes=10**9, stop=False)
+    runner = StepwiseRunner(env, agent, 0, budget=Budget(None), stop=False)
 
     def advance() -> int:
-        before = runner.steps
+        before = runner.clock.steps
         runner.advance()
-        return runner.steps - before
+        return runner.clock.steps - before
 
     return runner, advance
 
