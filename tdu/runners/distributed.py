@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tdu.errors import UserError
-from tdu.runners.parallel import Job, Outcome, ended, progress_line
+from tdu.runners.parallel import Job, Outcome, ended, parse_report
 
 _RETRIES = 10
 
@@ -123,7 +123,7 @@ class _Teller(io.StringIO):
         self._board, self._name, self._last = board, name, 0.0
 
     def write(self, words: str) -> int:
-        if time.monotonic() - self._last > 1.0 and (told := progress_line(words)) is not None:
+        if time.monotonic() - self._last > 1.0 and (told := parse_report(words)) is not None:
             self._last = time.monotonic()
             self._board.put.remote(self._name, told)
         return len(words)
