@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from types import SimpleNamespace
 
 import pytest
 
@@ -133,13 +132,14 @@ def test_a_sweep_on_ray_outlives_a_killed_worker(tmp_path, undisturbed):
 
 
 def test_workers_tell_how_far_they_are():
-    board = distributed._Board()
-    teller = distributed._Teller(SimpleNamespace(put=SimpleNamespace(remote=board.put)), "run")
-    told = dict.fromkeys(("episode", "episodes", "return", "regret", "bonus", "steps_per_second", "seconds_left"), 3)
-    for words in ("{'a': 1}", '{"episode": 2}', "\n", json.dumps(told), json.dumps(told | {"episode": 4})):
-        print(words, file=teller, end="")  # an environment's own words are not progress, and the last comes too soon
-    assert board.take() == {"run": told}
-    assert board.take() == {}
+    latest = distributed._shipped()[0]()
+    output = distributed._text_stream(distributed._ReportingOutput(lambda report: latest.put("run", report)))
+    report = dict.fromkeys(("episode", "episodes", "return", "regret", "bonus", "steps_per_second", "seconds_left"), 3)
+    for text in ("{'a': 1}", '{"episode": 2}', "\n", json.dumps(report), json.dumps(report | {"episode": 4})):
+        print(text, file=output)  # an environment's own words are not progress, and the last comes too soon
+    output.buffer.write(b"\xff\n")
+    assert latest.take() == {"run": report}
+    assert latest.take() == {}
 
 
 def test_ctrl_c_leaves_a_sweep_that_can_be_continued(tmp_path, undisturbed):

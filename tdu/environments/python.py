@@ -137,9 +137,9 @@ def reseed(env: Any, seed: Seed, episode: int) -> None:
 
 
 def see_current_folder() -> None:
-    """Lets modules of the folder that the user is in be imported."""
+    """Lets modules of the folder that the user is in be imported, after installed ones: a ray.py there is not Ray."""
     if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+        sys.path.append(os.getcwd())
 
 
 def described(error: BaseException) -> str:

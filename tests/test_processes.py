@@ -1,0 +1,386 @@
+"""Processes that runs are given to: what they print, how they end, what they send back; local, and on a real Ray cluster."""
+
+import contextlib
+import fcntl
+import io
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import tdu
+from tdu import sweeps
+from tdu.errors import RunError
+from tdu.runners import distributed, parallel
+
+REPORT = {
+    "episode": 1,
+    "episodes": 2,
+    "return": 0.5,
+    "regret": None,
+    "bonus": 0,
+    "steps_per_second": 9,
+    "seconds_left": 1,
+}
+OURS = os.pathsep.join(filter(None, (str(Path(tdu.__file__).parents[1]), os.environ.get("PYTHONPATH"))))
+
+
+def run_scripts(folder, scripts, *, tell=lambda name, report: None, **settings):
+    """The outcomes of Python scripts in place of runs; or what `run_all` raised. One that hangs is a failure."""
+    jobs = []
+    for name, text in scripts.items():
+        (folder / f"{name}.py").write_text("import json, os, signal, subprocess, sys, time\n" + textwrap.dedent(text))
+        jobs.append(parallel.Job(name, [str(folder / f"{name}.py"), json.dumps(REPORT), str(folder)], folder / name))
+    found = []
+
+    def run():
+        try:
+            found.append(
+                parallel.run_all(jobs, tell=tell, command=lambda job: [sys.executable, *job.arguments], **settings)
+            )
+        except BaseException as e:
+            found.append(e)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert found, "the sweep hangs"
+    return found[0]
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_run_may_print_anything(tmp_path):
+    told = []
+    script = """
+        for _ in range(3000):
+            sys.stdout.buffer.write(b"\\xff no text" * 10 + b"\\n")
+            sys.stderr.buffer.write(b"\\xfe" * 100)
+        print("[" * 100_000)
+        print(sys.argv[1], flush=True)
+        sys.stderr.write("\\ntdu: the last\\nwords.\\n")
+        sys.exit(3)
+    """
+    (outcome,) = run_scripts(tmp_path, {"run": script}, tell=lambda *words: told.append(words), done=lambda o: None)
+    assert told == [("run", REPORT)]
+    assert outcome.code == 3
+    assert outcome.words.endswith("\N{REPLACEMENT CHARACTER} tdu: the last words.")
+
+
+def test_only_a_report_is_one():
+    assert parallel.parse_report(json.dumps(REPORT)) == REPORT
+    for odd in ({"episodes": 0}, {"episode": "1"}, {"return": None}, {"seconds_left": []}):
+        assert parallel.parse_report(json.dumps(REPORT | odd)) is None
+    for text in ("", "3", "[]", '{"episode": 2}', "\N{REPLACEMENT CHARACTER}"):
+        assert parallel.parse_report(text) is None
+
+
+def test_a_run_may_leave_a_process_behind(tmp_path):
+    """It holds the pipes open and goes on to print; the run is over all the same, and nothing more is told of it."""
+    left = "import os, sys, time\nwhile os.path.exists(sys.argv[2]): print(sys.argv[1], flush=True); time.sleep(0.05)"
+    scripts = {
+        "parent": f"""
+            left = subprocess.Popen([sys.executable, "-c", {left!r}, *sys.argv[1:]])
+            open(os.path.join(sys.argv[2], "pid"), "w").write(str(left.pid))
+            time.sleep(0.5)
+        """,
+        "next": "time.sleep(0.5)",
+    }
+    events = []
+    try:
+        outcomes = run_scripts(
+            tmp_path,
+            scripts,
+            workers=1,
+            tell=lambda name, report: events.append(name),
+            done=lambda outcome: events.append("over"),
+        )
+        assert alive(int((tmp_path / "pid").read_text()))
+    finally:
+        os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+    assert [outcome.code for outcome in outcomes] == [0, 0]
+    assert "parent" in events
+    assert events[events.index("over") :] == ["over", "over"]
+
+
+def test_processes_get_time_to_end_and_no_more(tmp_path):
+    """One saves its work, and says more than a pipe holds; one ignores what it is told."""
+    scripts = {
+        "saves": """
+            def save(*_):
+                print("x" * 300_000, flush=True)
+                time.sleep(0.5)
+                open(os.path.join(sys.argv[2], "saved"), "w").close()
+                sys.exit()
+            signal.signal(signal.SIGTERM, save)
+            print(sys.argv[1], flush=True)
+            time.sleep(100)
+        """,
+        "stays": """
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            open(os.path.join(sys.argv[2], "pid"), "w").write(str(os.getpid()))
+            print(sys.argv[1], flush=True)
+            time.sleep(100)
+        """,
+    }
+    told = set()
+
+    def interrupt(name, report):
+        told.add(name)
+        if len(told) == 2:
+            raise KeyboardInterrupt
+
+    begun = time.monotonic()
+    raised = run_scripts(tmp_path, scripts, workers=2, tell=interrupt, done=lambda o: None, grace=3)
+    assert isinstance(raised, KeyboardInterrupt)
+    assert (tmp_path / "saved").exists()
+    assert 3 <= time.monotonic() - begun < 30
+    assert not alive(int((tmp_path / "pid").read_text()))
+
+
+def packed(**files):
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name.replace("__", "/"), text)
+    return data.getvalue()
+
+
+def test_what_is_sent_back_is_never_mixed_with_what_lies_there(tmp_path):
+    out = tmp_path / "sweep" / "run"
+    assert distributed._place(packed(), out) == ""
+    assert not out.exists()
+    sent = packed(**{"config.json": "1", "checkpoints__a": "1"})
+    assert distributed._place(sent, out) == ""
+    (out / "notes").write_text("mine")
+    sentence = distributed._place(packed(**{"config.json": "2", "checkpoints__b": "2"}), out)
+    aside = out.parent / "run.before" / "1"
+    assert sentence == f"what lay in {out} is now in {aside}."
+    assert {p.relative_to(out).as_posix() for p in out.rglob("*")} == {"config.json", "checkpoints", "checkpoints/b"}
+    assert {p.name: p.read_text() for p in aside.rglob("*") if p.is_file()} == {
+        "config.json": "1",
+        "a": "1",
+        "notes": "mine",
+    }
+    assert "run.before/2" in distributed._place(sent, out)
+    assert sweeps.found(out.parent) == [out]
+    assert {p.name for p in out.parent.iterdir()} == {"run", "run.before"}
+
+
+def test_what_is_sent_back_replaces_a_lock_and_nothing_that_is_locked(tmp_path):
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / ".lock").touch()
+    with open(out / ".lock") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(RunError, match=r"in use by another process; .* is in .*run\.sent/1\."):
+            distributed._place(packed(**{"log.csv": "1"}), out)
+    assert (tmp_path / "run.sent" / "1" / "log.csv").read_text() == "1"
+    assert distributed._place(packed(**{"log.csv": "2"}), out) == ""
+    assert [(p.name, p.read_text()) for p in out.iterdir()] == [("log.csv", "2")]
+
+
+@pytest.mark.parametrize("name", ["../escaped", "checkpoints/../../../escaped", "ROOT/escaped"])
+def test_what_is_sent_back_stays_in_its_folder(tmp_path, name):
+    out = tmp_path / "sweep" / "run"
+    with pytest.raises(RunError, match="not a run's folder"):
+        distributed._place(packed(**{"log.csv": "1", name.replace("ROOT", str(tmp_path)): "2"}), out)
+    assert [*tmp_path.rglob("*")] == [tmp_path / "sweep"]
+
+
+USERS_FOLDER = {
+    "ray.py": "raise ImportError('the wrong ray')",
+    "numpy.py": "raise ImportError('the wrong numpy')",
+    "jax.py": "raise ImportError('the wrong jax')",
+    "parts.py": "SIZE = 4",
+    "mine.py": """
+        import gymnasium, sys
+        import parts
+
+        class Talks(gymnasium.Wrapper):
+            def step(self, action):
+                sys.stdout.buffer.write(b"\\xff")
+                return self.env.step(action)
+
+        def make():
+            assert open("parts.py").read() == "SIZE = 4"
+            return Talks(gymnasium.make("FrozenLake-v1", map_name=f"{parts.SIZE}x{parts.SIZE}"))
+    """,
+}
+SMALL = {"hidden_sizes": ["4"], "exploiters": ["2"], "explorers": ["1"], "batch_size": ["4"]}
+
+
+@pytest.fixture
+def users_folder(tmp_path):
+    folder = tmp_path / "user"
+    folder.mkdir()
+    for name, text in USERS_FOLDER.items():
+        (folder / name).write_text(textwrap.dedent(text))
+    return folder
+
+
+def run_in(folder, *arguments, timeout=200, **variables):
+    """Python as a console script runs it: the working folder is not on its path."""
+    ended = subprocess.run(
+        [sys.executable, "-P", *arguments],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": OURS} | variables,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+    assert "Traceback" not in ended.stderr
+    return ended
+
+
+def test_installed_packages_come_before_a_user_s_modules(users_folder):
+    look = "from tdu.environments import python; python.see_current_folder(); import parts, ray; ray.init"
+    ended = run_in(users_folder, "-c", look)
+    assert ended.returncode == 0
+
+
+@pytest.mark.parametrize("engine", ["local", "ray"])
+def test_a_user_s_modules_are_found_and_hide_no_package(users_folder, engine):
+    grid = [word for name, (value,) in SMALL.items() for word in ("--grid", f"{name}={value}")]
+    sweep = ["-m", "tdu", "sweep", "python:mine:make", "--episodes", "2", "--out", "out", "--engine", engine, *grid]
+    ended = run_in(users_folder, *sweep)
+    assert ended.returncode == 0, ended.stderr
+    assert "1 of 1 runs" in ended.stdout
+
+
+@pytest.fixture(scope="module")
+def other_cluster():
+    """The address of a cluster that says of itself that it has another Ray, and variables by which Ray finds it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # Ray's sockets need a short path
+    variables = {"RAY_TMPDIR": folder, "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
+    address = f"127.0.0.1:{port}"
+    start = "from ray.scripts.scripts import main; main()"
+    start = [sys.executable, "-c", start, "start", "--head", "--block", f"--port={port}", "--num-cpus=1"]
+    head = subprocess.Popen(
+        [*start, "--include-dashboard=false", "--node-ip-address=127.0.0.1"],
+        env=os.environ | variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        for line in head.stdout:
+            if "Ray runtime started" in line:
+                break
+        else:
+            raise AssertionError("Ray does not start")
+        pretend = f"""
+            import json
+            from ray._raylet import GcsClient
+
+            versions = {{"ray_version": "2.0.1", "python_version": "3.9.8"}}
+            found = GcsClient(address="{address}")
+            found.internal_kv_put(b"CLUSTER_METADATA", json.dumps(versions).encode(), True, b"cluster")
+        """
+        assert run_in(folder, "-c", textwrap.dedent(pretend), **variables).returncode == 0
+        yield address, variables
+    finally:
+        head.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            head.communicate(timeout=30)
+        head.kill()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_a_cluster_of_another_version_is_one_sentence(other_cluster, tmp_path):
+    address, _ = other_cluster
+    sweep = ["-m", "tdu", "sweep", "deep_sea:size=4", "--out", "out", "--engine", "ray", "--address", address]
+    ended = run_in(tmp_path, *sweep)
+    assert ended.returncode == 2
+    assert f"the Ray cluster at {address} has Ray 2.0.1 on Python 3.9.8, and this is Ray 2." in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+def test_a_file_in_place_of_ray_is_one_sentence(users_folder):
+    (users_folder / "ray.py").write_text("")
+    sweep = ["sweep", "deep_sea:size=4", "--out", "out", "--engine", "ray"]
+    ended = run_in(users_folder, "-c", f"import tdu.cli, sys; sys.path.insert(0, '.'); sys.exit(tdu.cli.main({sweep}))")
+    assert ended.returncode == 2
+    assert "ray.py and not Ray; rename it" in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+ON_RAY = """
+    import json, os, sys
+    from pathlib import Path
+
+    from tdu.runners import distributed, parallel
+
+    locked, unseen = (parallel.Job(*job[:2], Path(job[2])) for job in json.loads(sys.argv[1]))
+    print("connecting", flush=True)
+    ray = distributed._connect(None, 2)
+    make_latest, work = distributed._shipped()
+    latest = ray.remote(num_cpus=0)(make_latest).remote()
+    waiting = {
+        job.name: ray.remote(work).remote(os.getcwd(), False, job.name, job.arguments, str(job.out), marker, latest)
+        for job, marker in ((locked, "."), (unseen, "/no/such/marker"))
+    }
+    ready, _ = ray.wait([waiting[locked.name]], timeout=8)
+    print("waiting" if not ready else "ended", flush=True)
+    sys.stdin.readline()
+    for job in (locked, unseen):
+        outcome = distributed._outcome(ray, waiting[job.name], job)
+        print(json.dumps([outcome.code, outcome.words]), flush=True)
+    ray.shutdown()
+"""
+
+
+def test_on_ray_a_run_waits_for_a_lock_and_comes_back_whole(other_cluster, users_folder, tmp_path):
+    """A cluster is started although another one is there; one run finds a lock, the other does not see the sweep's folder."""
+    address, variables = other_cluster
+    cells = sweeps.plan(["deep_sea:size=3"], ["tdu"], seeds=2, grid=SMALL, episodes=3)
+    jobs = [cell.job(tmp_path / "out") for cell in cells]
+    for job in jobs:
+        job.out.mkdir(parents=True)
+    (jobs[1].out / "config.json").write_text("{")
+    with open(jobs[0].out / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", textwrap.dedent(ON_RAY), json.dumps(jobs, default=str)],
+            cwd=users_folder,
+            env=os.environ | {"PYTHONPATH": OURS, "RAY_ADDRESS": address} | variables,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert process.stdout.readline() == "connecting\n"
+            assert process.stdout.readline() == "waiting\n"
+            lock.close()
+            out, _ = process.communicate("\n", timeout=100)
+        finally:
+            process.kill()
+            process.communicate()
+    assert process.returncode == 0
+    (code, words), (unseen_code, unseen_words) = map(json.loads, out.splitlines())
+    assert (code, words) == (0, "")
+    assert unseen_code == 0
+    assert "is now in" in unseen_words
+    for job in jobs:
+        assert json.loads((job.out / "result.json").read_text())["episodes"] == 3
+    assert sweeps.found(tmp_path / "out") == sorted(job.out for job in jobs)
+    assert not (jobs[1].out / ".lock").exists()
