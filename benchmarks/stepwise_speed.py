@@ -86,7 +86,7 @@ def work_bsuite(name: str) -> None:
 def work_ours(name: str) -> None:
     """TDU with the paper's settings."""
     runner, advance = workers.stepwise("tdu", name)
-    while runner.steps < WARM_UP:
+    while runner.clock.steps < WARM_UP:
         advance()
     workers.timed(advance, SECONDS)
 

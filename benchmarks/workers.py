@@ -87,17 +87,18 @@ def compiled(name: str, size: int, warm_up: int) -> Callable[[], int]:
     from tdu import agents, environments
     from tdu.runners.compiled import CHUNK, CompiledRunner
     from tdu.runners.parallel import use_one_core
+    from tdu.runners.protocol import Budget
 
     use_one_core()
     env = environments.make(f"deep_sea:size={size}")
     agent = agents.find(name).make(env.spec, agents.configure(name, {}))
-    runner = CompiledRunner(env, agent, 0, episodes=10**9, stop=False)
+    runner = CompiledRunner(env, agent, 0, budget=Budget(10**9), stop=False)
 
     def advance() -> int:
         runner.advance()
         return CHUNK
 
-    while runner.steps < warm_up:
+    while runner.clock.steps < warm_up:
         advance()
     return advance
 
@@ -106,17 +107,18 @@ def stepwise(name: str, bsuite_id: str, **options: Any) -> tuple[Any, Callable[[
     """An agent of ours on bsuite's own environment, as `tdu train` runs it: the runner, and an episode for each call."""
     from tdu import agents, environments
     from tdu.runners.parallel import use_one_core
+    from tdu.runners.protocol import Budget
     from tdu.runners.stepwise import StepwiseRunner
 
     use_one_core()
     env = environments.make(f"bsuite:{bsuite_id}", 0)
     agent = agents.find(name).make(env.spec, agents.configure(name, options))
-    runner = StepwiseRunner(env, agent, 0, episodes=10**9, stop=False)
+    runner = StepwiseRunner(env, agent, 0, budget=Budget(10**9), stop=False)
 
     def advance() -> int:
-        before = runner.steps
+        before = runner.clock.steps
         runner.advance()
-        return runner.steps - before
+        return runner.clock.steps - before
 
     return runner, advance
 

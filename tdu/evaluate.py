@@ -7,11 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tdu import environments, runs
+from tdu import environments
 from tdu.environments.python import PythonEnvironment
 from tdu.options import whole_number
 from tdu.runners.interaction import run_key
-from tdu.train import TrainedAgent, load
+from tdu.trained import TrainedAgent
+from tdu.training.loading import load
 from tdu.types import Environment
 
 
@@ -24,17 +25,14 @@ def evaluate(path: str | Path, *, episodes: int = 200, seed: int = 0, env: Any =
     episodes = whole_number("episodes", episodes, 1, 10**6)
     seed = whole_number("seed", seed, 0, 2**31 - 1)
     run = load(path, env)
-    config = runs.read_config(Path(path))
-    made = environments.make(config["env"] if env is None else env, seed + 2**31)
-    returns = _python(made, run.agent, episodes) if isinstance(made, PythonEnvironment) else None
-    if returns is None:
-        assert isinstance(made, Environment)
-        returns = _compiled(made, run.agent, episodes, seed)
+    config = run.config
+    made = environments.make(config.env if env is None else env, seed + 2**31)
+    returns = greedy_returns(made, run.agent, episodes=episodes, seed=seed, max_steps=10**6)
     spread = float(np.std(returns, ddof=1)) if episodes > 1 else 0.0
     return {
-        "env": config["env"],
-        "agent": config["agent"],
-        "seed": config["seed"],
+        "env": config.env,
+        "agent": config.agent,
+        "seed": config.seed,
         "episodes": episodes,
         "mean_return": float(np.mean(returns)),
         "standard_error": spread / np.sqrt(episodes),
@@ -43,17 +41,28 @@ def evaluate(path: str | Path, *, episodes: int = 200, seed: int = 0, env: Any =
     }
 
 
-def _python(env: PythonEnvironment, agent: TrainedAgent, episodes: int) -> np.ndarray:
+def greedy_returns(
+    env: Environment | PythonEnvironment, trained_agent: TrainedAgent, *, episodes: int, seed: int, max_steps: int
+) -> np.ndarray:
+    """Returns of so many episodes of the greedy policy, [episodes]; one that lasts longer than `max_steps` is cut there."""
+    if isinstance(env, PythonEnvironment):
+        return _python(env, trained_agent, episodes, max_steps)
+    return _compiled(env, trained_agent, episodes, seed, max_steps)
+
+
+def _python(env: PythonEnvironment, agent: TrainedAgent, episodes: int, max_steps: int) -> np.ndarray:
     returns = np.zeros(episodes)
     for episode in range(episodes):
         timestep = env.reset(episode)
-        while not timestep.last:
+        for _ in range(max_steps):
+            if timestep.last:
+                break
             timestep = env.step(agent.act(timestep.observation))
             returns[episode] += timestep.reward
     return returns
 
 
-def _compiled(env: Environment, agent: TrainedAgent, episodes: int, seed: int) -> np.ndarray:
+def _compiled(env: Environment, agent: TrainedAgent, episodes: int, seed: int, max_steps: int) -> np.ndarray:
     """All episodes side by side."""
 
     def one(key: jax.Array) -> jax.Array:
@@ -67,6 +76,6 @@ def _compiled(env: Environment, agent: TrainedAgent, episodes: int, seed: int) -
             return state, timestep, total + timestep.reward, t + 1
 
         start = (state, timestep, jnp.zeros(()), jnp.zeros((), jnp.int32))
-        return jax.lax.while_loop(lambda carry: ~carry[1].last, step, start)[2]
+        return jax.lax.while_loop(lambda carry: ~carry[1].last & (carry[3] < max_steps), step, start)[2]
 
     return np.asarray(jax.jit(jax.vmap(one))(jax.random.split(run_key(seed + 2**31), episodes)), np.float64)

@@ -51,7 +51,8 @@ def log_of(out):
 
 def final_state(out):
     newest = sorted(p for p in (out / "checkpoints").iterdir() if p.name.isdigit())[-1]
-    return load_file(newest / "state.safetensors")
+    parts = [load_file(path) for path in sorted(newest.glob("*.safetensors"))]
+    return {name: array for part in parts for name, array in part.items()}
 
 
 def assert_same_run(a, b):
@@ -109,7 +110,7 @@ def test_a_damaged_checkpoint_is_passed_over(whole, tmp_path, damage):
     with pytest.raises(Killed):
         train(out, COMPILED, checkpoint_seconds=0, progress=killer(300))
     newest = sorted((out / "checkpoints").iterdir())[-1]
-    state = newest / "state.safetensors"
+    state = newest / "state-mind.safetensors"
     data = bytearray(state.read_bytes())
     if damage == "truncate":
         state.write_bytes(data[: len(data) // 2])
@@ -118,7 +119,7 @@ def test_a_damaged_checkpoint_is_passed_over(whole, tmp_path, damage):
         state.write_bytes(data)
     elif damage == "manifest":
         manifest = json.loads((newest / "manifest.json").read_text())
-        manifest["log_bytes"] -= 40
+        manifest["log"]["bytes"] -= 40
         (newest / "manifest.json").write_text(json.dumps(manifest))
     elif damage == "missing":
         state.unlink()
@@ -142,7 +143,7 @@ def test_damage_does_not_outlive_the_next_kill(whole, tmp_path):
     with pytest.raises(Killed):
         train(out, COMPILED, checkpoint_seconds=0, progress=killer(300))
     newest = sorted((out / "checkpoints").iterdir())[-1]
-    (newest / "state.safetensors").write_bytes(b"no")
+    (newest / "state-mind.safetensors").write_bytes(b"no")
     with pytest.raises(Killed):
         train(out, COMPILED, resume=True, checkpoint_seconds=0, progress=killer(200), say=lambda words: None)
     names = sorted(p.name for p in (out / "checkpoints").iterdir())

@@ -14,6 +14,7 @@ import numpy as np
 
 from tdu.runners import interaction
 from tdu.runners.interaction import Mind, Sums
+from tdu.runners.protocol import Budget, Clock, Saved
 from tdu.runners.rows import Progress, Row
 from tdu.types import Agent, Array, Environment, Key, TimeStep
 
@@ -133,8 +134,8 @@ class _Programs:
     """What is compiled for an agent on an environment. Runs that differ in seed or length only share it."""
 
     def __init__(self, env: Environment, agent: Agent, stop: bool, chunk: int):
-        def run_chunk(carry: Carry, key: Key, episodes: Array) -> tuple[Carry, Rows]:
-            end = carry.t + chunk
+        def run_chunk(carry: Carry, key: Key, episodes: Array, steps: Array) -> tuple[Carry, Rows]:
+            end = jnp.minimum(carry.t + chunk, steps)
 
             def goes_on(both: tuple[Carry, Rows]) -> Array:
                 now = both[0]
@@ -150,9 +151,9 @@ class _Programs:
         self._compiled: Any = None
 
     def compile(self, carry: Carry, key: Key) -> Any:
-        """A chunk of a run as a function of (carry, key, episodes)."""
+        """A chunk of a run as a function of (carry, key, episodes, steps)."""
         if self._compiled is None:
-            self._compiled = self._jitted.lower(carry, key, np.int32(0)).compile()
+            self._compiled = self._jitted.lower(carry, key, np.int32(0), np.int32(0)).compile()
         return self._compiled
 
 
@@ -168,13 +169,13 @@ class CompiledRunner:
         agent: Agent,
         seed: int,
         *,
-        episodes: int,
+        budget: Budget,
         stop: bool,
         chunk: int = CHUNK,
         compiled: bool = True,
     ):
         self.spec = env.spec
-        self._episodes = episodes
+        self._budget = budget
         self._stop = stop and env.spec.solved is not None
         self._key = interaction.run_key(seed)
         self._programs = _programs(env, agent, self._stop, chunk)
@@ -187,12 +188,14 @@ class CompiledRunner:
     @property
     def finished(self) -> bool:
         """Whether there is nothing left to do."""
-        return self.progress.episode >= self._episodes or (self._stop and self.progress.solved_episode is not None)
+        steps, episodes = self.clock
+        over = episodes >= _limit(self._budget.episodes) or steps >= _limit(self._budget.steps)
+        return over or (self._stop and self.progress.solved_episode is not None)
 
     @property
-    def steps(self) -> int:
-        """Environment steps taken."""
-        return int(self.carry.t)
+    def clock(self) -> Clock:
+        """Environment steps taken and episodes finished."""
+        return Clock(int(self.carry.t), self.progress.episode)
 
     def compiled_text(self) -> str:
         """What XLA made of a chunk."""
@@ -201,7 +204,8 @@ class CompiledRunner:
     def advance(self) -> list[Row]:
         """Runs one chunk."""
         run_chunk = self._programs.compile(self.carry, self._key)
-        self.carry, rows = run_chunk(self.carry, self._key, np.int32(self._episodes))
+        limits = (np.int32(_limit(limit)) for limit in self._budget)
+        self.carry, rows = run_chunk(self.carry, self._key, *limits)
         count = int(rows.filled)
         whole, real = np.asarray(rows.whole)[:count], np.asarray(rows.real)[:count]
         return [self._row(w, r) for w, r in zip(whole, real, strict=True)]
@@ -224,14 +228,24 @@ class CompiledRunner:
         }
         return standard | self._totals
 
-    def save(self) -> tuple[Any, dict[str, Any]]:
-        """The run's state: arrays, and plain values."""
-        return self.carry, {}
+    def save(self) -> Saved:
+        """The run as it is now."""
+        return Saved(self.carry, {}, {"progress": self.progress.to_plain(), "totals": self._totals})
 
-    def restore(self, arrays: Any, plain: dict[str, Any], log: dict[str, np.ndarray]) -> None:
-        """Puts back what `save` gave, with the log up to there."""
-        del plain
-        self.carry = jax.tree.map(jnp.asarray, arrays)
-        self.progress = Progress.replay(self.spec, log)
-        if self.progress.episode:
-            self._totals = {name: int(log[name][-1]) for name in self.spec.info_names}
+    def restore(self, saved: Saved) -> None:
+        """Puts back what `save` gave."""
+        self.carry = jax.tree.map(jnp.asarray, saved.state)
+        self.progress = Progress.from_plain(self.spec, saved.plain["progress"])
+        self._totals = dict(saved.plain["totals"])
+
+    def params(self) -> Any:
+        """What the trained agent acts on."""
+        return self.carry.mind.state
+
+    def close(self) -> None:
+        """There is nothing to give up."""
+
+
+def _limit(limit: int | None) -> int:
+    """A limit that counters of 32 bits can be compared with."""
+    return 2**31 - 1 if limit is None else min(limit, 2**31 - 1)

@@ -32,7 +32,7 @@ class Outcome(NamedTuple):
 
     job: Job
     code: int
-    result: dict[str, Any] | None
+    result: runs.RunResult | None
     words: str
 
     @property
@@ -119,7 +119,7 @@ def progress_line(line: str) -> dict[str, Any] | None:
     return told if isinstance(told, dict) and told.keys() >= _TOLD else None
 
 
-_TOLD = {"episode", "episodes", "return", "regret", "bonus", "steps_per_second", "seconds_left"}
+_TOLD = {"episode", "episodes", "steps", "share", "return", "regret", "bonus", "steps_per_second", "seconds_left"}
 
 
 def ended(job: Job, code: int, words: str) -> Outcome:

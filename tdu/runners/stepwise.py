@@ -19,6 +19,7 @@ from tdu.environments.python import PythonEnvironment
 from tdu.errors import EnvironmentFault
 from tdu.runners import interaction
 from tdu.runners.interaction import Mind, Sums
+from tdu.runners.protocol import Budget, Clock, Saved
 from tdu.runners.rows import Progress, Row
 from tdu.types import Agent, Array, EitherArray, Key, TimeStep
 
@@ -117,14 +118,14 @@ class StepwiseAgent:
 class StepwiseRunner:
     """A run over a Python environment. It can be saved between episodes only."""
 
-    def __init__(self, env: PythonEnvironment, agent: Agent, seed: int, *, episodes: int, stop: bool):
+    def __init__(self, env: PythonEnvironment, agent: Agent, seed: int, *, budget: Budget, stop: bool):
         self.spec = env.spec
         self._env = env
         self._agent = StepwiseAgent(agent, seed)
-        self._episodes = episodes
+        self._budget = budget
         self._stop = stop and env.spec.solved is not None
         self.progress = Progress(env.spec)
-        self.steps = 0
+        self._steps = 0
         self._compile()
 
     def _compile(self) -> None:
@@ -140,30 +141,40 @@ class StepwiseRunner:
     @property
     def finished(self) -> bool:
         """Whether there is nothing left to do."""
-        return self.progress.episode >= self._episodes or (self._stop and self.progress.solved_episode is not None)
+        limits = zip(self.clock, (self._budget.steps, self._budget.episodes), strict=True)
+        over = any(limit is not None and done >= limit for done, limit in limits)
+        return over or (self._stop and self.progress.solved_episode is not None)
+
+    @property
+    def clock(self) -> Clock:
+        """Environment steps taken and episodes finished."""
+        return Clock(self._steps, self.progress.episode)
 
     def advance(self) -> list[Row]:
-        """Runs one episode."""
+        """Runs one episode, or what the budget leaves of it."""
         timestep = self._env.reset(self.progress.episode)
         if timestep.last:
             raise EnvironmentFault(f"{self.spec.name} ended an episode before its first step.")
         episode_return, length = 0.0, 0
         bad_before = self._env.info().get("total_bad_episodes", 0)
-        while not timestep.last:
+        left = None if self._budget.steps is None else self._budget.steps - self._steps
+        while not timestep.last and length != left:
             action = self._agent.select_action(timestep.observation)
             after = self._env.step(action)
             self._agent.update(timestep.observation, action, after)
             episode_return += float(after.reward)
             length += 1
             timestep = after
-        self.steps += length
+        self._steps += length
+        if not timestep.last:
+            return []
         info = self._env.info()
         self.progress.add(episode_return, info.get("total_bad_episodes", 0) > bad_before)
         assert self._agent.last_episode is not None
         head, (bonus, loss) = map(np.asarray, self._agent.last_episode)
         standard = {
             "episode": self.progress.episode,
-            "steps": self.steps,
+            "steps": self._steps,
             "episode_len": length,
             "episode_return": episode_return,
             "total_return": self.progress.total_return,
@@ -173,13 +184,21 @@ class StepwiseRunner:
         }
         return [standard | info]
 
-    def save(self) -> tuple[Any, dict[str, Any]]:
-        """The run's state: arrays, and plain values."""
-        return self._agent.carry, {"counters": self._env.counters(), "steps": self.steps}
+    def save(self) -> Saved:
+        """The run as it is now."""
+        plain = {"counters": self._env.counters(), "steps": self._steps, "progress": self.progress.to_plain()}
+        return Saved(self._agent.carry, {}, plain)
 
-    def restore(self, arrays: Any, plain: dict[str, Any], log: dict[str, np.ndarray]) -> None:
-        """Puts back what `save` gave, with the log up to there."""
-        self._agent.restore(arrays)
-        self._env.restore_counters(plain["counters"])
-        self.steps = plain["steps"]
-        self.progress = Progress.replay(self.spec, log)
+    def restore(self, saved: Saved) -> None:
+        """Puts back what `save` gave."""
+        self._agent.restore(saved.state)
+        self._env.restore_counters(saved.plain["counters"])
+        self._steps = saved.plain["steps"]
+        self.progress = Progress.from_plain(self.spec, saved.plain["progress"])
+
+    def params(self) -> Any:
+        """What the trained agent acts on."""
+        return self._agent.carry.mind.state
+
+    def close(self) -> None:
+        """The environment is the user's to close."""

@@ -1,0 +1,64 @@
+"""What a run drives: something that advances, can be saved and put back, and keeps a clock of Python's own numbers."""
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from tdu.runners.rows import Progress, Row
+from tdu.types import EnvSpec
+
+
+class Budget(NamedTuple):
+    """When a run ends: after so many episodes or so many environment steps, whichever is first; None is no limit."""
+
+    episodes: int | None
+    steps: int | None = None
+
+
+class Clock(NamedTuple):
+    """How far a run is. Python's whole numbers do not overflow."""
+
+    steps: int
+    episodes: int
+
+
+class Saved(NamedTuple):
+    """A run between two calls of `advance`."""
+
+    state: Any
+    """A pytree of arrays whose structure, shapes and types are the same at every moment of the run."""
+    arrays: dict[str, np.ndarray]
+    """Arrays of any length."""
+    plain: dict[str, Any]
+    """What JSON can hold."""
+
+
+class Runner(Protocol):
+    """A run of an agent on an environment."""
+
+    spec: EnvSpec
+    progress: Progress
+    """Totals over the finished episodes."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is nothing left to do."""
+
+    @property
+    def clock(self) -> Clock:
+        """Environment steps taken and episodes finished."""
+
+    def advance(self) -> list[Row]:
+        """Runs some steps; the rows of the episodes that ended in them."""
+
+    def save(self) -> Saved:
+        """The run as it is now."""
+
+    def restore(self, saved: Saved) -> None:
+        """Puts back what `save` gave."""
+
+    def params(self) -> Any:
+        """What the trained agent acts on."""
+
+    def close(self) -> None:
+        """Gives up what the environment holds."""
