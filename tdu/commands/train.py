@@ -27,14 +27,13 @@ examples:
 
 
 def run(arguments: list[str]) -> int:
-    with own_output() as output:
-        return _run(arguments, output)
-
-
-def _run(arguments: list[str], output: TextIO) -> int:
     parsed, given = parse(arguments)
-    if parsed.seeds is not None:
-        return _train_seeds(parsed, given, arguments, output)
+    with own_output() as output:
+        train_them = _train_one if parsed.seeds is None else _train_seeds
+        return train_them(parsed, given, arguments, output)
+
+
+def _train_one(parsed: argparse.Namespace, given: dict[str, Any], arguments: list[str], output: TextIO) -> int:
     out = parsed.out or _default_out(parsed, given)
     settings = _settings(parsed, given)
     if parsed.resume:

@@ -131,7 +131,8 @@ class Session:
                 now = time.perf_counter()
                 self._seconds = self._seconds_before + now - started
                 self._take(rows)
-                is_due = signals.received is not None or now - last_saved >= self._checkpoint_seconds
+                ends_by = signals.received
+                is_due = ends_by is not None or now - last_saved >= self._checkpoint_seconds
                 if folder is not None and is_due and not runner.finished:
                     self._checkpoint(folder)
                     # Time spent on the disk is not time spent learning.
@@ -139,8 +140,8 @@ class Session:
                     started += last_saved - now
                 if self._progress is not None:
                     self._progress(self._report())
-                if signals.received is not None and not runner.finished:
-                    raise Interrupted(self._interruption(), signals.received)
+                if ends_by is not None and not runner.finished:
+                    raise Interrupted(self._interruption(), ends_by)
 
     def _take(self, rows: list[Row]) -> None:
         """Logs the rows of episodes that have just ended, and what the learner has to tell."""
