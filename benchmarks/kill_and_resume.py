@@ -71,7 +71,7 @@ def main() -> int:
 
 
 def command(case: list[str], out: Path) -> list[str]:
-    return [sys.executable, "-m", "tdu", "train", *case, *SHARED, "--out", str(out), "--resume"]
+    return [sys.executable, "-m", "tdu", "train", *case, *SHARED, "--out", str(out), "--resume-if-there"]
 
 
 def one_round(case: list[str], out: Path, moments: random.Random, most: int) -> dict:
@@ -137,7 +137,8 @@ def digest_log(out: Path) -> str:
 def digest_state(out: Path) -> str:
     """Of the last checkpoint's arrays: parameters, replay, everything."""
     newest = sorted(p for p in (out / "checkpoints").iterdir() if p.name.isdigit())[-1]
-    return hashlib.sha256((newest / "state.safetensors").read_bytes()).hexdigest()
+    parts = sorted(newest.glob("*.safetensors"))
+    return hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest()
 
 
 if __name__ == "__main__":

@@ -2,11 +2,10 @@
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from tdu import checkpoints, runs
+from tdu import files, runs
 from tdu.errors import UserError
 from tdu.progress import run_jobs
 from tdu.runners.parallel import Job
@@ -33,29 +32,30 @@ def run(out: Path, *, size: int, episodes: int, seed: int) -> int:
     ]
     print(f"Stochastic Deep Sea of size {size}: one policy in 2^{size} finds the chest. {episodes} episodes each.")
     outcomes = run_jobs(jobs, "auto")
-    for outcome in outcomes:
+    results: dict[str, runs.RunResult] = {}
+    for agent, outcome in zip(AGENTS, outcomes, strict=True):
         if outcome.code or outcome.result is None:
             raise UserError(f"{outcome.job.name} did not finish: {outcome.words}")
+        results[agent] = outcome.result
     logs = {agent: runs.read_log(out / agent / "log.csv") for agent in AGENTS}
-    results = {agent: runs.read_json(out / agent / "result.json") for agent in AGENTS}
     text = table(results, logs, episodes)
-    checkpoints.write_atomically(out / "table.md", text.encode())
+    files.write_atomically(out / "table.md", text.encode())
     draw(out / "demo.png", results, logs, size)
     print(f"\n{text}\nPicture: {out / 'demo.png'}")
     return 0
 
 
-def table(results: dict[str, dict[str, Any]], logs: dict[str, dict[str, np.ndarray]], episodes: int) -> str:
+def table(results: dict[str, runs.RunResult], logs: dict[str, dict[str, np.ndarray]], episodes: int) -> str:
     """Who solved it when."""
     lines = ["| agent | solved at episode | times at the chest | time |", "|---|---|---|---|"]
     for agent, result in results.items():
-        solved = result["solved_episode"] or f"not within {episodes}"
+        solved = result.solved_episode or f"not within {episodes}"
         chests = int(logs[agent]["denoised_return"][-1])
-        lines.append(f"| {AGENTS[agent]} | {solved} | {chests} | {result['seconds']:.0f} s |")
+        lines.append(f"| {AGENTS[agent]} | {solved} | {chests} | {result.seconds:.0f} s |")
     return "\n".join(lines) + "\n"
 
 
-def draw(path: Path, results: dict[str, dict[str, Any]], logs: dict[str, dict[str, np.ndarray]], size: int) -> None:
+def draw(path: Path, results: dict[str, runs.RunResult], logs: dict[str, dict[str, np.ndarray]], size: int) -> None:
     """Chests found, and the share of bad episodes that bsuite's rule looks at, over episodes."""
     from matplotlib.figure import Figure
 
@@ -66,7 +66,7 @@ def draw(path: Path, results: dict[str, dict[str, Any]], logs: dict[str, dict[st
         found.plot(log["episode"], log["denoised_return"], **style)
         bad = log["total_bad_episodes"] / log["episode"]
         share.plot(log["episode"], bad, **style)
-        solved = results[agent]["solved_episode"]
+        solved = results[agent].solved_episode
         if solved:
             at = (solved, bad[solved - 1])
             share.plot(*at, "o", color=_COLOURS[agent], markersize=8)

@@ -1,14 +1,15 @@
-"""How well a trained agent does when it only exploits: episodes of its greedy policy, without learning."""
+"""How well a run's agent does when it only exploits."""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tdu import runs
-from tdu.greedy import greedy_returns
+from tdu.errors import UserError
+from tdu.greedy import greedy_returns, mean_and_error
 from tdu.options import whole_number
-from tdu.train import load
+from tdu.training.loading import load
+from tdu.training.plan import LARGEST_SEED
 
 
 def evaluate(path: str | Path, *, episodes: int = 200, seed: int = 0, env: Any = None) -> dict[str, Any]:
@@ -18,18 +19,20 @@ def evaluate(path: str | Path, *, episodes: int = 200, seed: int = 0, env: Any =
     every training's. A run on an object of the user's needs that object again, as `env`.
     """
     episodes = whole_number("episodes", episodes, 1, 10**6)
-    seed = whole_number("seed", seed, 0, 2**32 - 1)
+    seed = whole_number("seed", seed, 0, LARGEST_SEED)
     run = load(path, env)
-    config = runs.read_config(Path(path))
-    returns = greedy_returns(config["env"] if env is None else env, run.agent, episodes=episodes, seed=seed)
-    spread = float(np.std(returns, ddof=1)) if episodes > 1 else 0.0
+    config = run.config
+    returns = greedy_returns(config.env if env is None else env, run.agent, episodes=episodes, seed=seed)
+    if not len(returns):
+        raise UserError(f"no episode on {config.env} came to an end; it may have none.")
+    mean, error = mean_and_error(returns)
     return {
-        "env": config["env"],
-        "agent": config["agent"],
-        "seed": config["seed"],
-        "episodes": episodes,
-        "mean_return": float(np.mean(returns)),
-        "standard_error": spread / np.sqrt(episodes),
+        "env": config.env,
+        "agent": config.agent,
+        "seed": config.seed,
+        "episodes": len(returns),
+        "mean_return": mean,
+        "standard_error": error,
         "min_return": float(np.min(returns)),
         "max_return": float(np.max(returns)),
     }

@@ -1,5 +1,6 @@
 """Episodes of a trained agent that only exploits, without learning. Their randomness is apart from every training's."""
 
+import math
 from typing import Any
 
 import jax
@@ -12,18 +13,37 @@ from tdu.runners.interaction import run_key
 from tdu.trained import TrainedAgent
 from tdu.types import Environment, TimeStep
 
+LONGEST = 10**6
+"""Steps after which an episode is given up."""
+
 MAX_STEPS = 10**7
-"""Environment steps at most, for episodes that never end."""
+"""Steps at most in Python, of all episodes together."""
 
 
 def greedy_returns(
-    env: Any, agent: TrainedAgent, *, episodes: int, seed: int = 0, max_steps: int = MAX_STEPS
+    env: Any,
+    agent: TrainedAgent,
+    *,
+    episodes: int,
+    seed: int = 0,
+    longest: int = LONGEST,
+    max_steps: int = MAX_STEPS,
 ) -> np.ndarray:
-    """Returns of `episodes` episodes; fewer where `max_steps` environment steps are not enough for them."""
+    """Returns of `episodes` episodes; fewer where some do not end within `longest` steps, or all within `max_steps`."""
     made = environments.make(env, f"evaluation {seed}")
     if isinstance(made, Environment):
-        return _compiled(made, agent, episodes, seed, max_steps)
-    return _stepwise(made, agent, episodes, max_steps)
+        return _compiled(made, agent, episodes, seed, longest)
+    try:
+        return _stepwise(made, agent, episodes, min(max_steps, longest * episodes))
+    finally:
+        if isinstance(env, str):
+            made.close()
+
+
+def mean_and_error(returns: np.ndarray) -> tuple[float, float]:
+    """Mean return and its standard error."""
+    spread = float(np.std(returns, ddof=1)) if len(returns) > 1 else 0.0
+    return float(np.mean(returns)), spread / math.sqrt(len(returns))
 
 
 def _stepwise(env: VectorEnvironment, agent: TrainedAgent, episodes: int, max_steps: int) -> np.ndarray:
@@ -46,7 +66,7 @@ def _stepwise(env: VectorEnvironment, agent: TrainedAgent, episodes: int, max_st
     return np.asarray(returns[:episodes])
 
 
-def _compiled(env: Environment, agent: TrainedAgent, episodes: int, seed: int, max_steps: int) -> np.ndarray:
+def _compiled(env: Environment, agent: TrainedAgent, episodes: int, seed: int, longest: int) -> np.ndarray:
     """All episodes side by side."""
     evaluator = agent.agent.evaluator
 
@@ -62,8 +82,7 @@ def _compiled(env: Environment, agent: TrainedAgent, episodes: int, seed: int, m
             return state, timestep, acting, total + timestep.reward, t + 1
 
         start = (state, timestep, acting, jnp.zeros(()), jnp.zeros((), jnp.int32))
-        limit = max(max_steps // episodes, 1)
-        end = jax.lax.while_loop(lambda carry: ~carry[1].last & (carry[4] < limit), step, start)
+        end = jax.lax.while_loop(lambda carry: ~carry[1].last & (carry[4] < longest), step, start)
         return end[3], end[1].last
 
     keys = jax.random.split(random.for_use(run_key(seed), random.Use.EVALUATION), episodes)

@@ -1,39 +1,64 @@
 """How a run tells that it is alive: a bar on a terminal, plain lines elsewhere, JSON lines for a parent process."""
 
 import json
+import math
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TextIO
 
 from tdu.runners import parallel
-from tdu.train import Report
+from tdu.runs.records import RunResult
+from tdu.training.session import Report
 
 _PLAIN_EVERY = 5.0
 _ALL = "all runs"
 
+Facts = dict[str, Any]
+"""What any display shows of a run, as JSON can hold it; see `facts`."""
 
-def facts(report: Report) -> dict[str, Any]:
+
+def facts(report: Report) -> Facts:
     """What any display shows of a run."""
     rate = report.session_steps / report.session_seconds if report.session_seconds else 0.0
-    per_episode = report.session_seconds / max(report.session_episodes, 1)
     return {
         "episode": report.episode,
         "episodes": report.episodes,
+        "steps": report.steps,
+        "most_steps": report.most_steps,
+        "seconds": report.seconds,
+        "share": _share(report.episode, report.episodes, report.steps, report.most_steps),
         "return": report.mean_return,
         "regret": report.bad_share,
-        "bonus": float(report.last["bonus"]) if report.last else 0.0,
+        "bonus": report.last["bonus"] if report.last else 0.0,
         "steps_per_second": rate,
-        "seconds_left": (report.episodes - report.episode) * per_episode if report.session_episodes else None,
+        "seconds_left": _seconds_left(report),
     }
 
 
-def sentence(told: dict[str, Any]) -> str:
+def _share(episode: int, episodes: int | None, steps: int, most_steps: int | None) -> float:
+    """How much of a run is done, by whichever of its limits is nearer."""
+    shares = [done / limit for done, limit in ((episode, episodes), (steps, most_steps)) if limit]
+    return max(shares, default=0.0)
+
+
+def _seconds_left(report: Report) -> float | None:
+    """At most so long, by whichever limit comes first; None while nothing is known."""
+    pairs = (
+        (report.episode, report.episodes, report.session_episodes),
+        (report.steps, report.most_steps, report.session_steps),
+    )
+    left = [(limit - done) * report.session_seconds / moved for done, limit, moved in pairs if limit and moved]
+    return min(left, default=None)
+
+
+def sentence(shown: Facts) -> str:
     """The facts in one line."""
-    regret = "" if told["regret"] is None else f"  regret {told['regret']:.3f}"
+    regret = "" if shown["regret"] is None else f"  regret {shown['regret']:.3f}"
+    mean = "no episode has ended yet" if shown["return"] is None else f"last-100 return {shown['return']:.3f}"
     return (
-        f"return {told['return']:.3f}{regret}  bonus {told['bonus']:.4f}  "
-        f"{told['steps_per_second']:,.0f} steps/s  at most {clock(told['seconds_left'])} left"
+        f"{mean}{regret}  bonus {shown['bonus']:.4f}  {shown['steps']:,} steps in {clock(shown['seconds'])}, "
+        f"{shown['steps_per_second']:,.0f} a second  at most {clock(shown['seconds_left'])} left"
     )
 
 
@@ -49,17 +74,17 @@ def clock(seconds: float | None) -> str:
 class Throttle:
     """A plain line on stderr every few seconds."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, at_once: bool = False) -> None:
         self._name = name
-        self._last = time.monotonic()
+        self._last = -math.inf if at_once else time.monotonic()
 
-    def show(self, told: dict[str, Any]) -> None:
+    def show(self, shown: Facts) -> None:
         """Prints the facts if it is time again."""
         if time.monotonic() - self._last < _PLAIN_EVERY:
             return
         self._last = time.monotonic()
-        words = f"{self._name}: episode {told['episode']} of {told['episodes']}  {sentence(told)}"
-        print(words, file=sys.stderr, flush=True)
+        limit = "" if shown["episodes"] is None else f" of {shown['episodes']}"
+        print(f"{self._name}: episode {shown['episode']}{limit}  {sentence(shown)}", file=sys.stderr, flush=True)
 
 
 class Bars:
@@ -67,69 +92,77 @@ class Bars:
 
     def __init__(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+        from rich.progress import BarColumn, Progress, TextColumn
 
         self._bars = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=20),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[words]}"),
+            TextColumn("{task.fields[done]}"),
+            TextColumn("{task.fields[text]}"),
             console=Console(stderr=True),
         )
         self._tasks: dict[str, Any] = {}
         self._bars.start()
 
-    def show(self, name: str, told: dict[str, Any]) -> None:
+    def show(self, name: str, shown: Facts) -> None:
         """Moves the bar of that name."""
-        if name not in self._tasks:
-            self._tasks[name] = self._bars.add_task(name, total=told["episodes"], words="")
-        self._bars.update(self._tasks[name], completed=told["episode"], words=sentence(told))
+        done = f"{shown['episode']}" if shown["episodes"] is None else f"{shown['episode']}/{shown['episodes']}"
+        self._move(name, share=shown["share"], done=done, text=sentence(shown))
 
-    def finish(self, name: str, words: str) -> None:
+    def finish(self, name: str, text: str) -> None:
         """Leaves the last words of that name above the bars that are still moving."""
         if name in self._tasks:
             self._bars.remove_task(self._tasks.pop(name))
-        self._bars.console.print(f"{name}: {words}", highlight=False, soft_wrap=True)
+        self._bars.console.print(f"{name}: {text}", highlight=False, markup=False, soft_wrap=True)
 
-    def total(self, finished: float, jobs: int, words: str) -> None:
+    def total(self, finished: float, jobs: int, text: str) -> None:
         """Moves the bar of all jobs together, where there is more than one."""
         if jobs > 1:
-            if _ALL not in self._tasks:
-                self._tasks[_ALL] = self._bars.add_task(_ALL, total=jobs, words="")
-            self._bars.update(self._tasks[_ALL], completed=finished, words=words)
+            self._move(_ALL, share=finished / jobs, done=f"{math.floor(finished)}/{jobs}", text=text)
+
+    def _move(self, name: str, *, share: float, done: str, text: str) -> None:
+        if name not in self._tasks:
+            self._tasks[name] = self._bars.add_task(name, total=1.0, done="", text="")
+        self._bars.update(self._tasks[name], completed=share, done=done, text=text)
 
     def close(self) -> None:
         """Leaves the terminal as it was found."""
         self._bars.stop()
 
 
-def display(kind: str, name: str) -> tuple[Callable[[Report], None], Callable[[], None]]:
+def display(kind: str, name: str, output: TextIO) -> tuple[Callable[[Report], None], Callable[[], None]]:
     """The display asked for, and how to close it.
 
-    `auto` is a bar on a terminal and plain lines elsewhere; `json` is a line per report on standard output, for the
-    process that started this one.
+    `auto` is a bar on a terminal and plain lines elsewhere; `json` is a line per report on `output`, for the process that
+    started this one.
     """
     if kind == "none":
         return lambda report: None, lambda: None
     if kind == "json":
-        return lambda report: print(json.dumps(facts(report)), flush=True), lambda: None
+        return lambda report: print(json.dumps(facts(report)), file=output, flush=True), lambda: None
     if kind == "auto" and sys.stderr.isatty():
         bars = Bars()
         return lambda report: bars.show(name, facts(report)), bars.close
-    lines = Throttle(name)
+    lines = Throttle(name, at_once=True)
     return lambda report: lines.show(facts(report)), lambda: None
 
 
-def summary(result: dict[str, Any]) -> str:
-    """A result in one sentence."""
-    words = f"{result['agent']} seed {result['seed']} on {result['env']}: "
-    if "solved_episode" in result:
-        solved = result["solved_episode"]
-        words += f"solved at episode {solved}" if solved else f"not solved within {result['episodes']} episodes"
+def summary(result: RunResult) -> str:
+    """A result in two sentences at most."""
+    text = f"{result.agent} seed {result.seed} on {result.env}: "
+    if result.has_solved_rule:
+        unsolved = f"not solved within {result.episodes} episodes"
+        text += f"solved at episode {result.solved_episode}" if result.solved_episode else unsolved
     else:
-        words += f"{result['episodes']} episodes"
-    rate = result["steps_per_second"] or 0
-    return f"{words}, mean return {result['mean_return']:.3f}, {result['steps']} steps at {rate:,.0f} per second."
+        text += f"{result.episodes} episodes"
+    if result.mean_return is not None:
+        text += f", mean return of the last {result.mean_return_episodes} episodes {result.mean_return:.3f}"
+    text += f", {result.steps} steps at {result.steps_per_second or 0:,.0f} per second."
+    greedy = result.greedy_return
+    if greedy is not None:
+        deviation = f"{greedy.mean:.3f} ± {greedy.standard_error:.3f}"
+        text += f" The trained policy returns {deviation} over {greedy.episodes} episodes."
+    return text
 
 
 class Overall:
@@ -137,25 +170,25 @@ class Overall:
 
     def __init__(self, total: int):
         self._total, self._done, self._failed = total, 0, 0
-        self._share: dict[str, float] = {}
+        self._shares: dict[str, float] = {}
         self._started = time.monotonic()
 
-    def tell(self, name: str, told: dict[str, Any]) -> None:
+    def move(self, name: str, share: float) -> None:
         """A job that is under way."""
-        self._share[name] = told["episode"] / told["episodes"]
+        self._shares[name] = share
 
     def end(self, name: str, failed: bool) -> None:
         """A job that is over."""
-        self._share.pop(name, None)
+        self._shares.pop(name, None)
         self._done += 1
         self._failed += failed
 
     @property
     def finished(self) -> float:
         """Jobs that are over, those under way by their share."""
-        return self._done + sum(self._share.values())
+        return self._done + sum(self._shares.values())
 
-    def words(self) -> str:
+    def sentence(self) -> str:
         """All of it in one line."""
         left = (time.monotonic() - self._started) * (self._total - self.finished) / max(self.finished, 1e-9)
         failed = f", {self._failed} failed" if self._failed else ""
@@ -171,25 +204,25 @@ def run_jobs(
     """Runs jobs in parallel with a bar for each on a terminal, or a line when one ends; and how far all of them are."""
     overall = Overall(len(jobs))
     bars = Bars() if kind == "auto" and sys.stderr.isatty() else None
-    shown = {job.name: Throttle(job.name) for job in jobs}
+    throttles = {job.name: Throttle(job.name) for job in jobs}
 
-    def tell(name: str, told: dict[str, Any]) -> None:
-        overall.tell(name, told)
+    def tell(name: str, shown: Facts) -> None:
+        overall.move(name, float(shown.get("share") or 0.0))
         if bars is not None:
-            bars.show(name, told)
-            bars.total(overall.finished, len(jobs), overall.words())
+            bars.show(name, shown)
+            bars.total(overall.finished, len(jobs), overall.sentence())
         elif kind != "none":
-            shown[name].show(told)
+            throttles[name].show(shown)
 
     def done(outcome: parallel.Outcome) -> None:
         overall.end(outcome.job.name, bool(outcome.code))
         reason = f"failed: {outcome.reason}"
         if bars is not None:
             bars.finish(outcome.job.name, reason if outcome.code or not outcome.result else summary(outcome.result))
-            bars.total(overall.finished, len(jobs), overall.words())
+            bars.total(overall.finished, len(jobs), overall.sentence())
         elif kind != "none":
-            words = "done" if outcome.code == 0 else reason
-            print(f"{outcome.job.name}: {words} ({overall.words()})", file=sys.stderr, flush=True)
+            ending = "done" if outcome.code == 0 else reason
+            print(f"{outcome.job.name}: {ending} ({overall.sentence()})", file=sys.stderr, flush=True)
 
     try:
         return engine(jobs, workers=workers, tell=tell, done=done)

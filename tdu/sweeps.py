@@ -1,9 +1,11 @@
 """Sweeps: many runs in one folder, on this machine or on a Ray cluster.
 
-A sweep is a folder of runs and nothing else, each a `tdu train` whose folder's name says what it is. Starting it again
-continues what is missing or was cut off. A run that fails is reported and does not stop the others.
+A sweep is a folder of runs and nothing else, each a `tdu train` whose folder's name says what it is and carries a few
+letters that stand for its whole config. Starting it again continues what is missing or was cut off. A run that fails is
+reported and does not stop the others.
 """
 
+import contextlib
 import hashlib
 import itertools
 import re
@@ -11,11 +13,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tdu import agents, environments, runs
+from tdu import environments, runs
 from tdu.environments import bsuite
 from tdu.errors import RunError, UserError
 from tdu.options import whole_number
 from tdu.runners.parallel import Job
+from tdu.training.plan import ask, is_as_asked
 
 
 class Cell(NamedTuple):
@@ -27,30 +30,62 @@ class Cell(NamedTuple):
     options: tuple[tuple[str, Any], ...] = ()
     seed: int = 0
     episodes: int | None = None
+    steps: int | None = None
+    num_envs: int = 1
     stop: bool = True
 
     @property
-    def words(self) -> str:
+    def options_text(self) -> str:
         """The options as a user would read them."""
         return " ".join(f"{name}={_text(value)}" for name, value in self.options)
 
     @property
     def name(self) -> str:
-        """What tells the run from others."""
-        return " ".join(filter(None, (self.env, self.preset, self.agent, self.words, str(self.seed))))
+        """What tells the run from others that a user would tell apart."""
+        return " ".join(filter(None, (self.env, self.preset, self.agent, self.options_text, str(self.seed))))
+
+    def config(self) -> runs.RunConfig:
+        """All that defines the run, every option of its agent included."""
+        unlimited = self.episodes is None and self.steps is None
+        return ask(
+            self.env,
+            self.agent,
+            seed=self.seed,
+            episodes=environments.default_episodes(self.env) if unlimited else self.episodes,
+            steps=self.steps,
+            num_envs=self.num_envs,
+            stop=self.stop,
+            preset=self.preset,
+            options=dict(self.options),
+        )
 
     def job(self, folder: Path) -> Job:
         """The `tdu train` of it."""
-        arguments = [self.env, "--agent", self.agent, "--preset", self.preset, "--seed", str(self.seed), "--resume"]
+        arguments = [self.env, "--agent", self.agent, "--preset", self.preset, "--seed", str(self.seed)]
         arguments += ["--episodes", str(self.episodes)] if self.episodes is not None else []
-        arguments += [] if self.stop else ["--no-stop"]
+        arguments += ["--steps", str(self.steps)] if self.steps is not None else []
+        arguments += ["--num-envs", str(self.num_envs)] if self.num_envs != 1 else []
+        arguments += ["--resume-if-there"] if self.stop else ["--no-stop", "--resume-if-there"]
         for option, value in self.options:
             flag = f"--{option.replace('_', '-')}"
             if isinstance(value, bool):
                 arguments.append(flag if value else flag.replace("--", "--no-", 1))
             else:
                 arguments += [flag, _text(value)]
-        return Job(self.name, arguments, folder / file_name(self.name))
+        return Job(self.name, arguments, run_folder(folder, self.name, self.config()))
+
+
+def run_folder(parent: Path, name: str, config: runs.RunConfig) -> Path:
+    """The folder of a run: its name and a few letters that stand for its whole config.
+
+    Older versions had the name alone. Where such a folder holds the very same run, it is used.
+    """
+    older = parent / file_name(name)
+    if (older / "config.json").exists():
+        with contextlib.suppress(RunError):
+            if is_as_asked(runs.read_config(older), config):
+                return older
+    return parent / f"{file_name(name)}-{config.digest()}"
 
 
 def expand(target: str) -> list[str]:
@@ -78,33 +113,34 @@ def plan(
     grid: dict[str, Sequence[Any]] | None = None,
     preset: str = "paper",
     episodes: int | None = None,
+    steps: int | None = None,
+    num_envs: int = 1,
     stop: bool = True,
 ) -> list[Cell]:
-    """Every run of a sweep; all options are checked here, before anything runs."""
+    """Every run of a sweep; all options are checked here, before anything runs. Two that are the same run are one."""
     seeds = whole_number("seeds", seeds, 1, 10**6)
-    if episodes is not None:
-        episodes = whole_number("episodes", episodes, 1, 2**31 - 1)
     envs = list(dict.fromkeys(env for target in targets for env in expand(target)))
     for env in envs:
         environments.default_episodes(env)  # refuses what cannot be
     grid = grid or {}
-    cells = []
+    cells: dict[str, Cell] = {}
     for agent, env in itertools.product(dict.fromkeys(agent_names), envs):
         for values in itertools.product(*grid.values()):
             options = tuple(zip(grid, values, strict=True))
-            agents.configure(agent, dict(options), preset)
-            cells += [Cell(env, agent, preset, options, seed, episodes, stop) for seed in range(seeds)]
-    return cells
+            for seed in range(seeds):
+                cell = Cell(env, agent, preset, options, seed, episodes, steps, num_envs, stop)
+                cells.setdefault(cell.config().digest(), cell)
+    return list(cells.values())
 
 
-def parse_grid(words: Sequence[str]) -> dict[str, list[str]]:
+def parse_grid(texts: Sequence[str]) -> dict[str, list[str]]:
     """`["beta=0.1,1", "prior_scale=0,3"]` as lists by name; values of a list of numbers are joined with x, as in 64x64."""
     grid: dict[str, list[str]] = {}
-    for word in words:
-        name, equals, values = word.partition("=")
+    for text in texts:
+        name, equals, values = text.partition("=")
         name = name.replace("-", "_")
         if not equals or not values or not all(values.split(",")):
-            raise UserError(f"'{word}' is not a grid; write name=value,value.")
+            raise UserError(f"'{text}' is not a grid; write name=value,value.")
         if name in grid:
             raise UserError(f"the grid names {name} twice; write all its values at once.")
         grid[name] = [v.replace("x", ",") if re.fullmatch(r"\d+(x\d+)+", v) else v for v in values.split(",")]
@@ -112,33 +148,22 @@ def parse_grid(words: Sequence[str]) -> dict[str, list[str]]:
 
 
 def missing(cells: Sequence[Cell], folder: Path) -> list[Job]:
-    """Jobs of the runs that have not finished. One that has, but was asked for otherwise, is an error."""
-    return [job for cell in cells for job in [cell.job(folder)] if not _finished(cell, job.out)]
+    """Jobs of the runs that have not finished."""
+    return [job for cell in cells for job in [cell.job(folder)] if not _is_finished(cell, job.out)]
 
 
-def _finished(cell: Cell, out: Path) -> bool:
-    if not (out / "result.json").exists():
-        return False
+def _is_finished(cell: Cell, out: Path) -> bool:
+    """Whether the very run is there; of anything else in its folder, the run itself will say what is wrong with it."""
     try:
-        config, _ = runs.read_config(out), runs.read_result(out)
+        return is_as_asked(runs.read_config(out), cell.config()) and runs.read_result(out) is not None
     except RunError:
-        return False  # the run itself will say what is wrong with its folder
-    asked = {"episodes": cell.episodes or environments.default_episodes(cell.env), "stop": cell.stop}
-    for name, value in asked.items():
-        if value is not None and config[name] != value:
-            raise RunError(f"{out} was run with {name}={config[name]} and not {value}; choose another --out.")
-    return True
+        return False
 
 
-def found(folder: Path) -> list[Path]:
-    """The folder of every run in a sweep's."""
-    return sorted(path.parent for path in folder.glob("*/config.json"))
-
-
-def file_name(words: str) -> str:
-    """Words as the name of a file: no odd characters, and not longer than file systems allow."""
-    name = re.sub(r"[^A-Za-z0-9=.,_]", "-", words)
-    return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}-{hashlib.sha256(words.encode()).hexdigest()[:12]}"
+def file_name(text: str) -> str:
+    """A text as the name of a file: no odd characters, and not longer than file systems allow."""
+    name = re.sub(r"[^A-Za-z0-9=.,_]", "-", text)
+    return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 _LONGEST = 180

@@ -1,12 +1,16 @@
 """The command line as a user meets it: real processes, exit codes, one sentence on stderr."""
 
 import json
+import re
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
 from tdu.cli import main
+from tdu.commands import train
 
 FAST = ["--hidden-sizes", "8", "--exploiters", "2", "--explorers", "1", "--batch-size", "8", "--min-replay", "16"]
 
@@ -39,9 +43,18 @@ def columns(path):
         (["train", "deep_sea:size=5", "--target-period", "3000000000"], "target_period must be at least 1 and at most"),
         (["train", "deep_sea:size=100000000"], "size must be at least 2 and at most 300"),
         (["train", "deep_sea:size=5", "--replay-capacity", "99999999999"], "replay_capacity must be at least 1"),
-        (["train", "deep_sea:size=5", "--seed", "x"], "invalid int value"),
-        (["train", "deep_sea:size=5", "--seeds", "0"], "seeds must be at least 1"),
+        (["train", "deep_sea:size=5", "--seed", "x"], "seed must be a whole number from 0 to 4294967295, not x."),
+        (["train", "deep_sea:size=5", "--seeds", "0"], "seeds must be a whole number from 1 to 1000000, not 0."),
         (["train", "deep_sea:size=5", "--seed", "1", "--seeds", "2"], "not allowed with argument"),
+        (
+            ["train", "deep_sea:size=5", "--episodes", "1.5"],
+            "tdu: episodes must be a whole number from 1 to 2147483647, not 1.5.\n",
+        ),
+        (["train", "deep_sea:size=5", "--steps", "0"], "tdu: steps must be a whole number from 1 to"),
+        (["train", "deep_sea:size=5", "--num-envs", "many"], "tdu: num_envs must be a whole number from 1 to"),
+        (["train", "deep_sea:size=5", "--checkpoint-seconds", "x"], "tdu: checkpoint_seconds must be a number"),
+        (["train", "deep_sea:size=5", "--resume"], "does not exist, so there is nothing to resume"),
+        (["train", "deep_sea:size=5", "--resume", "--seeds", "2"], "does not exist, so there is nothing to resume"),
         (["train", "deep_sea:size=5", "--episodes", "0"], "episodes must be a whole number from 1"),
         (["train", "deep_sea:size=5", "--episodes", "3000000000"], "episodes must be a whole number from 1"),
         (["train", "deep_sea:size=5", "--checkpoint-seconds", "-1"], "checkpoint_seconds must be at least 0"),
@@ -65,7 +78,7 @@ def test_help_is_for_newcomers(capsys):
     assert "tdu train deep_sea:size=20" in capsys.readouterr().out
     for arguments, shown, hidden in (
         (["--help"], "examples:", "--prior-scale"),
-        (["train", "--help"], "--beta", "--nothing"),
+        (["train", "--help"], "--beta", "--resume-if-there"),
         (["train", "--agent", "bdqn", "--help"], "--prior-scale", "--beta"),
     ):
         with pytest.raises(SystemExit, match=r"^0$"):
@@ -139,8 +152,94 @@ def test_a_foreign_config_is_told(tmp_path, capsys):
 
 
 def test_a_flag_does_not_swallow_the_environment():
-    from tdu.commands.train import parse
-
-    parsed, given = parse(["--dense", "deep_sea:size=5"])
+    parsed, given = train.parse(["--dense", "deep_sea:size=5"])
     assert parsed.env == "deep_sea:size=5"
     assert given == {"dense": True}
+
+
+TALKS = """\
+import os
+
+import gymnasium
+
+
+class Talks(gymnasium.Wrapper):
+    def step(self, action):
+        print({"a": 1})
+        os.write(1, b"from C\\n")
+        return self.env.step(action)
+
+
+def make():
+    print("here I am")
+    return Talks(gymnasium.make("FrozenLake-v1"))
+"""
+
+
+def test_what_an_environment_prints_spoils_no_json(tmp_path, monkeypatch):
+    (tmp_path / "talks.py").write_text(TALKS)
+    monkeypatch.chdir(tmp_path)
+    shared = ["python:talks:make", "--episodes", 3, "--out", "run", "--progress", "json", "--evaluation-episodes", 2]
+    trained = run("train", *shared, *FAST)
+    assert trained.returncode == 0, trained.stderr
+    lines = [json.loads(line) for line in trained.stdout.splitlines()]
+    assert [line["episode"] for line in lines] == [1, 2, 3]
+    assert lines[-1]["share"] == 1.0
+    assert all(words in trained.stderr for words in ("here I am", "{'a': 1}", "from C"))
+    evaluated = run("evaluate", "run", "--episodes", 2, "--json")
+    assert json.loads(evaluated.stdout)["episodes"] == 2
+    assert "from C" in evaluated.stderr
+
+
+def test_ctrl_c_saves_and_the_run_goes_on(tmp_path):
+    """A real process, a real signal, and the exit code that a shell expects."""
+    out = tmp_path / "run"
+    shared = [
+        "deep_sea:size=20",
+        "--episodes",
+        20_000,
+        "--no-stop",
+        "--agent",
+        "dqn",
+        "--out",
+        out,
+        "--hidden-sizes",
+        8,
+    ]
+    shared += ["--batch-size", 4, "--progress", "none"]
+    heeding = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); import tdu.cli as c; "
+    command = [sys.executable, "-c", heeding + "sys.exit(c.main(sys.argv[1:]))", "train", *map(str, shared)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        for _ in range(1200):
+            if (out / "log.csv").exists() and (out / "log.csv").stat().st_size > 300:
+                break
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=100)
+    finally:
+        process.kill()
+    assert process.returncode == 130, errors
+    saved = re.search(
+        r"tdu: interrupted and saved at episode (\d+) .*; continue with the same command and --resume", errors
+    )
+    assert saved, errors
+    assert int(saved[1]) == len((out / "log.csv").read_text().splitlines()) - 1
+    assert [p.name.isdigit() for p in (out / "checkpoints").iterdir()] == [True]
+
+
+def test_a_default_folder_is_one_run_s(tmp_path, monkeypatch):
+    """Options that look alike as a file's name are two runs; a folder of an older version is found by its config."""
+    monkeypatch.chdir(tmp_path)
+    places = [train._default_out(*train.parse(["deep_sea:size=5", "--beta", beta])) for beta in ("1e-3", "1e+3")]
+    assert places[0] != places[1]
+    assert len({place.name[:-8] for place in places}) == 1
+    parsed, given = train.parse(["deep_sea:size=5", "--beta", "2"])
+    config = train.plan(**train._settings(parsed, given)).config
+    older = tmp_path / "runs" / "deep_sea-size=5-tdu-beta=2-seed0"
+    older.mkdir(parents=True)
+    written = {k: v for k, v in config.to_json().items() if k not in ("steps", "num_envs")}
+    (older / "config.json").write_text(json.dumps(written))
+    assert train._default_out(parsed, given).resolve() == older
+    (older / "config.json").write_text(json.dumps(written | {"episodes": 7}))
+    assert train._default_out(parsed, given).name == f"{older.name}-{config.digest()}"

@@ -1,8 +1,18 @@
 """A run's folder: resuming is exact, damage is passed over, nothing of the user's is touched."""
 
+import errno
+import fcntl
+import gc
 import json
+import os
 import shutil
+import signal
+import socket
+import tracemalloc
+from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
@@ -10,7 +20,15 @@ from safetensors.numpy import load_file
 import tdu
 from tdu import runs
 from tdu.errors import RunError
+from tdu.progress import display, summary
+from tdu.runners.compiled import CompiledRunner
+from tdu.runners.protocol import Saved
 from tdu.runners.rows import WALL_TIME
+from tdu.runs import checkpoints
+from tdu.runs.log import EMPTY
+from tdu.runs.records import RunConfig, RunResult
+from tdu.train import Interrupted
+from tdu.types import Environment, EnvSpec, TimeStep
 
 FAST = {"hidden_sizes": (8,), "exploiters": 2, "explorers": 1, "batch_size": 8, "min_replay": 16}
 COMPILED = {"env": "deep_sea:size=8,stochastic=true", "episodes": 400, "stop": False, "seed": 5} | FAST
@@ -51,7 +69,8 @@ def log_of(out):
 
 def final_state(out):
     newest = sorted(p for p in (out / "checkpoints").iterdir() if p.name.isdigit())[-1]
-    return load_file(newest / "state.safetensors")
+    parts = [load_file(path) for path in sorted(newest.glob("*.safetensors"))]
+    return {name: array for part in parts for name, array in part.items()}
 
 
 def assert_same_run(a, b):
@@ -84,6 +103,9 @@ def test_a_resumed_run_is_the_run_never_cut_off(whole, tmp_path, name):
     resumed = train(out, settings, resume=True)
     assert_same_run(out, whole / name)
     assert resumed.result["episodes"] == settings["episodes"]
+    unbroken = json.loads((whole / name / "result.json").read_text())
+    for field in ("mean_return", "mean_return_episodes", "greedy_return", "steps"):
+        assert resumed.result[field] == unbroken[field]
 
 
 def test_a_run_cut_off_before_its_first_checkpoint_starts_over(whole, tmp_path):
@@ -109,7 +131,7 @@ def test_a_damaged_checkpoint_is_passed_over(whole, tmp_path, damage):
     with pytest.raises(Killed):
         train(out, COMPILED, checkpoint_seconds=0, progress=killer(300))
     newest = sorted((out / "checkpoints").iterdir())[-1]
-    state = newest / "state.safetensors"
+    state = newest / "state-mind.safetensors"
     data = bytearray(state.read_bytes())
     if damage == "truncate":
         state.write_bytes(data[: len(data) // 2])
@@ -118,7 +140,7 @@ def test_a_damaged_checkpoint_is_passed_over(whole, tmp_path, damage):
         state.write_bytes(data)
     elif damage == "manifest":
         manifest = json.loads((newest / "manifest.json").read_text())
-        manifest["log_bytes"] -= 40
+        manifest["log"]["bytes"] -= 40
         (newest / "manifest.json").write_text(json.dumps(manifest))
     elif damage == "missing":
         state.unlink()
@@ -142,7 +164,7 @@ def test_damage_does_not_outlive_the_next_kill(whole, tmp_path):
     with pytest.raises(Killed):
         train(out, COMPILED, checkpoint_seconds=0, progress=killer(300))
     newest = sorted((out / "checkpoints").iterdir())[-1]
-    (newest / "state.safetensors").write_bytes(b"no")
+    (newest / "state-mind.safetensors").write_bytes(b"no")
     with pytest.raises(Killed):
         train(out, COMPILED, resume=True, checkpoint_seconds=0, progress=killer(200), say=lambda words: None)
     names = sorted(p.name for p in (out / "checkpoints").iterdir())
@@ -183,7 +205,10 @@ def test_load_gives_the_same_run(whole):
     run = tdu.load(whole / "compiled")
     again = tdu.train(**COMPILED)
     assert run.result.keys() == again.result.keys()
-    np.testing.assert_allclose(run.log["episode_return"], again.log["episode_return"], rtol=1e-6)
+    assert run.result["mean_return"] == again.result["mean_return"] == np.mean(run.log["episode_return"][-100:])
+    for name in run.log.keys() - {WALL_TIME}:  # the log in memory is the log on the disk
+        np.testing.assert_array_equal(run.log[name], again.log[name])
+        assert run.log[name].dtype == again.log[name].dtype
     for state in (*range(64), np.zeros((8, 8))):
         np.testing.assert_array_equal(run.agent.values(state), again.agent.values(state))
     grid = np.zeros((8, 8))
@@ -236,3 +261,282 @@ def test_a_folder_in_use_is_refused(tmp_path):
 def test_a_loss_that_explodes_is_said(tmp_path):
     with pytest.raises(tdu.UserError, match="try a smaller learning_rate"):
         tdu.train("deep_sea:size=5", episodes=300, stop=False, **(FAST | {"learning_rate": 1e30}))
+
+
+STATE = {
+    "bool": jnp.array([True, False]),
+    "bytes": jnp.arange(7, dtype=jnp.uint8),
+    "whole": jnp.int32(-3),
+    "unsigned": np.array([[2**32 - 1]], np.uint32),
+    "half": jnp.array([1.5, -2.0], jnp.bfloat16),
+    "real": {"nested": [np.float32(0.1), jnp.zeros((0, 3))]},
+    "key": jax.random.key(7),
+    "keys": jax.random.split(jax.random.key(7), 3),
+}
+
+
+def save(folder, step, state, **arrays):
+    saved = Saved(state, arrays, {"count": 3})
+    checkpoints.save(folder, saved, step=step, run={}, seconds=1.5, log=EMPTY, learner_log=EMPTY)
+
+
+def load_latest(folder, state):
+    return checkpoints.load_latest(folder, Saved(state, {}, {}), lambda manifest: None, print)
+
+
+def test_arrays_of_every_type_come_back(tmp_path):
+    save(tmp_path, 5, STATE, ragged=np.arange(11), flags=np.zeros((2, 2), bool))
+    saved, manifest = load_latest(tmp_path, jax.tree.map(lambda x: x, STATE))
+    assert manifest.step == 5
+    assert saved.plain == {"count": 3}
+    assert saved.arrays["ragged"].tolist() == list(range(11))
+    assert saved.arrays["flags"].dtype == bool
+    for name, before, after in zip(STATE, jax.tree.leaves(STATE), jax.tree.leaves(saved.state), strict=False):
+        assert before.dtype == after.dtype, name
+        is_key = jnp.issubdtype(before.dtype, jax.dtypes.prng_key)
+        unpack = jax.random.key_data if is_key else np.asarray
+        np.testing.assert_array_equal(unpack(before), unpack(after))
+    names = sorted(p.name for p in (tmp_path / f"{5:012d}").iterdir())
+    assert names == sorted(["manifest.json", "arrays.safetensors", *(f"state-{name}.safetensors" for name in STATE)])
+
+
+def test_a_checkpoint_costs_little_memory_beside_the_state(tmp_path):
+    state = {f"layer{i}": np.ones(2**20, np.float32) for i in range(16)}
+    tracemalloc.start()
+    try:
+        save(tmp_path, 1, state)
+        assert tracemalloc.get_traced_memory()[1] < 2**22  # one array at most, and the state is 16 of them
+    finally:
+        tracemalloc.stop()
+
+
+def test_checkpoints_of_an_older_format_are_told_in_one_sentence(tmp_path):
+    save(tmp_path, 1, STATE)
+    path = tmp_path / f"{1:012d}" / "manifest.json"
+    content = json.loads(path.read_text())
+    del content["manifest_sha256"]
+    content["format"] = 2
+    content["manifest_sha256"] = checkpoints.hashlib.sha256(checkpoints.canonical(content)).hexdigest()
+    path.write_bytes(checkpoints.canonical(content))
+    with pytest.raises(RunError, match="another version of tdu made it, in format 2, and this one reads format 3"):
+        load_latest(tmp_path, STATE)
+
+
+def no_locks(error):
+    def flock(file, operation):
+        raise OSError(error, os.strerror(error))
+
+    return flock
+
+
+def test_a_file_stands_for_the_lock_that_a_file_system_lacks(tmp_path, monkeypatch):
+    monkeypatch.setattr(fcntl, "flock", no_locks(errno.ENOLCK))
+    folder = runs.Folder(tmp_path / "run", resume=False)
+    with pytest.raises(RunError, match="in use by another process"):
+        runs.Folder(tmp_path / "run", resume=True)
+    folder.close()
+    held = tmp_path / "run" / ".lock-held"
+    assert not held.exists()
+    held.write_text(f"{2**22 + 1} {socket.gethostname()}")  # a process that is no more
+    runs.Folder(tmp_path / "run", resume=True).close()
+    held.write_text("1 another-machine")
+    with pytest.raises(RunError, match=r"remove .*lock-held if there is none"):
+        runs.Folder(tmp_path / "run", resume=True)
+    monkeypatch.setattr(fcntl, "flock", no_locks(errno.EIO))
+    with pytest.raises(RunError, match="cannot be locked"):
+        runs.Folder(tmp_path / "run", resume=True)
+
+
+def test_memory_does_not_grow_with_the_log(tmp_path):
+    alive = []
+
+    def progress(report):
+        alive.append(sum(type(x) is dict and "episode_return" in x for x in gc.get_objects()))
+
+    run = train(tmp_path / "run", COMPILED, progress=progress)
+    assert len(run.log["episode"]) == 400
+    assert max(alive) <= 200  # a chunk is 125 episodes
+
+
+@pytest.fixture
+def _heeded_signals():
+    """Tests in the background ignore Ctrl-C; a terminal's programs do not."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("_heeded_signals")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_run_that_is_told_to_end_saves_first(whole, tmp_path, number, code):
+    out, handlers = tmp_path / "run", [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)]
+
+    def progress(report):
+        if report.episode < 200:
+            os.kill(os.getpid(), number)
+
+    with pytest.raises(Interrupted, match=r"saved at episode 250 \(step 2000\).* --resume") as e:
+        train(out, COMPILED, checkpoint_seconds=1e9, progress=progress, say=lambda words: None)
+    assert e.value.exit_code == code
+    assert [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)] == handlers
+    assert [p.name for p in (out / "checkpoints").iterdir()] == [f"{2000:012d}"]
+    first = []
+    train(out, COMPILED, resume=True, progress=lambda report: first.append(report.episode))
+    assert first[0] == 375
+    assert_same_run(out, whole / "compiled")
+
+
+@pytest.mark.usefixtures("_heeded_signals")
+def test_a_second_ctrl_c_ends_at_once(tmp_path):
+    def progress(report):
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt) as e:
+        train(tmp_path / "run", COMPILED, progress=progress, say=lambda words: None)
+    assert not isinstance(e.value, Interrupted)
+
+
+TINY = {"env": "deep_sea:size=4", "episodes": 20, "stop": False} | FAST
+
+
+def test_resuming_says_where_there_is_nothing_to_resume(tmp_path):
+    out = tmp_path / "run"
+    with pytest.raises(RunError, match="does not exist, so there is nothing to resume"):
+        train(out, TINY, resume=True)
+    assert not out.exists()
+    said = []
+    with pytest.raises(Killed):
+        train(out, TINY, resume="if_there", checkpoint_seconds=1e9, progress=killer(1), say=said.append)
+    assert said == []
+    train(out, TINY, resume=True, say=said.append)
+    assert said == ["no checkpoint yet: it begins at episode 1."]
+
+
+def test_a_result_says_what_its_means_are_of_and_what_the_policy_returns(tmp_path):
+    run = train(tmp_path / "run", TINY)
+    result = runs.read_result(tmp_path / "run")
+    assert run.result == result.to_json()
+    assert (result.mean_return_episodes, result.greedy_return.episodes) == (20, 100)
+    evaluated = tdu.evaluate(tmp_path / "run", episodes=100)
+    assert result.greedy_return.mean == evaluated["mean_return"]
+    assert result.greedy_return.standard_error == pytest.approx(evaluated["standard_error"])
+    words = summary(result)
+    assert "mean return of the last 20 episodes" in words
+    assert f"The trained policy returns {result.greedy_return.mean:.3f} ± " in words
+    assert "over 100 episodes" in words
+    assert tdu.train(**TINY, evaluation_episodes=0).result["greedy_return"] is None
+    with pytest.raises(tdu.UserError, match="evaluation_episodes must be a whole number from 0"):
+        tdu.train(**TINY, evaluation_episodes=-1)
+
+
+def test_a_run_prints_as_one_line(tmp_path):
+    run = train(tmp_path / "run", TINY)
+    mean = round(run.result["mean_return"], 4)
+    solved = run.result["solved_episode"]
+    name = "Run(env='deep_sea:size=4', agent='tdu', seed=0, episodes=20"
+    assert repr(run) == f"{name}, solved_episode={solved}, mean_return={mean})"
+    (tmp_path / "run" / "result.json").unlink()
+    assert repr(tdu.load(tmp_path / "run")) == f"{name}, not finished)"
+
+
+@pytest.mark.parametrize("name", ["result.json", "log.csv"])
+def test_a_finished_run_that_was_changed_is_refused(tmp_path, name):
+    out = tmp_path / "run"
+    train(out, TINY)
+    path = out / name
+    path.write_text(path.read_text().replace("20", "21", 1))
+    for use in (lambda: tdu.load(out), lambda: train(out, TINY, resume=True), lambda: tdu.evaluate(out)):
+        with pytest.raises(RunError, match=f"{name} was changed after the run wrote it"):
+            use()
+
+
+def endless():
+    """A task without an end: the state counts its steps."""
+    spec = EnvSpec("endless", (2,), 2)
+
+    def timestep(count):
+        observation = jnp.stack([count % 3, count % 2]).astype(jnp.float32)
+        return TimeStep(observation, jnp.float32(1), jnp.float32(1), jnp.zeros((), bool))
+
+    return Environment(
+        spec,
+        lambda key: (jnp.int32(0), timestep(jnp.int32(0))),
+        lambda state, action, key: (state + 1, timestep(state + 1)),
+        lambda state: {},
+    )
+
+
+def test_a_task_without_end_shows_logs_saves_and_stops_by_steps(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(
+        CompiledRunner,
+        "learner_rows",
+        lambda self: [{"steps": self.clock.steps, "loss": np.float32(0.1)}],
+        raising=False,
+    )
+    env, reports = endless(), []
+    settings = {"env": env, "steps": 3500} | FAST
+    run = train(tmp_path / "whole", settings, progress=reports.append)
+    assert run.result["steps"] == 3500
+    assert (run.result["episodes"], run.result["mean_return"], run.result["greedy_return"]) == (0, None, None)
+    assert run.config.episodes is None
+    assert [r.steps for r in reports] == [1000, 2000, 3000, 3500]
+    show, close = display("plain", "run", None)
+    show(reports[0])
+    close()
+    assert "run: episode 0  no episode has ended yet" in capsys.readouterr().err
+    learner = (tmp_path / "whole" / "learner.csv").read_text()
+    assert learner == "steps,loss\n1000,0.1\n2000,0.1\n3000,0.1\n3500,0.1\n"
+    out = tmp_path / "run"
+
+    def stop(report):
+        if report.steps == 2000:
+            raise Killed
+
+    with pytest.raises(Killed):
+        train(out, settings, checkpoint_seconds=0, progress=stop)
+    with open(out / "learner.csv", "a") as f:
+        f.write("2100,0.")
+    train(out, settings, resume=True)
+    assert (out / "learner.csv").read_text() == learner
+    assert_same_run(out, tmp_path / "whole")
+
+
+def test_a_run_ends_by_steps_or_episodes_whichever_is_first():
+    by_steps = tdu.train(**TINY, steps=18, evaluation_episodes=0).result
+    assert (by_steps["steps"], by_steps["episodes"]) == (18, 4)
+    assert tdu.train(**TINY, steps=10**6, evaluation_episodes=0).result["episodes"] == 20
+    stepwise = tdu.train("catch/0", steps=20, evaluation_episodes=0, **FAST).result
+    assert (stepwise["steps"], stepwise["episodes"]) == (20, 2)
+    with pytest.raises(tdu.UserError, match="num_envs must be"):
+        tdu.train(**TINY, num_envs=2)
+
+
+CONFIG = {"env": "x", "agent": "tdu", "seed": 0, "episodes": 5, "stop": True, "config": {}}
+RESULT = {"env": "x", "agent": "tdu", "config": {}, "seed": 0, "episodes": 5, "steps": 9, "seconds": 1.0}
+RESULT |= {"steps_per_second": None, "mean_return": 0.5}
+
+
+@pytest.mark.parametrize(("record", "content"), [(RunConfig, CONFIG), (RunResult, RESULT)])
+def test_a_record_with_a_field_missing_or_odd_is_refused(record, content):
+    path = Path("some.json")
+    older = record.from_json(content, path)
+    stored = older.to_json() if record is RunConfig else older.to_file()
+    assert record.from_json(json.loads(json.dumps(stored)), path) == older
+    for name in content:
+        for odd in (
+            {k: v for k, v in content.items() if k != name},
+            content | {name: [1]},
+            content | {name: float("nan")},
+        ):
+            with pytest.raises(RunError, match=f"some.json is not a run's .*: {name} is "):
+                record.from_json(odd, path)
+    if record is RunConfig:
+        assert (older.num_envs, older.steps) == (1, None)
+        with pytest.raises(RunError, match="colour is unknown"):
+            record.from_json(content | {"colour": 3}, path)
+        with pytest.raises(RunError, match="neither episodes nor steps"):
+            record.from_json(content | {"episodes": None}, path)

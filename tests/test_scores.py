@@ -1,5 +1,6 @@
 """bsuite's official scores: equal to bsuite 0.3.6's own code, by golden values it gave on an old pandas."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -11,9 +12,10 @@ from bsuite.experiments import summary_analysis
 from bsuite.logging import csv_load
 from bsuite.utils import wrappers
 
-from tdu import cli
+from tdu import cli, files
 from tdu.errors import UserError
 from tdu.reporting import bsuite_scores, statistics, summary
+from tdu.runs import records
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -86,12 +88,19 @@ def test_the_table_says_what_its_scores_stand_on():
         "settings": {"catch": [20, 20], "bandit": [1, 20]},
         "tags": {"basic": 0.7},
     }
-    found = {"runs": 3, "unfinished": [], "notes": [], "agents": {"tdu": {"environments": {}, "bsuite": scored}}}
+    found = {"runs": 3, "unfinished": [], "unchecked": [], "notes": []}
+    found |= {"agents": {"tdu": {"environments": {}, "bsuite": scored}}}
     table = summary.as_text(found, published=True)
     assert "| catch | 0.900 (0.800–1.000) |" in table
     assert "| bandit (1 of 20 settings) * | 0.500 |" in table
     assert "not all episodes" in table
     assert "over all settings" in table
+
+
+def older_result(config, episodes):
+    """A result as versions without checksums wrote it."""
+    result = {name: config[name] for name in ("env", "agent", "config", "seed")}
+    return result | {"episodes": episodes, "steps": 1, "seconds": 1.0, "steps_per_second": 1, "mean_return": 0.5}
 
 
 def deep_sea_run(folder, env, seed, *, solved_at, episodes, stop):
@@ -108,7 +117,7 @@ def deep_sea_run(folder, env, seed, *, solved_at, episodes, stop):
     folder.mkdir(parents=True)
     config = {"env": env, "agent": "tdu", "seed": seed, "episodes": episodes, "stop": stop, "config": {}}
     (folder / "config.json").write_text(json.dumps(config))
-    result = {"episodes": length, "mean_return": 0.5, "steps_per_second": 1, "solved_episode": solved_at}
+    result = older_result(config, length) | {"solved_episode": solved_at}
     (folder / "result.json").write_text(json.dumps(result))
     lines = [",".join(columns), *(",".join(map(str, row)) for row in zip(*columns.values(), strict=True))]
     (folder / "log.csv").write_text("\n".join(lines[: length + 1]) + "\n")
@@ -146,9 +155,8 @@ def test_an_unsolved_sea_scores_nothing_and_is_starred(tmp_path, capsys):
     deep_sea_run(tmp_path / "a" / "run", "deep_sea/0", 0, solved_at=901, episodes=1000, stop=False)
     log = tmp_path / "a" / "run" / "log.csv"
     log.write_text("\n".join(log.read_text().splitlines()[:501]) + "\n")
-    (tmp_path / "a" / "run" / "result.json").write_text(
-        '{"episodes": 500, "mean_return": 0, "steps_per_second": 1, "solved_episode": null}'
-    )
+    result = tmp_path / "a" / "run" / "result.json"
+    result.write_text(json.dumps(json.loads(result.read_text()) | {"episodes": 500, "solved_episode": None}))
     found = scored(tmp_path / "a", capsys)
     assert found["scores"] == {"deep_sea": 0.0}
     assert found["finished"] == {"deep_sea": False}
@@ -181,9 +189,7 @@ def made_up_run(folder, episodes=5, *, finished=True, columns=(), log=None):
     config = {"env": "catch/0", "agent": "tdu", "seed": 0, "episodes": episodes, "stop": True, "config": {}}
     (folder / "config.json").write_text(json.dumps(config | {"seed": sum(folder.name.encode())}))
     if finished:
-        (folder / "result.json").write_text(
-            json.dumps({"episodes": episodes, "mean_return": 0.5, "steps_per_second": 1})
-        )
+        (folder / "result.json").write_text(json.dumps(older_result(config, episodes)))
     names = ["episode", "steps", "episode_len", "episode_return", "total_return", "total_regret"]
     rows = [[i, 9 * i, 9, 1.0, i, 0.0] for i in range(1, episodes + 1)]
     kept = [i for i, name in enumerate(names) if name not in columns]
@@ -255,3 +261,23 @@ def test_what_score_writes_harms_nothing(tmp_path, capsys):
     csv.write_text("mine")
     assert cli.main(["score", str(tmp_path / "sweep"), "--bsuite-csv", str(logs)]) == 2
     assert csv.read_text() == "mine"
+
+
+def test_what_was_changed_after_the_run_is_left_out_and_what_cannot_be_checked_is_said(tmp_path, capsys):
+    made_up_run(tmp_path / "older")
+    for name in ("whole", "result", "log"):
+        folder = made_up_run(tmp_path / name)
+        path = folder / "result.json"
+        result = records.RunResult.from_json(json.loads(path.read_text()), path)
+        stamped = dataclasses.replace(result, log_sha256=files.sha256(folder / "log.csv")[1]).to_file()
+        path.write_text(json.dumps(stamped | ({"mean_return": 0.9} if name == "result" else {})))
+    log = tmp_path / "log" / "log.csv"
+    log.write_text(log.read_text().replace("\n2,18,9,1.0", "\n2,18,9,2.0"))
+    assert cli.main(["score", str(tmp_path)]) == 2
+    told = capsys.readouterr()
+    assert "older was made by an older version: its log cannot be checked." in told.out
+    assert "| last-100 return |" in told.out
+    lines = told.err.splitlines()
+    assert len(lines) == 2
+    assert "log.csv was changed after the run wrote it; move" in lines[0]
+    assert "result.json was changed after the run wrote it; move" in lines[1]

@@ -11,7 +11,7 @@ import pytest
 
 from tdu import cli, sweeps
 from tdu.errors import UserError
-from tdu.runners import distributed
+from tdu.runners import distributed, parallel
 
 SMALL = ["--grid", "hidden_sizes=4", "--grid", "exploiters=2", "--grid", "explorers=1", "--grid", "batch_size=4"]
 
@@ -54,6 +54,40 @@ def test_a_run_s_folder_has_a_name_that_every_file_system_takes(tmp_path):
     assert max(map(len, names)) < 255
 
 
+def test_runs_whose_names_look_alike_are_two_runs(tmp_path):
+    cells = sweeps.plan(["deep_sea:size=4"], ["tdu"], grid={"beta": ["1e-3", "1e+3", "0.001"]})
+    assert [dict(cell.options)["beta"] for cell in cells] == ["1e-3", "1e+3"]  # and the same run under two names is one
+    places = [cell.job(tmp_path).out for cell in cells]
+    assert len({sweeps.file_name(cell.name) for cell in cells}) == 1
+    assert len(set(places)) == 2
+    for changed in (
+        {"stop": False},
+        {"episodes": 5},
+        {"steps": 5},
+        {"num_envs": 2},
+        {"seed": 1},
+        {"preset": "boot_dqn"},
+    ):
+        assert cells[0]._replace(**changed).job(tmp_path).out not in places
+
+
+def test_a_folder_of_an_older_version_is_used_if_it_is_the_same_run(tmp_path):
+    (cell,) = sweeps.plan(["deep_sea:size=4"], ["tdu"])
+    older = tmp_path / sweeps.file_name(cell.name)
+    older.mkdir()
+    written = {k: v for k, v in cell.config().to_json().items() if k not in ("steps", "num_envs")}
+    (older / "config.json").write_text(json.dumps(written))
+    assert cell.job(tmp_path).out == older
+    assert sweeps.missing([cell], tmp_path)[0].out == older
+    result = {k: written[k] for k in ("env", "agent", "config", "seed")} | {"episodes": 5, "steps": 9, "seconds": 1.0}
+    (older / "result.json").write_text(json.dumps(result | {"steps_per_second": 9.0, "mean_return": 0.1}))
+    assert sweeps.missing([cell], tmp_path) == []
+    for changed in ({"stop": False}, {"config": written["config"] | {"beta": 5.0}}, {"episodes": 7}):
+        (older / "config.json").write_text(json.dumps(written | changed))
+        assert cell.job(tmp_path).out == tmp_path / f"{older.name}-{cell.config().digest()}"
+        assert len(sweeps.missing([cell], tmp_path)) == 1
+
+
 def test_a_sweep_goes_on_and_one_failure_harms_no_other(tmp_path):
     (tmp_path / "mine.py").write_text(
         "import gymnasium\n\nclass Bad(gymnasium.Wrapper):\n"
@@ -91,15 +125,21 @@ def test_a_sweep_goes_on_and_one_failure_harms_no_other(tmp_path):
         }
     finally:
         os.chdir(where)
-    other = run("sweep", "deep_sea:size=3", "--episodes", "30", "--out", str(out), *SMALL, check=2)
-    assert "was run with episodes=20 and not 30; choose another --out" in other.stderr
+    (shorter,) = out.glob("deep_sea*")
+    before = (shorter / "log.csv").read_bytes()
+    other = run("sweep", "deep_sea:size=3", "--episodes", "30", "--out", str(out), *SMALL)
+    assert "1 of 1 runs are in" in other.stdout  # another run, in a folder of its own
+    assert len(list(out.glob("deep_sea*"))) == 2
+    assert (shorter / "log.csv").read_bytes() == before
     told = json.loads(run("score", str(out), "--json").stdout)
-    (agent,) = told["agents"].values()
-    assert agent["environments"]["deep_sea:size=3"]["finished"] == 1
+    finished = {name: agent["environments"] for name, agent in told["agents"].items()}
+    lengths = {name.split(" episodes=")[1]: envs for name, envs in finished.items()}
+    assert lengths.keys() == {"20", "30"}
+    assert lengths["30"]["deep_sea:size=3"]["finished"] == lengths["20"]["deep_sea:size=3"]["finished"] == 1
     assert ["python" in name for name in told["unfinished"]] == [True]
     table = run("score", str(out)).stdout
     assert "`python:talks:make`" in table
-    assert "1 of 3 runs have not finished" in table
+    assert "1 of 4 runs have not finished" in table
 
 
 SOME_SECONDS = ["sweep", "deep_sea:size=20", "--seeds", "2", "--episodes", "4000", "--no-stop", "--agent", "dqn"]
@@ -134,7 +174,7 @@ def test_a_sweep_on_ray_outlives_a_killed_worker(tmp_path, undisturbed):
 def test_workers_tell_how_far_they_are():
     latest = distributed._shipped()[0]()
     output = distributed._text_stream(distributed._ReportingOutput(lambda report: latest.put("run", report)))
-    report = dict.fromkeys(("episode", "episodes", "return", "regret", "bonus", "steps_per_second", "seconds_left"), 3)
+    report = dict.fromkeys(parallel._NUMBERS | parallel._PERHAPS, 3)
     for text in ("{'a': 1}", '{"episode": 2}', "\n", json.dumps(report), json.dumps(report | {"episode": 4})):
         print(text, file=output)  # an environment's own words are not progress, and the last comes too soon
     output.buffer.write(b"\xff\n")

@@ -8,6 +8,7 @@ import pytest
 from tdu import agents, environments, networks, values
 from tdu.adam import Adam
 from tdu.runners.compiled import CompiledRunner
+from tdu.runners.protocol import Budget
 from tdu.types import EnvSpec
 
 GRID = EnvSpec("grid", (3, 4), 2, num_states=12)
@@ -136,7 +137,7 @@ def test_the_big_table_is_not_copied_in_a_whole_run():
     env = environments.make("deep_sea:size=30")
     options = {"hidden_sizes": (8,), "exploiters": 2, "explorers": 2}
     agent = agents.find("tdu").make(env.spec, agents.configure("tdu", options))
-    runner = CompiledRunner(env, agent, 0, episodes=10, stop=True)
+    runner = CompiledRunner(env, agent, 0, budget=Budget(10), stop=True)
     assert "f32[901,4,32]" in runner.compiled_text()
     assert "f32[901,4,32]{2,1,0} copy(" not in runner.compiled_text()
 

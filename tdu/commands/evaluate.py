@@ -2,7 +2,8 @@
 
 import json
 
-from tdu.commands.parser import Parser, folder
+from tdu.commands.output import own_output
+from tdu.commands.parser import Parser, folder, whole
 from tdu.evaluate import evaluate
 from tdu.runners import parallel
 
@@ -14,18 +15,25 @@ def run(arguments: list[str]) -> int:
         allow_abbrev=False,
     )
     parser.add_argument("run", metavar="RUN", type=folder, help="the run's folder")
-    parser.add_argument("--episodes", type=int, default=200, help="how many (default 200)")
-    parser.add_argument("--seed", type=int, default=0, help="of the episodes; apart from the training's (default 0)")
+    parser.add_argument(
+        "--episodes", type=whole("episodes", 1, 10**6), default=200, metavar="N", help="how many (default 200)"
+    )
+    parser.add_argument(
+        "--seed", type=whole("seed", 0, 2**31 - 1), default=0, metavar="N",
+        help="of the episodes; apart from the training's (default 0)",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print it for machines")
     parsed = parser.parse_args(arguments)
     parallel.use_one_core()
-    found = evaluate(parsed.run, episodes=parsed.episodes, seed=parsed.seed)
-    if parsed.json:
-        print(json.dumps(found))
-    else:
-        print(
-            f"{found['agent']} seed {found['seed']} on {found['env']}: mean return {found['mean_return']:.3f} ± "
-            f"{found['standard_error']:.3f} over {found['episodes']} episodes "
-            f"({found['min_return']:.3f} to {found['max_return']:.3f})."
-        )
+    with own_output() as output:
+        played = evaluate(parsed.run, episodes=parsed.episodes, seed=parsed.seed)
+        if parsed.json:
+            print(json.dumps(played), file=output)
+        else:
+            print(
+                f"{played['agent']} seed {played['seed']} on {played['env']}: mean return {played['mean_return']:.3f} ± "
+                f"{played['standard_error']:.3f} over {played['episodes']} episodes "
+                f"({played['min_return']:.3f} to {played['max_return']:.3f}).",
+                file=output,
+            )
     return 0

@@ -1,10 +1,17 @@
 """What every command reads its arguments with: a mistake is a `UserError`, one sentence."""
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from tdu.errors import UserError
+from tdu.options import whole_number
+from tdu.training.plan import MOST_ENVS, MOST_EPISODES, MOST_STEPS
+
+
+class _Refused(Exception):
+    """A sentence of ours about an argument. argparse would put its own words around a ValueError's."""
 
 
 def folder(text: str) -> Path:
@@ -14,6 +21,60 @@ def folder(text: str) -> Path:
     return Path(text)
 
 
+def whole(name: str, low: int, high: int) -> Callable[[str], int]:
+    """The type of an argument that is a whole number."""
+
+    def parse(text: str) -> int:
+        try:
+            return whole_number(name, _int_or_text(text), low, high)
+        except UserError as e:
+            raise _Refused(str(e)) from None
+
+    return parse
+
+
+def number(name: str) -> Callable[[str], float]:
+    """The type of an argument that is any number; its range is checked where it is used."""
+
+    def parse(text: str) -> float:
+        try:
+            return float(text)
+        except ValueError:
+            raise _Refused(f"{name} must be a number, not {text!r}.") from None
+
+    return parse
+
+
+def _int_or_text(text: str) -> int | str:
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
+def add_length(parser: argparse.ArgumentParser, default: str) -> None:
+    """The arguments that say how long a run is, and over how many environments."""
+    parser.add_argument(
+        "--episodes", type=whole("episodes", 1, MOST_EPISODES), metavar="N",
+        help=f"at most so many episodes (default: {default}; with --steps alone: no limit)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--steps", type=whole("steps", 1, MOST_STEPS), metavar="N", help="at most so many environment steps"
+    )
+    parser.add_argument(
+        "--num-envs", type=whole("num_envs", 1, MOST_ENVS), default=1, metavar="N",
+        help="environments side by side (default 1)",
+    )  # fmt: skip
+
+
 class Parser(argparse.ArgumentParser):
+    """argparse, with our errors."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        try:
+            return super().parse_known_args(args, namespace)
+        except _Refused as e:
+            raise UserError(str(e)) from None
+
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message}; see {self.prog} --help.")

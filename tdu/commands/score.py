@@ -21,14 +21,14 @@ def run(arguments: list[str]) -> int:
         "--bsuite-csv", type=folder, metavar="DIR", help="write bsuite's own logs there, for its csv_load"
     )
     parsed = parser.parse_args(arguments)
-    found = summary.summarise(parsed.folder)
-    print(json.dumps(found, indent=1) if parsed.json else summary.as_text(found, parsed.published))
+    scores = summary.summarise(parsed.folder)
+    print(json.dumps(scores, indent=1) if parsed.json else summary.as_text(scores, parsed.published))
     if parsed.figures:
-        for path in summary.write_figures(found, parsed.figures, published=parsed.published):
+        for path in summary.write_figures(scores, parsed.figures, published=parsed.published):
             print(f"tdu: drew {path}.", file=sys.stderr)
     if parsed.bsuite_csv:
         count = summary.write_bsuite_csv(parsed.folder, parsed.bsuite_csv)
         print(f"tdu: wrote {count} logs of bsuite's into {parsed.bsuite_csv}.", file=sys.stderr)
-    for name, reason in found["damaged"].items():
+    for name, reason in scores["damaged"].items():
         print(f"tdu: {name} is left out: {reason.rstrip('.')}; move its folder away and run it again.", file=sys.stderr)
-    return 2 if found["damaged"] else 0
+    return 2 if scores["damaged"] else 0

@@ -5,9 +5,9 @@ import functools
 import sys
 from pathlib import Path
 
-from tdu import agents, options, runs, sweeps
+from tdu import agents, runs, sweeps
 from tdu import progress as displays
-from tdu.commands.parser import Parser, folder
+from tdu.commands.parser import Parser, add_length, folder, whole
 from tdu.errors import UserError
 from tdu.runners import parallel
 
@@ -37,7 +37,9 @@ def run(arguments: list[str]) -> int:
     )  # fmt: skip
     parser.add_argument("--agent", action="append", help="an agent; may be given several times (default tdu)")
     parser.add_argument("--preset", default="paper", help="set of defaults: paper or boot_dqn (default paper)")
-    parser.add_argument("--seeds", type=int, default=1, help="seeds 0 … SEEDS-1 of everything (default 1)")
+    parser.add_argument(
+        "--seeds", type=whole("seeds", 1, 10**6), default=1, help="seeds 0 … SEEDS-1 of everything (default 1)"
+    )
     parser.add_argument(
         "--grid",
         action="append",
@@ -46,14 +48,14 @@ def run(arguments: list[str]) -> int:
         help="values of an option; may be given several times",
     )
     parser.add_argument("--paper-grid", action="store_true", help="the grid of the paper's table 3 for each agent")
-    parser.add_argument("--episodes", type=int, help="at most so many episodes (default: each environment's)")
+    add_length(parser, "each environment's")
     parser.add_argument("--no-stop", dest="stop", action="store_false", help="go on after an environment is solved")
     parser.add_argument("--out", type=folder, metavar="DIR", help="the sweep's folder (default sweeps/…)")
     parser.add_argument("--engine", choices=("local", "ray"), default="local", help="where it runs (default local)")
     parser.add_argument(
         "--address", action="append", help="of a Ray cluster; without it one is started on this machine"
     )
-    parser.add_argument("--workers", type=int, help="runs at a time (default: one per core)")
+    parser.add_argument("--workers", type=whole("workers", 1, 10**6), help="runs at a time (default: one per core)")
     parser.add_argument(
         "--progress", choices=("auto", "plain", "none"), default="auto", help="how to show progress (default auto)"
     )
@@ -64,8 +66,6 @@ def run(arguments: list[str]) -> int:
         raise UserError(f"a sweep runs on one cluster, not on {' and '.join(parsed.address)}; give one --address.")
     if parsed.address and parsed.workers is not None:
         raise UserError("--workers is for this machine; the cluster at --address runs as many as it has cores.")
-    if parsed.workers is not None:
-        options.whole_number("workers", parsed.workers, 1, 10**6)
     if parsed.grid and parsed.paper_grid:
         raise UserError("--grid and --paper-grid are two grids; give one of them.")
     cells: list[sweeps.Cell] = []
@@ -74,7 +74,7 @@ def run(arguments: list[str]) -> int:
         grid = agents.GRIDS[agent] if parsed.paper_grid else sweeps.parse_grid(parsed.grid)
         cells += sweeps.plan(
             parsed.targets, [agent], seeds=parsed.seeds, grid=dict(grid), preset=parsed.preset,
-            episodes=parsed.episodes, stop=parsed.stop,
+            episodes=parsed.episodes, steps=parsed.steps, num_envs=parsed.num_envs, stop=parsed.stop,
         )  # fmt: skip
     out = parsed.out or Path("sweeps") / sweeps.file_name(parsed.targets[0])
     jobs = sweeps.missing(cells, out)

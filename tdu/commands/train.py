@@ -3,14 +3,16 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from tdu import agents, options, runs, sweeps, track
 from tdu import progress as displays
-from tdu.commands.parser import Parser, folder
+from tdu.commands.output import own_output
+from tdu.commands.parser import Parser, add_length, folder, number, whole
 from tdu.errors import UserError, unknown
 from tdu.runners import parallel
-from tdu.train import plan, train
+from tdu.train import Interrupted, plan, train
+from tdu.training.plan import LARGEST_SEED
 
 EXAMPLES = """\
 examples:
@@ -26,29 +28,38 @@ examples:
 
 def run(arguments: list[str]) -> int:
     parsed, given = parse(arguments)
-    if parsed.seeds is not None:
-        return _train_seeds(parsed, given, arguments)
-    out = parsed.out or _default_out(parsed.env, parsed.agent, given, parsed.seed)
+    with own_output() as output:
+        train_them = _train_one if parsed.seeds is None else _train_seeds
+        return train_them(parsed, given, arguments, output)
+
+
+def _train_one(parsed: argparse.Namespace, given: dict[str, Any], arguments: list[str], output: TextIO) -> int:
+    out = parsed.out or _default_out(parsed, given)
     settings = _settings(parsed, given)
     if parsed.resume:
         settings = _with_stored(out, settings, arguments)
     parallel.use_one_core()
-    shown, close = displays.display(parsed.progress, f"{settings['agent']} seed {settings['seed']}")
+    shown, close = displays.display(parsed.progress, f"{settings['agent']} seed {settings['seed']}", output)
     try:
-        run = train(
+        train(
             **settings,
             out=out,
             resume=parsed.resume,
             checkpoint_seconds=parsed.checkpoint_seconds,
+            evaluation_episodes=parsed.evaluation_episodes,
             progress=shown,
             compiling=_announce_compilation if parsed.progress in ("auto", "plain") else None,
-            say=lambda words: print(f"tdu: {words}", file=sys.stderr),
+            say=lambda sentence: print(f"tdu: {sentence}", file=sys.stderr),
             track=parsed.track,
         )
+    except Interrupted as e:
+        print(f"tdu: {e}", file=sys.stderr)
+        return e.exit_code
     finally:
         close()
-    if parsed.progress != "json":
-        print(displays.summary(run.result) + f" Everything is in {out}.")
+    result = runs.read_result(out)
+    if parsed.progress != "json" and result is not None:
+        print(f"{displays.summary(result)} Everything is in {out}.", file=output)
     return 0
 
 
@@ -56,27 +67,28 @@ def _announce_compilation() -> None:
     print("tdu: compiling, which takes some seconds …", file=sys.stderr)
 
 
-def _train_seeds(parsed: argparse.Namespace, given: dict[str, Any], arguments: list[str]) -> int:
-    if parsed.seeds < 1:
-        raise UserError(f"seeds must be at least 1, not {parsed.seeds}.")
-    out = parsed.out or _default_out(parsed.env, parsed.agent, given, None)
+def _train_seeds(parsed: argparse.Namespace, given: dict[str, Any], arguments: list[str], output: TextIO) -> int:
+    out = parsed.out or _default_out(parsed, given)
     plan(**_settings(parsed, given))
     if out.exists() and not out.is_dir():
         raise UserError(f"{out} is a file; choose another --out.")
     if not parsed.resume and out.exists() and any(out.iterdir()):
         raise UserError(f"{out} already exists; add --resume to continue it, or choose another --out.")
-    shared = _without(arguments, ("--seeds", "--out", "--progress"))
+    if parsed.resume is True and not out.exists():
+        raise UserError(f"{out} does not exist, so there is nothing to resume; start it without --resume.")
+    shared = _without(arguments, options=("--seeds", "--out", "--progress"), flags=("--resume", "--resume-if-there"))
+    shared += ["--resume-if-there"] if parsed.resume else []
     jobs = [parallel.Job(f"seed {k}", [*shared, "--seed", str(k)], out / f"seed_{k}") for k in range(parsed.seeds)]
     outcomes = displays.run_jobs(jobs, parsed.progress)
     for outcome in outcomes:
         if outcome.code == 0 and outcome.result:
-            print(displays.summary(outcome.result))
+            print(displays.summary(outcome.result), file=output)
         if outcome.code == 0 and outcome.words:
             print(f"{outcome.job.name}: {outcome.words}", file=sys.stderr)
     failed = [o for o in outcomes if o.code]
     for outcome in failed:
         print(f"tdu: {outcome.job.name} failed: {outcome.reason}", file=sys.stderr)
-    print(f"{len(outcomes) - len(failed)} of {len(outcomes)} runs are in {out}.")
+    print(f"{len(outcomes) - len(failed)} of {len(outcomes)} runs are in {out}.", file=output)
     return max((o.code if o.code > 0 else 1 for o in failed), default=0)
 
 
@@ -97,22 +109,36 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     parser.add_argument("--agent", default="tdu", help=f"one of {', '.join(agents.AGENTS)} (default tdu)")
     parser.add_argument("--preset", default="paper", help="set of defaults: paper or boot_dqn (default paper)")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--seed", type=int, default=0, help="seed of everything random (default 0)")
-    which.add_argument("--seeds", type=int, help="run seeds 0 … SEEDS-1, one process per core")
-    parser.add_argument("--episodes", type=int, help="at most so many episodes (default: the environment's)")
+    which.add_argument(
+        "--seed", type=whole("seed", 0, LARGEST_SEED), default=0, help="seed of everything random (default 0)"
+    )
+    which.add_argument("--seeds", type=whole("seeds", 1, 10**6), help="run seeds 0 … SEEDS-1, one process per core")
+    add_length(parser, "the environment's")
     parser.add_argument("--out", type=folder, metavar="DIR", help="the run's folder (default runs/…)")
-    parser.add_argument("--resume", action="store_true", help="continue the run in that folder")
+    parser.add_argument(
+        "--resume", action="store_const", const=True, default=False, help="continue the run in that folder"
+    )
+    parser.add_argument(  # for sweeps, which start and continue runs with one command
+        "--resume-if-there", dest="resume", action="store_const", const="if_there", help=argparse.SUPPRESS
+    )
     parser.add_argument(
         "--no-stop", dest="stop", action="store_false", help="go on after the environment counts as solved"
     )
-    parser.add_argument("--checkpoint-seconds", type=float, default=60.0, help="time between checkpoints (default 60)")
+    parser.add_argument(
+        "--evaluation-episodes", type=whole("evaluation_episodes", 0, 10**6), default=100, metavar="N",
+        help="episodes of the trained policy once the run is over; 0 for none (default 100)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--checkpoint-seconds", type=number("checkpoint_seconds"), default=60.0, metavar="X",
+        help="time between checkpoints (default 60)",
+    )  # fmt: skip
     parser.add_argument(
         "--progress", choices=("auto", "plain", "json", "none"), default="auto", help="how to show progress"
     )
     parser.add_argument("--track", choices=track.KINDS, help="log every episode there too (default: only log.csv)")
     group = parser.add_argument_group(f"options of agent {agent}")
     fields = options.describe(entry.config)
-    for name, kind, default, words in fields:
+    for name, kind, default, sentence in fields:
         shown = ",".join(map(str, default)) if isinstance(default, tuple) else default
         how: Any = {"metavar": kind if "|" in kind else "X"}
         if kind == "true|false":
@@ -120,14 +146,16 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
         group.add_argument(
             f"--{name.replace('_', '-')}",
             dest=f"option_{name}",
-            help=f"{words} (default {str(shown).lower() if isinstance(default, bool) else shown})".replace("%", "%%"),
+            help=f"{sentence} (default {str(shown).lower() if isinstance(default, bool) else shown})".replace(
+                "%", "%%"
+            ),
             **how,
         )
     parsed, rest = parser.parse_known_args(arguments)
-    for word in rest:
-        if word.startswith("--"):
-            known = [a for action in parser._actions for a in action.option_strings]
-            raise unknown(f"option of tdu train with agent {agent}", word.split("=")[0], known)
+    for argument in rest:
+        if argument.startswith("--"):
+            known = [a for action in parser._actions for a in action.option_strings if action.help != argparse.SUPPRESS]
+            raise unknown(f"option of tdu train with agent {agent}", argument.split("=")[0], known)
     if rest:
         raise UserError(f"unexpected argument '{rest[0]}'; see tdu train --help.")
     given = {f[0]: v for f in fields if (v := getattr(parsed, f"option_{f[0]}")) is not None}
@@ -135,41 +163,54 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
 
 
 def _settings(parsed: argparse.Namespace, given: dict[str, Any]) -> dict[str, Any]:
-    names = ("env", "agent", "seed", "episodes", "stop", "preset")
+    names = ("env", "agent", "seed", "episodes", "steps", "num_envs", "stop", "preset")
     return {name: getattr(parsed, name) for name in names} | given
 
 
-def _without(arguments: list[str], names: tuple[str, ...]) -> list[str]:
-    """The arguments without those options and their values."""
-    kept, skip = [], False
-    for word in arguments:
-        if skip:
-            skip = False
-        elif word in names:
-            skip = True
-        elif word.split("=")[0] not in names:
-            kept.append(word)
+def _without(arguments: list[str], *, options: tuple[str, ...], flags: tuple[str, ...]) -> list[str]:
+    """The arguments without those options and their values, and without those flags."""
+    kept, is_value = [], False
+    for argument in arguments:
+        if is_value:
+            is_value = False
+        elif argument in options:
+            is_value = True
+        elif argument.split("=")[0] not in (*options, *flags):
+            kept.append(argument)
     return kept
 
 
 def _with_stored(out: Path, settings: dict[str, Any], arguments: list[str]) -> dict[str, Any]:
     """Settings to resume with: what was typed, and the folder's own config for everything that was not."""
-    path = out / "config.json"
-    if not path.exists():
+    if not (out / "config.json").exists():
         return settings
-    found = runs.read_config(out)
-    typed = {word.split("=")[0] for word in arguments}
-    stored = {name: found[name] for name in ("agent", "seed", "episodes") if f"--{name}" not in typed}
+    config = runs.read_config(out)
+    typed = {argument.split("=")[0] for argument in arguments}
+    stored: dict[str, Any] = {}
+    if "--agent" not in typed:
+        stored["agent"] = config.agent
+    if "--seed" not in typed:
+        stored["seed"] = config.seed
+    if "--num-envs" not in typed:
+        stored["num_envs"] = config.num_envs
+    if not {"--episodes", "--steps"} & typed:
+        stored |= {"episodes": config.episodes, "steps": config.steps}
     if "--no-stop" not in typed:
-        stored["stop"] = found["stop"]
-    same_agent = settings["agent"] == found["agent"] or "agent" in stored
+        stored["stop"] = config.stop
+    same_agent = settings["agent"] == config.agent or "agent" in stored
     if same_agent and "--preset" not in typed:
-        flags = {k: k.replace("_", "-") for k in found["config"]}
-        stored |= {k: v for k, v in found["config"].items() if not {f"--{flags[k]}", f"--no-{flags[k]}"} & typed}
+        flags = {k: k.replace("_", "-") for k in config.config}
+        stored |= {k: v for k, v in config.config.items() if not {f"--{flags[k]}", f"--no-{flags[k]}"} & typed}
     return settings | stored
 
 
-def _default_out(env: str, agent: str, given: dict[str, Any], seed: int | None) -> Path:
-    """Where a run goes when no folder is named."""
-    words = [env, agent, *(f"{name}={value}" for name, value in given.items())]
-    return Path("runs") / sweeps.file_name("-".join(words if seed is None else [*words, f"seed{seed}"]))
+def _default_out(parsed: argparse.Namespace, given: dict[str, Any]) -> Path:
+    """Where a run, or the runs of several seeds, go when no folder is named."""
+    cell = sweeps.Cell(
+        parsed.env, parsed.agent, parsed.preset, tuple(given.items()), seed=parsed.seed, episodes=parsed.episodes,
+        steps=parsed.steps, num_envs=parsed.num_envs, stop=parsed.stop,
+    )  # fmt: skip
+    name = [parsed.env, parsed.agent, *(f"{option}={value}" for option, value in given.items())]
+    if parsed.seeds is None:
+        name.append(f"seed{parsed.seed}")
+    return sweeps.run_folder(Path("runs"), "-".join(name), cell.config())

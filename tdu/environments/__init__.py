@@ -61,6 +61,8 @@ def make(env: Any, seed: Seed = 0, *, num_envs: int = 1) -> MadeEnvironment:
     `seed` is the run's; it reseeds environments that live in Python at every episode. With `num_envs`, as many of those are
     stepped together.
     """
+    if isinstance(env, PythonVector | gymnasium.GymnasiumVector):
+        return env
     if isinstance(env, VectorEnv):
         if num_envs not in (1, env.num_envs):
             raise UserError(

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tdu import checkpoints, sweeps
+from tdu import files, sweeps
 from tdu.evaluate import evaluate
 from tdu.progress import run_jobs
 from tdu.reporting import statistics
-from tdu.runs import read_json
+from tdu.runs import read_json, read_result
 from tdu.sweeps import Cell
 
 Row = dict[str, Any]
@@ -42,12 +42,12 @@ class Setting(NamedTuple):
 
     def cell(self, seed: int) -> Cell:
         """One of its runs."""
-        return Cell(self.env, self.agent, self.preset, self.options, seed, self.episodes)
+        return Cell(self.env, self.agent, self.preset, self.options, seed=seed, episodes=self.episodes)
 
     def identity(self, seed: int) -> tuple[str, ...]:
         """What tells its rows from others, as text."""
         cell = self.cell(seed)
-        return (cell.env, cell.preset, cell.agent, cell.words, str(seed))
+        return (cell.env, cell.preset, cell.agent, cell.options_text, str(seed))
 
 
 def every_run(settings: Sequence[Setting]) -> Iterator[tuple[Setting, int]]:
@@ -65,10 +65,10 @@ def rows_of(settings: Sequence[Setting], folder: Path, known: Sequence[Row]) -> 
         identity = setting.identity(seed)
         out = setting.cell(seed).job(folder).out
         row = by_identity.get(identity)
-        if (out / "result.json").exists():
-            result = read_json(out / "result.json")
+        result = read_result(out)
+        if result is not None:
             row = dict(zip(COLUMNS, identity, strict=False))
-            row |= {name: result.get(name) for name in ("solved_episode", *COLUMNS[7:])}
+            row |= {name: getattr(result, name) for name in ("solved_episode", *COLUMNS[7:])}
             row["evaluation"] = _evaluation(out, setting.evaluation)
         if row is not None:
             rows.append(row)
@@ -94,7 +94,7 @@ def write(rows: Sequence[Row], path: Path) -> None:
     writer.writeheader()
     writer.writerows(rows)
     path.parent.mkdir(parents=True, exist_ok=True)
-    checkpoints.write_atomically(path, text.getvalue().encode())
+    files.write_atomically(path, text.getvalue().encode())
 
 
 def rows_for(setting: Setting, rows: Sequence[Row]) -> list[Row]:
@@ -119,7 +119,7 @@ def solved_markdown(settings: Sequence[Setting], rows: Sequence[Row]) -> str:
     for setting in settings:
         mine = rows_for(setting, rows)
         if mine:
-            agent = " ".join(filter(None, (setting.agent, setting.cell(0).words)))
+            agent = " ".join(filter(None, (setting.agent, setting.cell(0).options_text)))
             lines.append(
                 f"| `{setting.env}` | {setting.preset} | {agent} | {' | '.join(solved_cells(setting, mine))} |"
             )
@@ -159,5 +159,5 @@ def _evaluation(out: Path, episodes: int) -> float | None:
         return None
     path = out / "evaluation.json"
     if not path.exists():
-        checkpoints.write_atomically(path, json.dumps(evaluate(out, episodes=episodes), indent=1).encode())
+        files.write_atomically(path, json.dumps(evaluate(out, episodes=episodes), indent=1).encode())
     return round(read_json(path)["mean_return"], 4)

@@ -22,8 +22,8 @@ class Found(NamedTuple):
     """A run in a sweep's folder."""
 
     name: str
-    config: dict[str, Any]
-    result: dict[str, Any] | None
+    config: runs.RunConfig
+    result: runs.RunResult | None
     """None where it has not finished."""
     log: dict[str, np.ndarray]
 
@@ -34,14 +34,15 @@ def summarise(folder: Path) -> Summary:
     notes: list[str] = []
     by_agent: dict[str, dict[str, dict[int, Found]]] = {}
     for name, run in _told_apart(found):
-        seeds = by_agent.setdefault(name, {}).setdefault(run.config["env"], {})
-        kept = seeds.setdefault(run.config["seed"], run)
+        seeds = by_agent.setdefault(name, {}).setdefault(run.config.env, {})
+        kept = seeds.setdefault(run.config.seed, run)
         if kept is not run:
             notes.append(f"{run.name} is the same run as {kept.name} and is left out.")
     described = {name: _agent(envs, damaged, notes) for name, envs in by_agent.items()}
     return {
         "runs": len(found),
         "unfinished": [run.name for run in found if run.result is None],
+        "unchecked": [run.name for run in found if run.result is not None and run.result.log_sha256 is None],
         "damaged": damaged,
         "notes": notes,
         "agents": described,
@@ -50,9 +51,9 @@ def summarise(folder: Path) -> Summary:
 
 def _told_apart(found: Sequence[Found]) -> list[tuple[str, Found]]:
     """Runs with the name of their agent; where it ran the same environment at several lengths, the length belongs to it."""
-    lengths: dict[tuple[str, str], set[tuple[int, bool]]] = {}
+    lengths: dict[tuple[str, str], set[tuple[int | None, int | None, bool]]] = {}
     for run in found:
-        lengths.setdefault((label(run.config), run.config["env"]), set()).add(_length(run))
+        lengths.setdefault((label(run.config), run.config.env), set()).add(_length(run))
     several = {name for (name, _), found_lengths in lengths.items() if len(found_lengths) > 1}
     return [
         (f"{name} {_length_words(run)}" if name in several else name, run)
@@ -61,12 +62,14 @@ def _told_apart(found: Sequence[Found]) -> list[tuple[str, Found]]:
     ]
 
 
-def _length(run: Found) -> tuple[int, bool]:
-    return run.config["episodes"], run.config["stop"]
+def _length(run: Found) -> tuple[int | None, int | None, bool]:
+    return run.config.episodes, run.config.steps, run.config.stop
 
 
 def _length_words(run: Found) -> str:
-    return f"episodes={run.config['episodes']}" + ("" if run.config["stop"] else " no-stop")
+    limits = (("episodes", run.config.episodes), ("steps", run.config.steps))
+    words = [f"{name}={limit}" for name, limit in limits if limit is not None]
+    return " ".join(words if run.config.stop else [*words, "no-stop"])
 
 
 def _read(folder: Path) -> tuple[list[Found], dict[str, str]]:
@@ -74,7 +77,7 @@ def _read(folder: Path) -> tuple[list[Found], dict[str, str]]:
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder.")
     found, damaged = [], {}
-    for path in sweeps.found(folder):
+    for path in runs.find_runs(folder):
         try:
             run = Found(path.name, runs.read_config(path), runs.read_result(path), runs.read_log(path / "log.csv"))
             label(run.config)
@@ -95,16 +98,17 @@ def _check_log(run: Found) -> None:
             raise UserError(f"its log has no column {name}.")
         if not np.all(np.isfinite(run.log[name])):
             raise UserError(f"its log's column {name} has something that is not finite.")
-    if run.result is not None and len(run.log["episode"]) != run.result["episodes"]:
-        raise UserError(f"its log has {len(run.log['episode'])} of its {run.result['episodes']} episodes.")
+    if run.result is not None and len(run.log["episode"]) != run.result.episodes:
+        raise UserError(f"its log has {len(run.log['episode'])} of its {run.result.episodes} episodes.")
 
 
-def label(config: dict[str, Any]) -> str:
-    """The agent's name, and every option that is not its default."""
-    default = dataclasses.asdict(agents.configure(config["agent"], {}))
-    changed = {k: v for k, v in config["config"].items() if k in default and v != _listed(default[k])}
+def label(config: runs.RunConfig) -> str:
+    """The agent's name, and every option that is not its default; and how many environments, if not one."""
+    default = dataclasses.asdict(agents.configure(config.agent, {}))
+    changed = {k: v for k, v in config.config.items() if k in default and v != _listed(default[k])}
+    changed |= {"num_envs": config.num_envs} if config.num_envs != 1 else {}
     words = (f"{k}={'x'.join(map(str, v)) if isinstance(v, list) else v}" for k, v in changed.items())
-    return " ".join((config["agent"], *words))
+    return " ".join((config.agent, *words))
 
 
 def as_text(summary: Summary, published: bool = False) -> str:
@@ -112,7 +116,7 @@ def as_text(summary: Summary, published: bool = False) -> str:
     parts = []
     environments = list(dict.fromkeys(env for agent in summary["agents"].values() for env in agent["environments"]))
     if len(environments) <= 60 or not any(a["bsuite"] for a in summary["agents"].values()):
-        lines = ["| environment | agent | seeds | solved at (median) | mean return |", "|---|---|---|---|---|"]
+        lines = ["| environment | agent | seeds | solved at (median) | last-100 return |", "|---|---|---|---|---|"]
         for env in environments:
             for name, agent in summary["agents"].items():
                 if env in agent["environments"]:
@@ -124,6 +128,10 @@ def as_text(summary: Summary, published: bool = False) -> str:
     if scored:
         parts += _bsuite_tables(scored, published_scores() if published else {})
     parts += summary["notes"]
+    if unchecked := summary["unchecked"]:
+        whose = f"{unchecked[0]} was" if len(unchecked) == 1 else f"{len(unchecked)} of {summary['runs']} runs were"
+        its = "its log" if len(unchecked) == 1 else "their logs"
+        parts.append(f"{whose} made by an older version: {its} cannot be checked.")
     if summary["unfinished"]:
         parts.append(f"{len(summary['unfinished'])} of {summary['runs']} runs have not finished.")
     return "\n\n".join(parts)
@@ -192,8 +200,8 @@ def write_bsuite_csv(folder: Path, out: Path) -> int:
     """Every run on a bsuite id as bsuite's own CSV, in a folder for each agent and seed; how many."""
     written = set()
     for name, run in _told_apart(_read(folder)[0]):
-        bsuite_id = bsuite_id_of(run.config["env"])
-        place = out / sweeps.file_name(f"{name}-seed{run.config['seed']}")
+        bsuite_id = bsuite_id_of(run.config.env)
+        place = out / sweeps.file_name(f"{name}-seed{run.config.seed}")
         if bsuite_id is not None and run.log and (place, bsuite_id) not in written:
             bsuite_scores.write_csv(run.log, bsuite_id, place)
             written.add((place, bsuite_id))
@@ -213,14 +221,15 @@ def _agent(envs: dict[str, dict[int, Found]], damaged: dict[str, str], notes: li
 
 def _environment(seeds: dict[int, Found]) -> dict[str, Any]:
     results = {seed: run.result for seed, run in sorted(seeds.items()) if run.result is not None}
-    solved = {seed: r["solved_episode"] for seed, r in results.items() if "solved_episode" in r}
+    means = [r.mean_return for r in results.values() if r.mean_return is not None]
+    rates = [r.steps_per_second or 0.0 for r in results.values()]
     return {
         "seeds": len(seeds),
         "finished": len(results),
-        "solved_episodes": solved,
-        "episodes": max((r["episodes"] for r in results.values()), default=0),
-        "mean_return": float(np.mean([r["mean_return"] for r in results.values()])) if results else None,
-        "steps_per_second": float(np.mean([r["steps_per_second"] or 0 for r in results.values()])) if results else None,
+        "solved_episodes": {seed: r.solved_episode for seed, r in results.items() if r.has_solved_rule},
+        "episodes": max((r.episodes for r in results.values()), default=0),
+        "mean_return": float(np.mean(means)) if means else None,
+        "steps_per_second": float(np.mean(rates)) if rates else None,
     }
 
 
@@ -248,7 +257,7 @@ def _bsuite(envs: dict[str, dict[int, Found]], damaged: dict[str, str], notes: l
                 kept = logs.setdefault(seed, {}).setdefault(bsuite_id, run)
                 if kept is not run:
                     notes.append(
-                        f"{env} and {kept.config['env']} are one task; its seed {seed} counts once in bsuite's scores, "
+                        f"{env} and {kept.config.env} are one task; its seed {seed} counts once in bsuite's scores, "
                         f"as {kept.name}."
                     )
     per_seed = [_scores(mine, damaged) for mine in logs.values()]

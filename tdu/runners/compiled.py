@@ -276,9 +276,10 @@ class CompiledRunner:
         self._steps, self._began = saved.plain["steps"], saved.plain["began"]
         self.progress = Progress.from_plain(self.spec, saved.plain["progress"])
 
-    def params(self) -> Params:
-        """What the trained agent acts on."""
-        return self._agent.params(self.carry.player.learner)
+    def params(self, saved: Saved | None = None) -> Params:
+        """What the trained agent acts on: now, or as it was saved."""
+        carry: Carry = self.carry if saved is None else saved.state
+        return self._agent.params(carry.player.learner)
 
     def close(self) -> None:
         """There is nothing to give up."""

@@ -37,7 +37,7 @@ class Outcome(NamedTuple):
 
     job: Job
     code: int
-    result: dict[str, Any] | None
+    result: runs.RunResult | None
     words: str
 
     @property
@@ -224,11 +224,11 @@ def parse_report(line: str) -> dict[str, Any] | None:
     if not isinstance(report, dict) or not report.keys() >= _NUMBERS | _PERHAPS:
         return None
     numbers = [report[name] for name in _NUMBERS] + [report[name] for name in _PERHAPS if report[name] is not None]
-    return report if all(isinstance(n, int | float) for n in numbers) and report["episodes"] > 0 else None
+    return report if all(isinstance(n, int | float) for n in numbers) else None
 
 
-_NUMBERS = {"episode", "episodes", "return", "bonus", "steps_per_second"}
-_PERHAPS = {"regret", "seconds_left"}
+_NUMBERS = {"episode", "steps", "seconds", "share", "bonus", "steps_per_second"}
+_PERHAPS = {"episodes", "most_steps", "return", "regret", "seconds_left"}
 """Numbers that may not be known."""
 
 

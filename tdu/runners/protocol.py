@@ -62,8 +62,8 @@ class Runner(Protocol):
     def restore(self, saved: Saved) -> None:
         """Puts back what `save` gave."""
 
-    def params(self) -> Any:
-        """What the trained agent acts on."""
+    def params(self, saved: Saved | None = None) -> Any:
+        """What the trained agent acts on: now, or as it was saved."""
 
     def close(self) -> None:
         """Gives up what the environment holds."""

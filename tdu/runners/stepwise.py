@@ -215,6 +215,9 @@ class StepwisePlayer:
         return Numbered(*interaction.key_and_number(self._key, rounds, self._size))
 
 
+_ENVIRONMENT = "environment."
+"""Before the names of the environment's own arrays in what is saved."""
+
 _PIECE = 1000
 """So many steps at most between two looks at the clock, where no episode ends."""
 
@@ -222,7 +225,16 @@ _PIECE = 1000
 class StepwiseRunner:
     """A run over Python environments."""
 
-    def __init__(self, env: VectorEnvironment, agent: Agent, seed: int, *, budget: Budget, stop: bool):
+    def __init__(
+        self,
+        env: VectorEnvironment,
+        agent: Agent,
+        seed: int,
+        *,
+        budget: Budget,
+        stop: bool,
+        compiled: bool = True,
+    ):
         self.spec = env.spec
         self.exact = env.exact
         self._env = env
@@ -235,7 +247,9 @@ class StepwiseRunner:
         self._lengths = np.zeros(env.size, np.int64)
         self._returns = np.zeros(env.size)
         self._now: TimeStep | None = None
-        self._compile()
+        """What the environments have answered; nothing before they are begun."""
+        if compiled:
+            self._compile()
 
     def _compile(self) -> None:
         """Traces and compiles both calls on a state that is thrown away."""
@@ -303,34 +317,28 @@ class StepwiseRunner:
 
     def save(self) -> Saved:
         """The run as it is now."""
-        if self._now is None:
-            self._now = _first(self._env.start())
         self._player.learn_gathered()
-        arrays, plain = self._env.save()
-        return Saved(
-            state=self._player.carry,
-            arrays={
-                **{f"environment.{name}": x for name, x in arrays.items()},
-                "lengths": self._lengths.copy(),
-                "returns": self._returns.copy(),
-                "reward": np.asarray(self._now.reward),
-                "discount": np.asarray(self._now.discount),
-            },
-            plain={
-                "environment": plain,
-                "rounds": self._player.rounds,
-                "steps": self._steps,
-                "progress": self.progress.to_plain(),
-            },
-        )
+        plain = {"rounds": self._player.rounds, "steps": self._steps, "progress": self.progress.to_plain()}
+        if self._now is None:
+            return Saved(self._player.carry, {}, plain)
+        arrays, plain_env = self._env.save()
+        under_way = {
+            "lengths": self._lengths.copy(),
+            "returns": self._returns.copy(),
+            "reward": np.asarray(self._now.reward),
+            "discount": np.asarray(self._now.discount),
+        }
+        under_way |= {f"{_ENVIRONMENT}{name}": x for name, x in arrays.items()}
+        return Saved(self._player.carry, under_way, plain | {"environment": plain_env})
 
     def restore(self, saved: Saved) -> None:
         """Puts back what `save` gave; environments that cannot be brought back begin new episodes."""
         self._player.restore(saved.state, saved.plain["rounds"])
         self._steps = saved.plain["steps"]
         self.progress = Progress.from_plain(self.spec, saved.plain["progress"])
-        inside = "environment."
-        arrays = {name.removeprefix(inside): x for name, x in saved.arrays.items() if name.startswith(inside)}
+        if "environment" not in saved.plain:
+            return
+        arrays = {n.removeprefix(_ENVIRONMENT): x for n, x in saved.arrays.items() if n.startswith(_ENVIRONMENT)}
         now = _first(self._env.restore(arrays, saved.plain["environment"]))
         if self.exact:
             now = now._replace(reward=saved.arrays["reward"], discount=saved.arrays["discount"])
@@ -339,10 +347,11 @@ class StepwiseRunner:
             self._player.begin_again()
         self._now = now
 
-    def params(self) -> Params:
-        """What the trained agent acts on."""
+    def params(self, saved: Saved | None = None) -> Params:
+        """What the trained agent acts on: now, or as it was saved."""
         self._player.learn_gathered()
-        return self._agent.params(self._player.carry.learner)
+        carry: StepwiseCarry = self._player.carry if saved is None else saved.state
+        return self._agent.params(carry.learner)
 
     def close(self) -> None:
         """Lets the environments give up what they hold."""

@@ -1,0 +1,18 @@
+"""A run's folder: config.json, log.csv, learner.csv, checkpoints/ and result.json, locked while the run goes on."""
+
+from tdu.runs.folder import Folder, find_runs, make_folder, read_config, read_result
+from tdu.runs.log import read_log
+from tdu.runs.records import GreedyReturn, RunConfig, RunResult, read_json
+
+__all__ = [
+    "Folder",
+    "GreedyReturn",
+    "RunConfig",
+    "RunResult",
+    "find_runs",
+    "make_folder",
+    "read_config",
+    "read_json",
+    "read_log",
+    "read_result",
+]

@@ -1,0 +1,229 @@
+"""The folder itself: who may write into it, and where everything in it lies."""
+
+import errno
+import fcntl
+import os
+import socket
+from pathlib import Path
+
+from tdu import files
+from tdu.errors import RunError, writing
+from tdu.runners.protocol import Saved
+from tdu.runners.rows import Column, Row
+from tdu.runs import checkpoints
+from tdu.runs.log import EMPTY, LogWriter, Stamp, matches
+from tdu.runs.records import RunConfig, RunResult, read_json, written_json
+
+CONFIG = "config.json"
+LOG = "log.csv"
+LEARNER_LOG = "learner.csv"
+CHECKPOINTS = "checkpoints"
+RESULT = "result.json"
+_LOCK = ".lock"
+_LOCK_FILE = ".lock-held"
+_OURS = frozenset(
+    [CONFIG, LOG, LEARNER_LOG, CHECKPOINTS, RESULT, _LOCK, _LOCK_FILE, f".{CONFIG}.writing", f".{RESULT}.writing"]
+) | {"evaluation.json", "tensorboard", "wandb"}
+
+
+class Folder:
+    """A run's folder, opened for writing."""
+
+    def __init__(self, path: str | os.PathLike[str], *, resume: bool):
+        self.path = Path(path)
+        with writing(self.path):
+            self._refuse_if_taken(resume)
+            self.path.mkdir(parents=True, exist_ok=True)
+        self._lock = _Lock(self.path)
+        try:
+            self._refuse_if_taken(resume)
+        except RunError:
+            self._lock.release()
+            raise
+        self._log: LogWriter | None = None
+        self._learner_log: LogWriter | None = None
+
+    def _refuse_if_taken(self, resume: bool) -> None:
+        if self.path.exists() and not self.path.is_dir():
+            raise RunError(f"{self.path} is a file; choose another --out.")
+        names = {p.name for p in self.path.iterdir()} - {_LOCK, _LOCK_FILE} if self.path.is_dir() else set()
+        if names and not resume:
+            raise RunError(
+                f"{self.path} already exists; continue it (--resume, or resume=True) or choose another folder (--out)."
+            )
+        if names - _OURS and CONFIG not in names:
+            raise RunError(f"{self.path} holds other files and no run; choose another --out.")
+
+    def read_config(self) -> RunConfig | None:
+        """The config of the run that is here, if there is one."""
+        return read_config(self.path) if (self.path / CONFIG).exists() else None
+
+    def write_config(self, config: RunConfig) -> None:
+        """Stores the run's config."""
+        with writing(self.path / CONFIG):
+            files.write_atomically(self.path / CONFIG, written_json(config.to_json()))
+
+    def read_result(self) -> RunResult | None:
+        """The result of a finished run."""
+        return read_result(self.path)
+
+    def write_result(self, result: RunResult) -> None:
+        """Stores the run's result, which marks it as finished."""
+        with writing(self.path / RESULT):
+            files.write_atomically(self.path / RESULT, written_json(result.to_file()))
+
+    def open_logs(self, columns: tuple[Column, ...], at: checkpoints.Manifest | None) -> None:
+        """Opens the logs, cut back to what a checkpoint has seen of them."""
+        log, learner_log = (EMPTY, EMPTY) if at is None else (at.log, at.learner_log)
+        self._log = LogWriter(self.path / LOG, columns, keep=log.bytes)
+        if learner_log.bytes:
+            self._learner_log = LogWriter(self.path / LEARNER_LOG, None, keep=learner_log.bytes)
+        else:
+            (self.path / LEARNER_LOG).unlink(missing_ok=True)
+
+    def append(self, rows: list[Row], learner_rows: list[Row]) -> None:
+        """Adds rows to the log, and what the learner tells to its own, which is made when there is something in it."""
+        assert self._log is not None
+        self._log.append(rows)
+        if learner_rows:
+            if self._learner_log is None:
+                self._learner_log = LogWriter(self.path / LEARNER_LOG, None)
+            self._learner_log.append(learner_rows)
+
+    def log_stamp(self) -> Stamp:
+        """The log as it is now."""
+        assert self._log is not None
+        return self._log.stamp()
+
+    def save_checkpoint(self, saved: Saved, *, step: int, identity: dict[str, object], seconds: float) -> None:
+        """Writes a checkpoint that remembers the logs' present length."""
+        assert self._log is not None
+        self._log.flush()
+        if self._learner_log is not None:
+            self._learner_log.flush()
+        with writing(self.path / CHECKPOINTS):
+            checkpoints.save(
+                self.path / CHECKPOINTS,
+                saved,
+                step=step,
+                run=identity,
+                seconds=seconds,
+                log=self._log.stamp(),
+                learner_log=EMPTY if self._learner_log is None else self._learner_log.stamp(),
+            )
+
+    def close(self) -> None:
+        """Closes the logs and gives up the lock."""
+        for log in (self._log, self._learner_log):
+            if log is not None:
+                log.close()
+        self._lock.release()
+
+
+class _Lock:
+    """One process at a time. The system gives the lock back when a process dies.
+
+    Where the file system has no such locks, a file that names the process stands for one.
+    """
+
+    def __init__(self, folder: Path):
+        self._folder, self._held = folder, False
+        with writing(folder):
+            self._file = open(folder / _LOCK, "a")  # noqa: SIM115 (held for as long as the run)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.close()
+            raise RunError(f"{folder} is in use by another process; wait for it or choose another --out.") from None
+        except OSError as e:
+            self._file.close()
+            if e.errno not in (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS, errno.EINVAL):
+                raise RunError(f"{folder} cannot be locked ({e.strerror or e}); choose another --out.") from None
+            self._take_file()
+
+    def _take_file(self) -> None:
+        path, me = self._folder / _LOCK_FILE, f"{os.getpid()} {socket.gethostname()}"
+        for _ in range(2):
+            try:
+                with writing(path), open(path, "x") as f:
+                    f.write(me)
+                self._held = True
+                return
+            except RunError as e:
+                if not isinstance(e.__cause__, FileExistsError):
+                    raise
+            if not _is_stale(path):
+                break
+            path.unlink(missing_ok=True)
+        raise RunError(
+            f"{self._folder} is in use by another process; wait for it, or remove {path} if there is none any more."
+        )
+
+    def release(self) -> None:
+        self._file.close()
+        if self._held:
+            (self._folder / _LOCK_FILE).unlink(missing_ok=True)
+            self._held = False
+
+
+def _is_stale(path: Path) -> bool:
+    """Whether the process that a lock file names was on this machine and is no more."""
+    try:
+        pid, _, host = path.read_text().partition(" ")
+        if host != socket.gethostname():
+            return False
+        os.kill(int(pid), 0)
+    except (ProcessLookupError, FileNotFoundError):
+        return True
+    except (OSError, ValueError, OverflowError):
+        return False
+    return False
+
+
+def make_folder(path: Path) -> None:
+    """A folder for runs, if it is not there yet."""
+    with writing(path):
+        if path.exists() and not path.is_dir():
+            raise RunError(f"{path} is a file; choose another folder.")
+        path.mkdir(parents=True, exist_ok=True)
+        if not os.access(path, os.W_OK):
+            raise PermissionError(13, "permission denied")
+
+
+def find_runs(folder: Path) -> list[Path]:
+    """The folder of every run in a folder of runs."""
+    return sorted(path.parent for path in folder.glob(f"*/{CONFIG}"))
+
+
+def read_config(folder: Path) -> RunConfig:
+    """A run's config.json."""
+    return RunConfig.from_json(read_json(folder / CONFIG), folder / CONFIG)
+
+
+def read_result(folder: Path) -> RunResult | None:
+    """A run's result.json, if it has finished. That it and the log are as the run left them is checked."""
+    path = folder / RESULT
+    if not path.exists():
+        return None
+    result = RunResult.from_json(read_json(path), path)
+    log = folder / LOG
+    if result.log_sha256 is not None and (not log.exists() or files.sha256(log)[1] != result.log_sha256):
+        raise RunError(f"{log} was changed after the run wrote it.")
+    return result
+
+
+def latest_checkpoint(
+    folder: Path, config: RunConfig, like: Saved, say: checkpoints.Say, *, set_aside: bool
+) -> tuple[Saved, checkpoints.Manifest] | None:
+    """The newest checkpoint that is whole and belongs to this run and its logs; None if there is none at all."""
+    identity = config.identity()
+
+    def reason_against(manifest: checkpoints.Manifest) -> str | None:
+        if manifest.run != identity:
+            return "it belongs to another run"
+        for name, stamp in ((LOG, manifest.log), (LEARNER_LOG, manifest.learner_log)):
+            if not matches(folder / name, stamp):
+                return f"{name} is not the log it belongs to"
+        return None
+
+    return checkpoints.load_latest(folder / CHECKPOINTS, like, reason_against, say, set_aside=set_aside)

@@ -1,0 +1,143 @@
+"""A log: a CSV file that grows as the run does, and whose first bytes a checkpoint remembers with their checksum.
+
+A resumed run cuts its logs back to there, so that the log of a run that was killed and resumed equals that of one that
+never was.
+"""
+
+import array
+import csv
+import hashlib
+import io
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tdu import files
+from tdu.errors import RunError, writing
+from tdu.runners.rows import Column, Row, column
+
+Log = dict[str, np.ndarray]
+"""A log as arrays by column."""
+
+
+class Stamp(NamedTuple):
+    """The first bytes of a file: how many, and their checksum."""
+
+    bytes: int
+    sha256: str
+
+
+EMPTY = Stamp(0, hashlib.sha256().hexdigest())
+
+
+class LogWriter:
+    """A log that is being written. Without columns, the first row says what they are."""
+
+    def __init__(self, path: Path, columns: Sequence[Column] | None, *, keep: int = 0):
+        """Opens the log and cuts it back to its first `keep` bytes; a new one gets its header."""
+        self._path, self._columns = path, columns
+        with writing(path):
+            self._file = open(path, "r+b" if path.exists() else "w+b", buffering=0)  # noqa: SIM115
+            self._digest, self._bytes = hashlib.sha256(), 0
+            while piece := self._file.read(min(2**20, keep - self._bytes)):
+                self._digest.update(piece)
+                self._bytes += len(piece)
+            self._file.truncate(keep)
+            self._file.seek(keep)
+        if keep and columns is None:
+            with open(path) as f:
+                self._columns = [column(name) for name in f.readline().rstrip("\n").split(",")]
+        elif columns is not None and not keep:
+            self._write_header(columns)
+
+    def append(self, rows: Iterable[Row]) -> None:
+        """Adds rows."""
+        lines = []
+        for row in rows:
+            if self._columns is None:
+                self._columns = [column(name) for name in row]
+                self._write_header(self._columns)
+            lines.append(",".join(str(c.number(row[c.name])) for c in self._columns) + "\n")
+        self._write("".join(lines))
+
+    def stamp(self) -> Stamp:
+        """What has been written so far."""
+        return Stamp(self._bytes, self._digest.hexdigest())
+
+    def flush(self) -> None:
+        """Waits until the disk has it."""
+        with writing(self._path):
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Ends the writing."""
+        self._file.close()
+
+    def _write_header(self, columns: Sequence[Column]) -> None:
+        self._write(",".join(c.name for c in columns) + "\n")
+
+    def _write(self, text: str) -> None:
+        data = memoryview(text.encode())
+        with writing(self._path):
+            while data:
+                written = self._file.write(data)
+                self._digest.update(data[:written])
+                self._bytes += written
+                data = data[written:]
+
+
+class MemoryLog:
+    """The log of a run that has no folder: eight bytes a number."""
+
+    def __init__(self, columns: Sequence[Column]):
+        self._columns: dict[Column, array.array[Any]] = {c: array.array("q" if c.whole else "d") for c in columns}
+
+    def append(self, rows: Iterable[Row]) -> None:
+        """Adds rows."""
+        for row in rows:
+            for c, numbers in self._columns.items():
+                numbers.append(c.number(row[c.name]))
+
+    def arrays(self) -> Log:
+        """All of it, by column."""
+        return {c.name: np.array(numbers, _dtype(c)) for c, numbers in self._columns.items()}
+
+
+def matches(path: Path, stamp: Stamp) -> bool:
+    """Whether a log still begins with what is remembered of it."""
+    try:
+        return files.sha256(path, upto=stamp.bytes) == stamp
+    except FileNotFoundError:
+        return stamp == EMPTY
+    except OSError as e:
+        raise RunError(f"{path} cannot be read ({e.strerror or e}).") from None
+
+
+def read_log(path: Path, *, upto: int | None = None) -> Log:
+    """A log as arrays by column; with `upto`, only its first bytes. Half a row at its end is passed over."""
+    try:
+        data = path.read_bytes()[:upto] if path.exists() else b""
+        header, *lines = list(csv.reader(io.StringIO(data.decode()))) or [[]]
+    except (UnicodeDecodeError, csv.Error):
+        raise RunError(f"{path} is not a log.") from None
+    except OSError as e:
+        raise RunError(f"{path} cannot be read ({e.strerror or e}).") from None
+    lines = [line for line in lines if len(line) == len(header)]
+    cells = list(zip(*lines, strict=True)) if lines else [()] * len(header)
+    return {name: _parsed(column(name), texts) for name, texts in zip(header, cells, strict=True)}
+
+
+def _parsed(its_column: Column, texts: Sequence[str]) -> np.ndarray:
+    try:
+        numbers = [int(text) if its_column.whole else float(text) for text in texts]
+        return np.array(numbers, _dtype(its_column))
+    except (ValueError, OverflowError):
+        kind = "a whole number" if its_column.whole else "a number"
+        raise RunError(f"the log's column {its_column.name} holds something that is not {kind}.") from None
+
+
+def _dtype(its_column: Column) -> type:
+    return np.int64 if its_column.whole else np.float64

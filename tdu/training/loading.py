@@ -1,0 +1,43 @@
+"""`load`: a run from its folder."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tdu import environments, runs
+from tdu.errors import RunError
+from tdu.runs import folder as folders
+from tdu.trained import TrainedAgent
+from tdu.training.plan import make_runner, object_name
+from tdu.training.run import Run
+
+
+def load(path: str | Path, env: Any = None, say: Callable[[str], None] = print) -> Run:
+    """A run from its folder: finished, or as it was at its last checkpoint.
+
+    A run on an environment object of the user's needs that object again, as `env`.
+    """
+    path = Path(path)
+    if not (path / folders.CONFIG).exists():
+        raise RunError(f"{path} is not a run's folder.")
+    config = runs.read_config(path)
+    result = runs.read_result(path)
+    was_object = config.env.startswith("object:")
+    if env is None and was_object:
+        raise RunError(
+            f"{path} was trained on an object; from Python, tdu.load and tdu.evaluate take that object as env."
+        )
+    made = environments.make(config.env if env is None else env, config.seed, num_envs=config.num_envs)
+    if was_object and object_name(made.spec).split(":")[2:] != config.env.split(":")[2:]:
+        raise RunError(f"{path} was trained on {config.env.split(':')[1]}, which {made.spec.name} does not look like.")
+    runner, agent = make_runner(config, made, compiled=False)
+    loaded = folders.latest_checkpoint(path, config, runner.save(), say, set_aside=False)
+    if loaded is None:
+        raise RunError(f"{path} has no checkpoint yet.")
+    saved, manifest = loaded
+    return Run(
+        result={} if result is None else result.to_json(),
+        log=runs.read_log(path / folders.LOG, upto=manifest.log.bytes if result is None else None),
+        agent=TrainedAgent(runner.spec, agent, runner.params(saved)),
+        config=config,
+    )

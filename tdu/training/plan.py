@@ -1,0 +1,107 @@
+"""What defines a run, checked before anything runs; and the runner of it."""
+
+import dataclasses
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from tdu import agents, environments
+from tdu.environments import MadeEnvironment
+from tdu.options import whole_number
+from tdu.runners.compiled import CompiledRunner
+from tdu.runners.protocol import Budget, Runner
+from tdu.runners.stepwise import StepwiseRunner
+from tdu.runs.records import RunConfig
+from tdu.types import Agent, Environment, EnvSpec
+
+MOST_EPISODES = 2**31 - 1
+MOST_STEPS = 10**12
+MOST_ENVS = 4096
+LARGEST_SEED = 2**32 - 1
+
+
+class Plan(NamedTuple):
+    """A run that can be started: what defines it, its environment, and where that came from."""
+
+    config: RunConfig
+    env: MadeEnvironment
+    source: Any
+    """An environment's id, or the object that was given."""
+
+
+def plan(
+    env: Any,
+    agent: str,
+    *,
+    seed: int = 0,
+    episodes: int | None = None,
+    steps: int | None = None,
+    num_envs: int = 1,
+    stop: bool = True,
+    preset: str = "paper",
+    **options: Any,
+) -> Plan:
+    """Everything that defines a run, checked, as config.json holds it; and the environment."""
+    name = env if isinstance(env, str) else ""
+    asked = ask(
+        name, agent, seed=seed, episodes=episodes, steps=steps, num_envs=num_envs, stop=stop, preset=preset,
+        options=options,
+    )  # fmt: skip
+    made = environments.make(env, asked.seed, num_envs=asked.num_envs)
+    if asked.episodes is None and asked.steps is None:
+        default = whole_number("episodes", made.spec.default_episodes, 1, MOST_EPISODES)
+        asked = dataclasses.replace(asked, episodes=default)
+    return Plan(dataclasses.replace(asked, env=name or object_name(made.spec)), made, env)
+
+
+def ask(
+    env: str,
+    agent: str,
+    *,
+    seed: int,
+    episodes: int | None,
+    steps: int | None,
+    num_envs: int,
+    stop: bool,
+    preset: str,
+    options: dict[str, Any],
+) -> RunConfig:
+    """A run as it is asked for, checked without making its environment, whose default of episodes may be missing here."""
+    config = dataclasses.asdict(agents.configure(agent, options, preset))
+    return RunConfig(
+        env=env,
+        agent=agent,
+        seed=whole_number("seed", seed, 0, LARGEST_SEED),
+        episodes=None if episodes is None else whole_number("episodes", episodes, 1, MOST_EPISODES),
+        steps=None if steps is None else whole_number("steps", steps, 1, MOST_STEPS),
+        num_envs=whole_number("num_envs", num_envs, 1, MOST_ENVS),
+        stop=stop,
+        config={name: list(value) if isinstance(value, tuple) else value for name, value in config.items()},
+    )
+
+
+def is_as_asked(stored: RunConfig, asked: RunConfig) -> bool:
+    """Whether a stored run is the one asked for; an environment's own number of episodes may be left unsaid."""
+    unsaid = asked.episodes is None and asked.steps is None and stored.steps is None
+    return stored == (dataclasses.replace(asked, episodes=stored.episodes) if unsaid else asked)
+
+
+def object_name(spec: EnvSpec) -> str:
+    """What a run's config calls an environment that has no id."""
+    return f"object:{spec.name}:{spec.observation_shape}:{spec.num_actions}"
+
+
+def make_runner(config: RunConfig, env: MadeEnvironment, *, compiled: bool = True) -> tuple[Runner, Agent]:
+    """What drives the run, and its agent; not compiled where it only has to be loaded."""
+    entry = agents.find(config.agent)
+    agent = _make_agent(entry.make, env.spec, agents.configure(config.agent, config.config))
+    budget = Budget(episodes=config.episodes, steps=config.steps)
+    if isinstance(env, Environment):
+        return CompiledRunner(env, agent, config.seed, budget=budget, stop=config.stop, compiled=compiled), agent
+    return StepwiseRunner(env, agent, config.seed, budget=budget, stop=config.stop, compiled=compiled), agent
+
+
+@lru_cache(maxsize=8)
+def _make_agent(make: Callable[[EnvSpec, Any], Agent], spec: EnvSpec, config: Any) -> Agent:
+    """One object for one agent, so that its second run needs no compilation."""
+    return make(spec, config)

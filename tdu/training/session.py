@@ -1,0 +1,277 @@
+"""A session: one sitting of a run, from its start or its last checkpoint to its end, or to Ctrl-C."""
+
+import collections
+import contextlib
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tdu import runs
+from tdu import track as tracking
+from tdu.errors import TrainingError
+from tdu.greedy import greedy_returns, mean_and_error
+from tdu.runners.protocol import Clock
+from tdu.runners.rows import WALL_TIME, Row, columns, plain_row
+from tdu.runs import folder as folders
+from tdu.runs.log import MemoryLog
+from tdu.runs.records import RECENT, GreedyReturn, RunResult
+from tdu.trained import TrainedAgent
+from tdu.training.plan import Plan, make_runner
+from tdu.training.run import Run
+from tdu.types import EnvSpec
+
+_EVALUATION_STEPS = 1000
+"""An episode of the evaluation has at least so many steps to end in, and ten times the longest of the training's. All of them
+together have, in Python, at least so many and a tenth of the training's."""
+
+
+class Report(NamedTuple):
+    """What a progress display is told after every piece of a run."""
+
+    spec: EnvSpec
+    episode: int
+    """Episodes that have ended."""
+    episodes: int | None
+    """At most so many; None is no limit."""
+    steps: int
+    most_steps: int | None
+    seconds: float
+    """Time spent running, compilation left out, over the whole run."""
+    session_seconds: float
+    session_episodes: int
+    session_steps: int
+    last: Row | None
+    """The last episode's row."""
+    mean_return: float | None
+    """Of the last `RECENT` episodes; None before the first has ended."""
+    bad_share: float | None
+
+
+class Interrupted(KeyboardInterrupt):
+    """The run was told to end, by Ctrl-C or by another process, and has saved what it can."""
+
+    def __init__(self, words: str, signal_number: int):
+        super().__init__(words)
+        self.exit_code = 128 + signal_number
+
+
+class Session:
+    """One sitting of a run."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        folder: runs.Folder | None,
+        *,
+        resuming: bool,
+        checkpoint_seconds: float,
+        evaluation_episodes: int,
+        progress: Callable[[Report], None] | None,
+        say: Callable[[str], None],
+        track: str | None,
+    ):
+        self._plan, self._config, self._folder = plan, plan.config, folder
+        self._progress, self._say = progress, say
+        self._checkpoint_seconds, self._evaluation_episodes = checkpoint_seconds, evaluation_episodes
+        self._track: Callable[[Row], None] | None = None
+        self._end_track: Callable[[], None] | None = None
+        if track:
+            self._track, self._end_track = tracking.start(track, folder.path if folder else None, plan.config.to_json())
+        self._runner, self._agent = make_runner(plan.config, plan.env)
+        self._columns = columns(self._runner.spec)
+        self._seconds = 0.0
+        self._last: Row | None = None
+        self._recent_returns: collections.deque[float] = collections.deque(maxlen=RECENT)
+        self._longest_episode = 0
+        self._memory_log = None if folder is not None else MemoryLog(self._columns)
+        if folder is not None:
+            self._restore(folder, resuming)
+        self._seconds_before = self._seconds
+        self._clock_before = self._runner.clock
+
+    def _restore(self, folder: runs.Folder, resuming: bool) -> None:
+        loaded = folders.latest_checkpoint(folder.path, self._config, self._runner.save(), self._say, set_aside=True)
+        if loaded is None:
+            if resuming:
+                self._say("no checkpoint yet: it begins at episode 1.")
+            folder.open_logs(self._columns, at=None)
+            return
+        saved, manifest = loaded
+        self._seconds = manifest.seconds
+        self._runner.restore(saved)
+        log = runs.read_log(folder.path / folders.LOG, upto=manifest.log.bytes)
+        self._recent_returns.extend(log["episode_return"][-RECENT:].tolist())
+        self._longest_episode = int(log["episode_len"].max(initial=0))
+        folder.open_logs(self._columns, at=manifest)
+
+    def run(self) -> Run:
+        """The run to its end."""
+        try:
+            self._loop()
+            return self._finish()
+        finally:
+            if self._end_track is not None:
+                self._end_track()
+            self._runner.close()
+
+    def _loop(self) -> None:
+        runner, folder = self._runner, self._folder
+        with _Signals(self._say) as signals:
+            started = last_saved = time.perf_counter()
+            while not runner.finished:
+                before = runner.clock
+                rows = [plain_row(row | {WALL_TIME: 0.0}, self._columns) for row in runner.advance()]
+                if runner.clock.steps == before.steps:
+                    raise TrainingError(f"the run stands still at episode {runner.clock.episodes}; start it anew.")
+                now = time.perf_counter()
+                self._seconds = self._seconds_before + now - started
+                self._take(rows)
+                ends_by = signals.received
+                is_due = ends_by is not None or now - last_saved >= self._checkpoint_seconds
+                if folder is not None and is_due and not runner.finished:
+                    self._checkpoint(folder)
+                    # Time spent on the disk is not time spent learning.
+                    last_saved = time.perf_counter()
+                    started += last_saved - now
+                if self._progress is not None:
+                    self._progress(self._report())
+                if ends_by is not None and not runner.finished:
+                    raise Interrupted(self._interruption(), ends_by)
+
+    def _take(self, rows: list[Row]) -> None:
+        """Logs the rows of episodes that have just ended, and what the learner has to tell."""
+        for row in rows:
+            row[WALL_TIME] = round(self._seconds, 3)
+            if not math.isfinite(row["loss"]):
+                raise TrainingError(
+                    f"the loss stopped being finite in episode {row['episode']}; try a smaller "
+                    "learning_rate, a larger target_period or bootstrap=double."
+                )
+            if self._track is not None:
+                self._track(row)
+            self._last = row
+            self._recent_returns.append(row["episode_return"])
+            self._longest_episode = max(self._longest_episode, row["episode_len"])
+        learner_rows: list[Row] = getattr(self._runner, "learner_rows", list)()
+        if self._folder is not None:
+            self._folder.append(rows, learner_rows)
+        if self._memory_log is not None:
+            self._memory_log.append(rows)
+
+    def _checkpoint(self, folder: runs.Folder) -> None:
+        folder.save_checkpoint(
+            self._runner.save(),
+            step=self._runner.clock.steps,
+            identity=self._config.identity(),
+            seconds=self._seconds,
+        )
+
+    def _interruption(self) -> str:
+        steps, episodes = self._runner.clock
+        if self._folder is None:
+            return f"interrupted at episode {episodes} (step {steps}); it has no folder, so nothing is saved."
+        return (
+            f"interrupted and saved at episode {episodes} (step {steps}) in {self._folder.path}; "
+            "continue with the same command and --resume."
+        )
+
+    def _finish(self) -> Run:
+        """The result of a run whose last step is taken."""
+        runner, folder = self._runner, self._folder
+        if folder is not None:
+            self._checkpoint(folder)  # before the evaluation, which may leave its traces in the environment
+        trained = TrainedAgent(runner.spec, self._agent, runner.params())
+        result = self._result(trained)
+        if folder is not None:
+            folder.write_result(result)
+            log = runs.read_log(folder.path / folders.LOG)
+        else:
+            assert self._memory_log is not None
+            log = self._memory_log.arrays()
+        return Run(result.to_json(), log, trained, self._config)
+
+    def _result(self, trained: TrainedAgent) -> RunResult:
+        runner, config, clock = self._runner, self._config, self._runner.clock
+        return RunResult(
+            env=config.env,
+            agent=config.agent,
+            config=config.config,
+            seed=config.seed,
+            episodes=clock.episodes,
+            steps=clock.steps,
+            seconds=round(self._seconds, 3),
+            steps_per_second=round(clock.steps / self._seconds, 1) if self._seconds else None,
+            mean_return=self._mean_return(),
+            mean_return_episodes=len(self._recent_returns),
+            has_solved_rule=runner.spec.solved is not None,
+            solved_episode=runner.progress.solved_episode,
+            greedy_return=self._greedy_return(trained),
+            log_sha256=None if self._folder is None else self._folder.log_stamp().sha256,
+        )
+
+    def _greedy_return(self, trained: TrainedAgent) -> GreedyReturn | None:
+        """What the trained policy returns; None where that was not asked for or no episode has ever ended."""
+        episodes = self._evaluation_episodes
+        if not episodes or not self._runner.clock.episodes:
+            return None
+        longest = max(_EVALUATION_STEPS, 10 * self._longest_episode)
+        most = max(self._runner.clock.steps // 10, _EVALUATION_STEPS)
+        returns = greedy_returns(self._plan.source, trained, episodes=episodes, longest=longest, max_steps=most)
+        return GreedyReturn(*mean_and_error(returns), len(returns)) if len(returns) else None
+
+    def _mean_return(self) -> float | None:
+        return float(np.mean(self._recent_returns)) if self._recent_returns else None
+
+    def _report(self) -> Report:
+        runner, clock = self._runner, self._runner.clock
+        done = Clock(*(now - then for now, then in zip(clock, self._clock_before, strict=True)))
+        return Report(
+            spec=runner.spec,
+            episode=clock.episodes,
+            episodes=self._config.episodes,
+            steps=clock.steps,
+            most_steps=self._config.steps,
+            seconds=self._seconds,
+            session_seconds=self._seconds - self._seconds_before,
+            session_episodes=done.episodes,
+            session_steps=done.steps,
+            last=self._last,
+            mean_return=self._mean_return(),
+            bad_share=runner.progress.total_bad / clock.episodes if runner.spec.solved and clock.episodes else None,
+        )
+
+
+class _Signals(contextlib.AbstractContextManager["_Signals"]):
+    """Remembers Ctrl-C and the system's request to end, so that the run can save first. A second Ctrl-C ends at once."""
+
+    def __init__(self, say: Callable[[str], None]):
+        self.received: int | None = None
+        self._say = say
+        self._handlers: dict[int, Any] = {}
+
+    def __enter__(self) -> "_Signals":
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                handler = signal.getsignal(number)
+                if handler not in (signal.SIG_IGN, None):  # who ignores it wants it ignored
+                    self._handlers[number] = handler
+                    signal.signal(number, self._receive)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+
+    def _receive(self, number: int, frame: Any) -> None:
+        del frame
+        if number == signal.SIGINT:
+            signal.signal(number, self._handlers[number])
+        if self.received is None:
+            self.received = number
+            with contextlib.suppress(RuntimeError):  # where it came in the middle of other words
+                self._say("it ends as soon as it can be saved; Ctrl-C ends it at once.")
