@@ -175,9 +175,8 @@ def test_a_sweep_on_ray_outlives_a_killed_worker(tmp_path, undisturbed):
 def test_workers_tell_how_far_they_are():
     board = distributed._Board()
     teller = distributed._Teller(SimpleNamespace(put=SimpleNamespace(remote=board.put)), "run")
-    told = dict.fromkeys(
-        ("episode", "episodes", "steps", "share", "return", "regret", "bonus", "steps_per_second", "seconds_left"), 3
-    )
+    numbers = "episode episodes steps share seconds return regret bonus steps_per_second seconds_left"
+    told = dict.fromkeys(numbers.split(), 3)
     for words in ("{'a': 1}", '{"episode": 2}', "\n", json.dumps(told), json.dumps(told | {"episode": 4})):
         print(words, file=teller, end="")  # an environment's own words are not progress, and the last comes too soon
     assert board.take() == {"run": told}

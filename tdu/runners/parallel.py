@@ -119,7 +119,7 @@ def progress_line(line: str) -> dict[str, Any] | None:
     return told if isinstance(told, dict) and told.keys() >= _TOLD else None
 
 
-_TOLD = {"episode", "episodes", "steps", "share", "return", "regret", "bonus", "steps_per_second", "seconds_left"}
+_TOLD = frozenset("episode episodes steps share seconds return regret bonus steps_per_second seconds_left".split())
 
 
 def ended(job: Job, code: int, words: str) -> Outcome:
