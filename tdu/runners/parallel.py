@@ -119,7 +119,20 @@ def progress_line(line: str) -> dict[str, Any] | None:
     return told if isinstance(told, dict) and told.keys() >= _TOLD else None
 
 
-_TOLD = frozenset("episode episodes steps share seconds return regret bonus steps_per_second seconds_left".split())
+_TOLD = frozenset(
+    [
+        "episode",
+        "episodes",
+        "steps",
+        "share",
+        "seconds",
+        "return",
+        "regret",
+        "bonus",
+        "steps_per_second",
+        "seconds_left",
+    ]
+)
 
 
 def ended(job: Job, code: int, words: str) -> Outcome:
