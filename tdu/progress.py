@@ -225,7 +225,8 @@ def run_jobs(
             print(f"{outcome.job.name}: {ending} ({overall.sentence()})", file=sys.stderr, flush=True)
 
     try:
-        return engine(jobs, workers=workers, tell=tell, done=done)
+        with parallel.ending_as_interrupted():
+            return engine(jobs, workers=workers, tell=tell, done=done)
     finally:
         if bars is not None:
             bars.close()

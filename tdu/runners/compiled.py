@@ -16,7 +16,7 @@ import numpy as np
 from tdu.runners import interaction
 from tdu.runners.interaction import Player, Sums
 from tdu.runners.protocol import Budget, Clock, Saved
-from tdu.runners.rows import Progress, Row
+from tdu.runners.rows import Progress, Row, learner_row
 from tdu.types import Agent, Array, EitherArray, Environment, Key, Params, State, TimeStep
 
 CHUNK = 1000
@@ -56,6 +56,8 @@ class Rows(NamedTuple):
     """Return, mean bonus and mean loss, [C, 3]."""
     info: dict[str, Array]
     """What the episode adds to each of the environment's totals, in the environment's own type."""
+    learned: Sums
+    """Over all steps since the rows were empty."""
 
 
 def _start(env: Environment, agent: Agent, key: Key) -> Carry:
@@ -81,6 +83,7 @@ def _empty_rows(env: Environment, capacity: int) -> Rows:
         head=whole,
         real=jnp.zeros((capacity, 3)),
         info={name: jnp.zeros(capacity, info[name].dtype) for name in env.spec.info_names},
+        learned=Sums.zero(),
     )
 
 
@@ -111,6 +114,7 @@ def _step(env: Environment, agent: Agent, key: Key, t: EitherArray, carry: Carry
         head=rows.head.at[at].set(head.astype(jnp.int32)),
         real=rows.real.at[at].set(jnp.append(so_far.reward, so_far.learned.means())),
         info={name: column.at[at].set(info[name]) for name, column in rows.info.items()},
+        learned=rows.learned.plus(metrics),
     )
     fresh_env, first = env.reset(keys.reset)
 
@@ -196,6 +200,8 @@ _MOST_EPISODES = 2**31 - 1
 class CompiledRunner:
     """A run in chunks. `carry` is its whole state; `advance` moves it on and returns the rows of finished episodes."""
 
+    exact = True
+
     def __init__(
         self,
         env: Environment,
@@ -217,6 +223,7 @@ class CompiledRunner:
         self.carry: Carry = self._programs.start(self._key)
         self.progress = Progress(env.spec)
         self._steps = self._began = 0  # and at which step the episode under way began
+        self._learner_rows: list[Row] = []
         if compiled:
             self._programs.compile(self.carry, self._key)
 
@@ -248,7 +255,13 @@ class CompiledRunner:
         if self._steps // interaction.REBASE_PERIOD != ages:
             self.carry = self._programs.rebase(self.carry)
         arrays = jax.tree.map(np.asarray, rows)
+        self._learner_rows += learner_row(self._steps, arrays.learned)
         return [self._row(arrays, i) for i in range(int(rows.filled))]
+
+    def learner_rows(self) -> list[Row]:
+        """What the learner has told since this was last asked."""
+        rows, self._learner_rows = self._learner_rows, []
+        return rows
 
     def _row(self, rows: Rows, i: int) -> Row:
         self._began += int(rows.length[i])

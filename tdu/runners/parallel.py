@@ -7,10 +7,12 @@ import contextlib
 import json
 import os
 import selectors
+import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,7 +45,26 @@ class Outcome(NamedTuple):
     @property
     def reason(self) -> str:
         """Why it failed."""
-        return self.words.removeprefix("tdu: ") or f"exit code {self.code}"
+        _, mine, sentence = self.words.rpartition("tdu: ")  # what stands before is its environment's
+        return (sentence if mine else self.words) or f"exit code {self.code}"
+
+
+@contextlib.contextmanager
+def ending_as_interrupted() -> Iterator[None]:
+    """The system's request to end is taken as Ctrl-C, so that the processes of jobs are ended too."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: Any) -> None:
+        del number, frame
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def use_one_core() -> None:

@@ -44,6 +44,8 @@ class Runner(Protocol):
     spec: EnvSpec
     progress: Progress
     """Totals over the finished episodes."""
+    exact: bool
+    """Whether a run that is put back goes on as if never interrupted; where not, its environments begin new episodes."""
 
     @property
     def finished(self) -> bool:
@@ -55,6 +57,9 @@ class Runner(Protocol):
 
     def advance(self) -> list[Row]:
         """Runs some steps; the rows of the episodes that ended in them."""
+
+    def learner_rows(self) -> list[Row]:
+        """What the learner has told since this was last asked: a row for every thousand steps or so."""
 
     def save(self) -> Saved:
         """The run as it is now."""

@@ -41,7 +41,7 @@ STANDARD = (
 )
 """bsuite's standard columns, then the acting head and the episode's mean bonus and loss."""
 
-_BY_NAME = {c.name: c for c in (*STANDARD, Column("total_bad_episodes", whole=True))}
+_BY_NAME = {c.name: c for c in (*STANDARD, *(Column(name, whole=True) for name in ("total_bad_episodes", "updates")))}
 
 
 def column(name: str) -> Column:
@@ -57,6 +57,14 @@ def columns(spec: EnvSpec) -> tuple[Column, ...]:
 def plain_row(row: Row, its_columns: tuple[Column, ...]) -> Row:
     """A row in Python's own numbers, as the log holds it."""
     return {c.name: c.number(row[c.name]) for c in its_columns}
+
+
+def learner_row(steps: int, learned: Any) -> list[Row]:
+    """A row of the learner's own log: means over its last learning steps (`interaction.Sums`); none where there were none."""
+    updates = int(learned.updates)
+    if not updates:
+        return []
+    return [{"steps": steps, "updates": updates, "bonus": learned.bonus / updates, "loss": learned.loss / updates}]
 
 
 class Progress:

@@ -20,11 +20,15 @@ from tdu.environments.vector import Ended, VectorEnvironment
 from tdu.runners import interaction
 from tdu.runners.interaction import Player, Sums
 from tdu.runners.protocol import Budget, Clock, Saved
-from tdu.runners.rows import Progress, Row
+from tdu.runners.rows import Progress, Row, learner_row
 from tdu.types import Agent, Array, EitherArray, EnvSpec, Key, Params, State, TimeStep
 
 _GATHERED = 32
 """So many steps at most are learned in one call."""
+
+
+_PIECE = 1000
+"""So many steps at most between two looks at the clock, and from one row of the learner's own log to the next."""
 
 
 class StepwiseCarry(NamedTuple):
@@ -35,6 +39,8 @@ class StepwiseCarry(NamedTuple):
     """The actor's state for each row, [B, …]."""
     learned: Sums
     """Over the episode under way, of each row, [B]."""
+    learned_lately: Sums
+    """Over the steps since the learner last told of itself."""
 
 
 class Round(NamedTuple):
@@ -78,7 +84,8 @@ class _Programs:
                 acting = jax.tree.map(lambda x: x[None], agent.actor.begin(params, key_begin))
             else:
                 acting = jax.vmap(agent.actor.begin, in_axes=(None, 0))(params, jax.random.split(key_begin, size))
-            return StepwiseCarry(learner, acting, jax.tree.map(lambda x: jnp.zeros((size,)), Sums.zero()))
+            each = jax.tree.map(lambda x: jnp.zeros((size,)), Sums.zero())
+            return StepwiseCarry(learner, acting, each, Sums.zero())
 
         def act(params: Params, acting: State, now: TimeStep, key: Key, slot: Array) -> tuple[Array, State]:
             """Actions [B] at slots slot … slot + B − 1, one number for each row."""
@@ -98,7 +105,7 @@ class _Programs:
             player, metrics = interaction.learn(agent, player, it.observation, it.action, it.after, keys)
             acting = jax.tree.map(lambda rows, x: rows.at[row].set(x), carry.acting, player.acting)
             sums = jax.tree.map(lambda rows, x: rows.at[row].add(x), carry.learned, Sums.zero().plus(metrics))
-            return StepwiseCarry(player.learner, acting, sums)
+            return StepwiseCarry(player.learner, acting, sums, carry.learned_lately.plus(metrics))
 
         def learn(
             carry: StepwiseCarry, key: Key, slot: Array, rounds: Round, count: Array
@@ -152,7 +159,9 @@ class StepwisePlayer:
         self.carry: StepwiseCarry = self._programs.start(self._key)
         self.note: EpisodeNote | None = None
         """Of the episodes under way or just over, as of the last learning."""
-        self.rounds = 0
+        self.rounds = self.steps = 0
+        self.learner_rows: list[Row] = []
+        self._tells_every = max(_PIECE // size, 1)
         self._learned_rounds = 0
         self._gathered: Round | None = None
         self._chosen: tuple[np.ndarray, tuple[Array, State]] | None = None
@@ -174,10 +183,15 @@ class StepwisePlayer:
         at = self.rounds - self._learned_rounds
         jax.tree.map(lambda rows, x: rows.__setitem__(at, x), self._gathered, step)
         self.rounds += 1
+        self.steps += int(np.count_nonzero(step.taken))
         ended = bool(np.any(step.after.last & step.taken))
         ages = interaction.FOLDED_STEPS // self._size
-        if ended or at + 1 == self._room or self.rounds % ages == 0:
+        tells = self.rounds % self._tells_every == 0
+        if ended or at + 1 == self._room or self.rounds % ages == 0 or tells:
             self.learn_gathered(now)
+        if tells:
+            self.learner_rows += learner_row(self.steps, jax.tree.map(np.asarray, self.carry.learned_lately))
+            self.carry = self.carry._replace(learned_lately=Sums.zero())
 
     def learn_gathered(self, now: TimeStep | None = None) -> None:
         """Learns from what was gathered; with `now`, a live agent picks its next actions in the same call."""
@@ -205,10 +219,11 @@ class StepwisePlayer:
         key = random.for_use(self._key, random.Use.BEGUN_AGAIN)
         self.carry = self._programs.begin_again(self.carry, jax.random.fold_in(key, self.rounds % 2**31))
 
-    def restore(self, carry: StepwiseCarry, rounds: int) -> None:
+    def restore(self, carry: StepwiseCarry, *, rounds: int, steps: int) -> None:
         """Continues from there."""
         self.carry = jax.tree.map(jnp.asarray, carry)
         self.rounds = self._learned_rounds = rounds
+        self.steps = steps
         self._gathered = self._chosen = None
 
     def _numbered(self, rounds: int) -> Numbered:
@@ -217,9 +232,6 @@ class StepwisePlayer:
 
 _ENVIRONMENT = "environment."
 """Before the names of the environment's own arrays in what is saved."""
-
-_PIECE = 1000
-"""So many steps at most between two looks at the clock, where no episode ends."""
 
 
 class StepwiseRunner:
@@ -243,7 +255,6 @@ class StepwiseRunner:
         self._budget = budget
         self._stop = stop and env.spec.solved is not None
         self.progress = Progress(env.spec)
-        self._steps = 0
         self._lengths = np.zeros(env.size, np.int64)
         self._returns = np.zeros(env.size)
         self._now: TimeStep | None = None
@@ -258,7 +269,7 @@ class StepwiseRunner:
         actions = player.select(now)
         player.update(Round(now.observation, actions, now, np.ones(self._env.size, bool)), now)
         player.learn_gathered(now)
-        player.restore(kept, 0)
+        player.restore(kept, rounds=0, steps=0)
 
     @property
     def finished(self) -> bool:
@@ -269,7 +280,7 @@ class StepwiseRunner:
     @property
     def clock(self) -> Clock:
         """Environment steps taken and episodes finished."""
-        return Clock(steps=self._steps, episodes=self.progress.episode)
+        return Clock(steps=self._player.steps, episodes=self.progress.episode)
 
     def advance(self) -> list[Row]:
         """Runs until an episode ends, or for some steps."""
@@ -280,7 +291,6 @@ class StepwiseRunner:
             actions = self._player.select(now)
             stepped = self._env.step(actions)
             after, taken = stepped.after, stepped.taken
-            self._steps += int(np.count_nonzero(taken))
             self._lengths += taken
             self._returns += np.where(taken, after.reward, 0.0)
             self._now = _following(after, stepped.now)
@@ -301,7 +311,7 @@ class StepwiseRunner:
             bonus, loss = note.means[row]
             rows.append(
                 self.progress.row(
-                    steps=self._steps,
+                    steps=self._player.steps,
                     length=int(self._lengths[row]),
                     episode_return=float(self._returns[row]),
                     head=int(note.head[row]),
@@ -315,10 +325,15 @@ class StepwiseRunner:
             self._lengths[row], self._returns[row] = 0, 0.0
         return rows
 
+    def learner_rows(self) -> list[Row]:
+        """What the learner has told since this was last asked."""
+        rows, self._player.learner_rows = self._player.learner_rows, []
+        return rows
+
     def save(self) -> Saved:
         """The run as it is now."""
         self._player.learn_gathered()
-        plain = {"rounds": self._player.rounds, "steps": self._steps, "progress": self.progress.to_plain()}
+        plain = {"rounds": self._player.rounds, "steps": self._player.steps, "progress": self.progress.to_plain()}
         if self._now is None:
             return Saved(self._player.carry, {}, plain)
         arrays, plain_env = self._env.save()
@@ -333,8 +348,7 @@ class StepwiseRunner:
 
     def restore(self, saved: Saved) -> None:
         """Puts back what `save` gave; environments that cannot be brought back begin new episodes."""
-        self._player.restore(saved.state, saved.plain["rounds"])
-        self._steps = saved.plain["steps"]
+        self._player.restore(saved.state, rounds=saved.plain["rounds"], steps=saved.plain["steps"])
         self.progress = Progress.from_plain(self.spec, saved.plain["progress"])
         if "environment" not in saved.plain:
             return

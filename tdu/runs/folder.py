@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import re
 import socket
 from pathlib import Path
 
@@ -192,7 +193,13 @@ def make_folder(path: Path) -> None:
 
 def find_runs(folder: Path) -> list[Path]:
     """The folder of every run in a folder of runs."""
-    return sorted(path.parent for path in folder.glob(f"*/{CONFIG}"))
+    return sorted((path.parent for path in folder.glob(f"*/{CONFIG}")), key=_natural)
+
+
+def _natural(path: Path) -> list[tuple[int, int, str]]:
+    """Orders names as people do: 9 before 10."""
+    parts = re.findall(r"\d+|\D+", path.name)
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts]
 
 
 def read_config(folder: Path) -> RunConfig:

@@ -104,6 +104,8 @@ class Session:
         saved, manifest = loaded
         self._seconds = manifest.seconds
         self._runner.restore(saved)
+        if not self._runner.exact:
+            self._say("its environments cannot be brought back to where they were: they begin new episodes.")
         log = runs.read_log(folder.path / folders.LOG, upto=manifest.log.bytes)
         self._recent_returns.extend(log["episode_return"][-RECENT:].tolist())
         self._longest_episode = int(log["episode_len"].max(initial=0))
@@ -157,7 +159,7 @@ class Session:
             self._last = row
             self._recent_returns.append(row["episode_return"])
             self._longest_episode = max(self._longest_episode, row["episode_len"])
-        learner_rows: list[Row] = getattr(self._runner, "learner_rows", list)()
+        learner_rows: list[Row] = self._runner.learner_rows()
         if self._folder is not None:
             self._folder.append(rows, learner_rows)
         if self._memory_log is not None:
