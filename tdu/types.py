@@ -196,6 +196,8 @@ class Actor(NamedTuple):
     """begin(params, key) -> actor state of a new episode: the head drawn, its frozen copy, memory."""
     act: Callable[[Params, State, TimeStep, Key], tuple[Array, State]]
     """act(params, actor state, timestep, key) -> action, actor state."""
+    remembers: bool = False
+    """Whether `act` changes its state; where not, nobody has to carry it from step to step."""
 
 
 class Agent(NamedTuple):

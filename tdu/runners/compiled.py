@@ -93,7 +93,8 @@ def _step(env: Environment, agent: Agent, key: Key, t: EitherArray, carry: Carry
     head = agent.head(carry.player.acting)
     action, player = interaction.act(agent, carry.player, carry.timestep, keys)
     env_state, after = env.step(carry.env_state, action, keys.environment)
-    player, metrics = interaction.learn(agent, player, carry.timestep.observation, action, after, keys)
+    learner, metrics = interaction.learn(agent, player, carry.timestep.observation, action, after, keys)
+    acting = jax.lax.cond(after.last, lambda: interaction.begin(agent, learner, keys), lambda: player.acting)
     so_far = Episode(
         length=carry.episode.length + 1,
         reward=carry.episode.reward + after.reward,
@@ -122,7 +123,7 @@ def _step(env: Environment, agent: Agent, key: Key, t: EitherArray, carry: Carry
         return jax.tree.map(lambda n, o: jnp.where(last, n, o), new, old)
 
     carry = Carry(
-        player=player,
+        player=Player(learner, acting),
         env_state=at_end(fresh_env, env_state),
         timestep=at_end(first, after),
         episodes=episodes,

@@ -97,12 +97,13 @@ def act(agent: Agent, player: Player, timestep: TimeStep, keys: Keys) -> tuple[A
 
 def learn(
     agent: Agent, player: Player, observation: Array, action: Array, after: TimeStep, keys: Keys
-) -> tuple[Player, dict[str, Array]]:
-    """Stores what happened, learns, and draws the next head if the episode is over."""
+) -> tuple[State, dict[str, Array]]:
+    """Stores what happened and learns: the learner, and what it tells."""
     transition = Transition(observation, action, after.reward, after.discount, after.observation, {})
     learner = agent.observe(player.learner, player.acting, transition, keys.observe)
-    learner, metrics = agent.learn(learner, keys.learn)
-    acting = jax.lax.cond(
-        after.last, lambda: agent.actor.begin(agent.params(learner), keys.begin), lambda: player.acting
-    )
-    return Player(learner, acting), metrics
+    return agent.learn(learner, keys.learn)
+
+
+def begin(agent: Agent, learner: State, keys: Keys) -> State:
+    """The actor's state of a new episode: the next head is drawn."""
+    return agent.actor.begin(agent.params(learner), keys.begin)

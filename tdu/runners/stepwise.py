@@ -87,14 +87,16 @@ class _Programs:
             each = jax.tree.map(lambda x: jnp.zeros((size,)), Sums.zero())
             return StepwiseCarry(learner, acting, each, Sums.zero())
 
-        def act(params: Params, acting: State, now: TimeStep, key: Key, slot: Array) -> tuple[Array, State]:
-            """Actions [B] at slots slot … slot + B − 1, one number for each row."""
+        def act(params: Params, acting: State, now: TimeStep, key: Key, slot: Array) -> tuple[Array, State | None]:
+            """Actions [B] at slots slot … slot + B − 1, one number for each row; and what the actors then remember."""
             if size == 1:  # the very computation of the compiled loop
                 keys = interaction.keys_at(key, slot)
                 action, state = agent.actor.act(params, _row(acting, 0), _row(now, 0), keys.act)
-                return action[None], jax.tree.map(lambda x: x[None], state)
-            keys = jax.vmap(interaction.keys_at, in_axes=(None, 0))(key, slot + jnp.arange(size))
-            return jax.vmap(agent.actor.act, in_axes=(None, 0, 0, 0))(params, acting, now, keys.act)
+                actions, after = action[None], jax.tree.map(lambda x: x[None], state)
+            else:
+                keys = jax.vmap(interaction.keys_at, in_axes=(None, 0))(key, slot + jnp.arange(size))
+                actions, after = jax.vmap(agent.actor.act, in_axes=(None, 0, 0, 0))(params, acting, now, keys.act)
+            return actions, after if agent.actor.remembers else None
 
         def learn_one(n: Array, carry: StepwiseCarry, rounds: Round, key: Key, slot: Array) -> StepwiseCarry:
             """Learns from row n mod B of round n div B."""
@@ -102,10 +104,15 @@ class _Programs:
             it: Round = _row(rounds, (n // size, row))
             keys = interaction.keys_at(key, slot + n)
             player = Player(carry.learner, _row(carry.acting, row))
-            player, metrics = interaction.learn(agent, player, it.observation, it.action, it.after, keys)
-            acting = jax.tree.map(lambda rows, x: rows.at[row].set(x), carry.acting, player.acting)
+            learner, metrics = interaction.learn(agent, player, it.observation, it.action, it.after, keys)
+
+            def begun() -> State:
+                new = interaction.begin(agent, learner, keys)
+                return jax.tree.map(lambda rows, x: rows.at[row].set(x), carry.acting, new)
+
+            acting = jax.lax.cond(it.after.last, begun, lambda: carry.acting)
             sums = jax.tree.map(lambda rows, x: rows.at[row].add(x), carry.learned, Sums.zero().plus(metrics))
-            return StepwiseCarry(player.learner, acting, sums, carry.learned_lately.plus(metrics))
+            return StepwiseCarry(learner, acting, sums, carry.learned_lately.plus(metrics))
 
         def learn(
             carry: StepwiseCarry, key: Key, slot: Array, rounds: Round, count: Array
@@ -127,7 +134,7 @@ class _Programs:
 
         def learn_and_act(
             carry: StepwiseCarry, at: Numbered, rounds: Round, count: Array, following: Numbered, now: TimeStep
-        ) -> tuple[StepwiseCarry, EpisodeNote, tuple[Array, State]]:
+        ) -> tuple[StepwiseCarry, EpisodeNote, tuple[Array, State | None]]:
             """For an agent that acts as it learns: also its actions on what comes next."""
             carry, note = learn(carry, *at, rounds, count)
             return carry, note, act(agent.params(carry.learner), carry.acting, now, *following)
@@ -164,7 +171,7 @@ class StepwisePlayer:
         self._tells_every = max(_PIECE // size, 1)
         self._learned_rounds = 0
         self._gathered: Round | None = None
-        self._chosen: tuple[np.ndarray, tuple[Array, State]] | None = None
+        self._chosen: tuple[np.ndarray, tuple[Array, State | None]] | None = None
 
     def select(self, now: TimeStep) -> np.ndarray:
         """Actions [B] for what the environments have answered, [B] each."""
@@ -173,7 +180,8 @@ class StepwisePlayer:
         else:
             params = self._agent.params(self.carry.learner) if self._agent.live else ()
             actions, acting = self._programs.act(params, self.carry.acting, now, *self._numbered(self.rounds))
-        self.carry = self.carry._replace(acting=acting)
+        if acting is not None:
+            self.carry = self.carry._replace(acting=acting)
         return np.asarray(actions)
 
     def update(self, step: Round, now: TimeStep) -> None:
