@@ -7,8 +7,8 @@ import optax
 import pytest
 
 from tdu import adam as adams
-from tdu import sparse
 from tdu.adam import Adam
+from tdu.values import sparse_layer
 
 STATES, WIDTH, BATCH = 12, 3, 4
 
@@ -43,7 +43,7 @@ def _run(steps: int, adam: Adam, dtype: type, period: int = 4) -> tuple[float, f
     """Largest difference of weights and of targets between both forms, over all steps and rows."""
     states, gradients = _batches(steps, seed=1)
     weights = np.random.default_rng(0).normal(size=(STATES, WIDTH)).astype(dtype)
-    table = sparse.init(jnp.asarray(weights))
+    table = sparse_layer.init(jnp.asarray(weights))
     reference = optax.adam(adam.learning_rate, eps=adam.eps)
     dense = target = jnp.asarray(weights)
     opt_state = reference.init(dense)
@@ -51,18 +51,18 @@ def _run(steps: int, adam: Adam, dtype: type, period: int = 4) -> tuple[float, f
 
     @jax.jit
     def both(table, dense, target, opt_state, s, g, step):
-        read = sparse.read(table, s)
-        now = sparse.brought_to(adam, read.rows, read.touched, step - 1)
-        table = sparse.write(adam, table, s, read, now, g, step)
+        read = sparse_layer.read(table, s)
+        now = sparse_layer.brought_to(adam, read.rows, read.touched, step - 1)
+        table = sparse_layer.write(adam, table, states=s, before=read, now=now, gradient=g, step=step)
         gradient = jnp.zeros((STATES + 1, WIDTH), dtype).at[s].add(g)[:STATES]
         updates, opt_state = reference.update(gradient, opt_state)
         dense = optax.apply_updates(dense, updates)
         copy = step % period == 0
         target = jnp.where(copy, dense, target)
         table = table._replace(copied=jnp.where(copy, step, table.copied))
-        rows = sparse.read(table, everything)
-        value = sparse.brought_to(adam, rows.rows, rows.touched, step)
-        targets = sparse.target(adam, rows, table.copied)
+        rows = sparse_layer.read(table, everything)
+        value = sparse_layer.brought_to(adam, rows.rows, rows.touched, step)
+        targets = sparse_layer.target(adam, rows, table.copied)
         zero = jnp.abs(value[-1]).max() + jnp.abs(targets[-1]).max()
         return (
             table,
@@ -111,4 +111,6 @@ def test_distance_is_the_sum_of_the_steps(start, end):
     ratio = adam.b1 / np.sqrt(adam.b2)
     expected = sum(ratio ** (s - start) * np.sqrt(1 - adam.b2**s) / (1 - adam.b1**s) for s in range(start + 1, end + 1))
     with jax.enable_x64(True):
-        assert sparse._distance(adam, jnp.int32(start), jnp.int32(end)) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+        assert sparse_layer._distance(adam, jnp.int32(start), jnp.int32(end)) == pytest.approx(
+            expected, rel=1e-9, abs=1e-12
+        )

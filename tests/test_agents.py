@@ -11,9 +11,11 @@ import rlax
 from bsuite.environments.deep_sea import DeepSea
 
 import tdu
-from tdu import agents, bonus, noisy, td, values
+from tdu import agents, bonus, environments, td, values
 from tdu.adam import Adam
-from tdu.runners.rows import WALL_TIME
+from tdu.networks import noisy
+from tdu.runners.compiled import CompiledRunner
+from tdu.runners.protocol import Budget
 from tdu.types import EnvSpec, Transition
 
 GRID = EnvSpec("grid", (2, 2), 2, num_states=4)
@@ -43,40 +45,36 @@ def test_an_agent_is_the_same_compiled_and_stepwise(name):
     assert len(np.unique(values_a)) > 16
 
 
-def test_a_run_goes_on_as_if_never_interrupted(tmp_path):
-    settings = {"agent": "su", "seed": 2, "episodes": 60, "stop": False, **small("su")}
+def test_a_run_goes_on_as_if_never_interrupted():
+    """What is saved is all there is: posterior, sample, replay, moments."""
+    env = environments.make("deep_sea:size=4,stochastic=true")
+    agent = agents.find("su").make(env.spec, agents.configure("su", small("su")))
 
-    class Cut(Exception):
-        pass
+    def runner(seed=2):
+        return CompiledRunner(env, agent, seed, budget=Budget(60), stop=False, chunk=50)
 
-    def cut(report):
-        raise Cut
-
-    with pytest.raises(Cut):  # after 1000 of 1800 steps
-        tdu.train("deep_sea:size=30", out=tmp_path / "cut", checkpoint_seconds=0, progress=cut, **settings)
-    whole = tdu.train("deep_sea:size=30", **settings)
-    again = tdu.train("deep_sea:size=30", out=tmp_path / "cut", resume=True, **settings)
-    for column in whole.log.keys() - {WALL_TIME}:
-        np.testing.assert_array_equal(whole.log[column].astype(np.float32), again.log[column].astype(np.float32))
-    jax.tree.map(np.testing.assert_array_equal, whole.agent.state, again.agent.state)
-    loaded = tdu.load(tmp_path / "cut")
-    jax.tree.map(np.testing.assert_array_equal, loaded.agent.state, whole.agent.state)
+    whole, cut, again = runner(), runner(), runner(seed=2)
+    rows = [row for _ in range(5) for row in whole.advance()]
+    first = [row for _ in range(2) for row in cut.advance()]
+    again.restore(jax.tree.map(lambda x: np.array(x) if isinstance(x, jax.Array) else x, cut.save()))
+    assert first + [row for _ in range(3) for row in again.advance()] == rows
+    jax.tree.map(np.testing.assert_array_equal, whole.carry, again.carry)
 
 
 def test_noisy_weights_are_mean_plus_scaled_noise():
     part = noisy.weights(scale=10.0, initial=0.5)
     layer = [(jnp.ones((3, 4)), jnp.zeros(4))]
     state = part.init(jax.random.key(0), layer)
-    trained = part.widen(layer)
+    trained = part.trainable(layer)
     draw = part.draw(state, jnp.int32(7), 0)
-    (w, b), *_ = part.of(trained, draw)
+    (w, b), *_ = part.drawn(trained, draw)
     zeros = jax.tree.map(jnp.zeros_like, layer)
-    (ew, eb), *_ = part.of((zeros, jax.tree.map(jnp.ones_like, layer)), draw)  # the noise itself, times 10
+    (ew, eb), *_ = part.drawn((zeros, jax.tree.map(jnp.ones_like, layer)), draw)  # the noise itself, times 10
     np.testing.assert_allclose(w, 1.0 + 0.5 * ew, rtol=1e-5)
     np.testing.assert_allclose(b, 0.5 * eb, rtol=1e-5)
-    jax.tree.map(np.testing.assert_array_equal, part.of(trained, None), layer)
-    rows = part.widen_rows(jnp.ones((5, 4)))
-    a, same, other = part.rows(rows[:3], jnp.array([2, 2, 3]), draw)
+    jax.tree.map(np.testing.assert_array_equal, part.drawn(trained, None), layer)
+    rows = part.trainable_rows(jnp.ones((5, 4)))
+    a, same, other = part.drawn_rows(rows[:3], jnp.array([2, 2, 3]), draw)
     np.testing.assert_array_equal(a, same)
     assert not np.any(np.isclose(a, other))
 
@@ -84,10 +82,10 @@ def test_noisy_weights_are_mean_plus_scaled_noise():
 def test_noise_is_standard_normal_and_drawn_anew_for_each_step_and_network():
     part = noisy.weights(scale=1.0, initial=1.0)
     zeros = [(jnp.zeros((8, 8)), jnp.zeros(8))]
-    state, trained = part.init(jax.random.key(0), zeros), part.widen(zeros)
+    state, trained = part.init(jax.random.key(0), zeros), part.trainable(zeros)
 
     def of(step, stream):
-        return part.of(trained, part.draw(state, step, stream))[0][0]
+        return part.drawn(trained, part.draw(state, step, stream))[0][0]
 
     online, target = jax.jit(jax.vmap(of, in_axes=(0, None)), static_argnums=1), None
     target = online(jnp.arange(4000), 1)
@@ -106,9 +104,9 @@ def test_noisy_values_learn_mean_and_scale_and_act_on_one_draw_per_step(make):
     shape = values.Shape(1, (8,), 0.0, target_period=4, double=False, adam=Adam(1e-2))
     ensemble = make(GRID, shape, noisy.weights(1.0, 0.1))
     start = state = jax.jit(ensemble.init)(jax.random.key(0))
-    q, still_q = jax.jit(ensemble.q), jax.jit(ensemble.still_q)
+    q, noiseless_q = (jax.jit(lambda s, o, f=f: f(ensemble.params(s), o)) for f in (ensemble.q, ensemble.noiseless_q))
     np.testing.assert_array_equal(q(state, jnp.int32(1)), q(state, jnp.int32(1)))
-    assert not np.allclose(q(state, jnp.int32(1)), still_q(state, jnp.int32(1)))
+    assert not np.allclose(q(state, jnp.int32(1)), noiseless_q(state, jnp.int32(1)))
 
     def loss(q_tm1, target_t, online_t):
         return jnp.mean(jnp.square(q_tm1 - 1.0)), ()
@@ -120,7 +118,7 @@ def test_noisy_values_learn_mean_and_scale_and_act_on_one_draw_per_step(make):
         state = update(state)
         seen.append(q(state, jnp.int32(1)))
     assert len({float(x[0, 0]) for x in seen}) == len(seen), "the noise is drawn anew after every learning step"
-    before, after = (np.abs([still_q(s, o) - 1.0 for o in observations]).max() for s in (start, state))
+    before, after = (np.abs([noiseless_q(s, o) - 1.0 for o in observations]).max() for s in (start, state))
     assert after < 0.2 * before
     for now, then in zip(state.params, start.params, strict=True):  # means, then scales
         moved = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), now, then)
@@ -144,7 +142,7 @@ def transitions(n=12, key=0):
 def su_features(agent_state, config, observation):
     shape = values.Shape(2, config.hidden_sizes, 0.0, target_period=4, double=False, adam=Adam(1e-3))
     networks = values.one_hot(GRID._replace(num_actions=2 * config.features), shape)
-    both = jax.jit(networks.q)(agent_state.networks, observation)
+    both = jax.jit(networks.q)(networks.params(agent_state.networks), observation)
     return np.maximum(np.asarray(both).reshape(2, 2, -1), 0)
 
 
@@ -165,7 +163,8 @@ def test_su_samples_its_posterior():
     state = jax.jit(agent.init)(jax.random.key(0))
     root = jax.random.normal(jax.random.key(1), (6, 6))
     state = state._replace(mean=jnp.arange(6.0), precision=jnp.eye(6) + root @ root.T)
-    samples = np.asarray(jax.vmap(lambda k: agent.begin_episode(state, k))(jax.random.split(jax.random.key(2), 20_000)))
+    begin = jax.vmap(agent.actor.begin, in_axes=(None, 0))
+    samples = np.asarray(begin(agent.params(state), jax.random.split(jax.random.key(2), 20_000)))
     np.testing.assert_allclose(samples.mean(axis=0), np.arange(6.0), atol=0.05)
     np.testing.assert_allclose(np.cov(samples.T), np.linalg.inv(state.precision), atol=0.03)
 
@@ -259,7 +258,9 @@ def test_actor_critic_s_loss_by_hand():
     def outputs(state, heads, outputs, prior, observations):
         shape = values.Shape(heads, (8,), prior, target_period=1, double=False, adam=Adam(3e-3))
         network = values.one_hot(GRID._replace(num_actions=outputs), shape)
-        return np.asarray(jax.jit(jax.vmap(network.q, in_axes=(None, 0)))(state, observations), np.float64)
+        return np.asarray(
+            jax.jit(jax.vmap(network.q, in_axes=(None, 0)))(network.params(state), observations), np.float64
+        )
 
     v_tm1, v_t = (outputs(start.critics, 2, 1, 3.0, o)[..., 0] for o in (batch.o_tm1, batch.o_t))
     errors = batch.r_t[:, None] + 0.9 * batch.d_t[:, None] * v_t - v_tm1

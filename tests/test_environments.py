@@ -9,7 +9,7 @@ import pytest
 
 from tdu import environments
 from tdu.environments import binary_tree, deep_sea
-from tdu.environments.python import PythonEnvironment
+from tdu.environments.vector import PythonVector
 from tdu.errors import UserError
 
 with warnings.catch_warnings():
@@ -39,8 +39,9 @@ class Tape(np.random.RandomState):
 def test_equal_to_bsuite_transition_by_transition(size, mapping_seed, stochastic):
     theirs = DeepSea(size, deterministic=not stochastic, mapping_seed=mapping_seed)
     theirs._rng = tape = Tape(0)
-    ours = deep_sea.deep_sea(size, mapping_seed=mapping_seed, stochastic=stochastic)
-    move = jax.jit(deep_sea.dynamics(size, mapping_seed=mapping_seed, stochastic=stochastic))
+    settings = {"mapping_seed": mapping_seed, "stochastic": stochastic, "move_cost": 0.01}
+    ours = deep_sea.deep_sea(size, **settings)
+    move = jax.jit(deep_sea.dynamics(size, **settings))
     right = deep_sea.action_mapping(size, mapping_seed)
     rng = np.random.default_rng(1)
     bad = chests = 0
@@ -79,7 +80,7 @@ def _same_observation(index, grid, size):
 
 
 def test_stochastic_draws_have_the_right_frequencies():
-    env = deep_sea.deep_sea(10, stochastic=True)
+    env = environments.make("deep_sea:size=10,stochastic=true")
     right = jnp.asarray(deep_sea.action_mapping(10, 42), jnp.int32)
     state = env.reset(jax.random.key(0))[0]
     keys = jax.random.split(jax.random.key(1), 20_000)
@@ -130,9 +131,9 @@ def test_twins_have_the_official_settings(index):
 
 def test_a_scheme_asks_for_the_official_one():
     env = environments.make("bsuite:deep_sea/0")
-    assert isinstance(env, PythonEnvironment)
+    assert isinstance(env, PythonVector)
     assert env.spec.num_states == 100
-    assert isinstance(environments.make("catch/0"), PythonEnvironment)
+    assert isinstance(environments.make("catch/0"), PythonVector)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +161,7 @@ def test_bad_ids_say_what_to_do(env_id, words):
 
 def test_an_official_environment_is_the_same_for_one_seed_and_episode():
     def rewards(seed, episode):
-        env = environments.make("bsuite:bandit_noise/0", seed)
+        env = environments.bsuite.load("bandit_noise/0", seed)
         env.reset(episode)
         return float(env.step(0).reward)
 

@@ -7,7 +7,7 @@ import pytest
 
 from tdu import agents, values
 from tdu.adam import Adam
-from tdu.types import EnvSpec, Transition
+from tdu.types import EnvSpec, TimeStep, Transition
 
 SPEC = EnvSpec("two states", (2,), 2, num_states=2)
 SMALL = {"hidden_sizes": (8,), "replay_capacity": 8, "min_replay": 2, "batch_size": 4}
@@ -20,10 +20,10 @@ def make(name="tdu", **options):
 def filled(agent, rewards=(1.0, 1.0, 1.0), discount=1.0, key=0):
     """An agent that has seen the same step, from state 0 to state 1, with these rewards."""
     state = jax.jit(agent.init)(jax.random.key(key))
-    actor = agent.begin_episode(state, jax.random.key(key + 1))
+    acting = agent.actor.begin(agent.params(state), jax.random.key(key + 1))
     for i, reward in enumerate(rewards):
         step = Transition(jnp.int32(0), jnp.int32(1), jnp.float32(reward), jnp.float32(discount), jnp.int32(1), {})
-        state = agent.observe(state, actor, step, jax.random.key(i))
+        state = agent.observe(state, acting, step, jax.random.key(i))
     return state
 
 
@@ -43,7 +43,7 @@ def _heads(state, observation):
     """Values of all heads, [H, A]."""
     heads = state.values.prior.shape[1]
     ensemble = values.one_hot(SPEC, values.Shape(heads, (8,), 3.0, 4, False, Adam(1e-3)))
-    return ensemble.q(state.values, jnp.int32(observation))
+    return ensemble.q(ensemble.params(state.values), jnp.int32(observation))
 
 
 def test_explorers_are_paid_and_exploiters_are_not():
@@ -121,22 +121,28 @@ def test_learning_waits_for_its_data_and_its_period():
 
 
 def filled_more(agent, state):
-    actor = agent.begin_episode(state, jax.random.key(0))
+    acting = agent.actor.begin(agent.params(state), jax.random.key(0))
     step = Transition(jnp.int32(0), jnp.int32(0), jnp.float32(0), jnp.float32(1), jnp.int32(1), {})
-    return agent.observe(state, actor, step, jax.random.key(0))
+    return agent.observe(state, acting, step, jax.random.key(0))
+
+
+def action(agent, state, acting_state):
+    timestep = TimeStep(jnp.int32(0), jnp.float32(0), jnp.float32(1), jnp.bool_(False))
+    return int(agent.actor.act(agent.params(state), acting_state, timestep, jax.random.key(0))[0])
 
 
 def test_live_and_frozen_heads_differ_once_something_is_learned():
     for acting, moves in (("frozen", False), ("live", True)):
         agent = make("bdqn", exploiters=1, acting=acting, prior_scale=0.0, learning_rate=1.0)
         state = filled(agent)
-        actor = agent.begin_episode(state, jax.random.key(0))
-        before = int(agent.act(state, actor, jnp.int32(0), jax.random.key(0)))
+        acting_state = agent.actor.begin(agent.params(state), jax.random.key(0))
+        before = action(agent, state, acting_state)
         rewards = filled(agent, rewards=(10.0 if before == 0 else -10.0,) * 8)
-        state = state._replace(replay=rewards.replay, step=jnp.int32(8))
+        state = state._replace(replay=rewards.replay)
         for i in range(3):
             state, _ = agent.learn(state, jax.random.key(i))
-        assert (int(agent.act(state, actor, jnp.int32(0), jax.random.key(0))) != before) == moves
+        assert (action(agent, state, acting_state) != before) == moves
+        assert agent.live == moves
 
 
 def test_the_second_call_does_not_compile_again():

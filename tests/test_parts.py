@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tdu import agents, behaviour, bonus, networks, replay
+from tdu import agents, behaviour, bonus, replay
 from tdu.agents import rnd
 from tdu.agents import tdu as tdu_agent
 from tdu.errors import UserError
+from tdu.networks import mlp
 from tdu.types import EnvSpec, Exploit, Transition
 
 
@@ -128,7 +129,7 @@ def test_distillation_s_error_by_hand():
     x = jnp.eye(4)[:2]
     batch = states(0, 1)._replace(o_tm1=x, o_t=x)
     learned, fixed = (jax.tree.map(lambda p: p[0], n) for n in (state.predictor.params, state.predictor.prior))
-    by_hand = np.square(networks.apply_mlp(learned, x) - networks.apply_mlp(fixed, x)).sum(axis=1)
+    by_hand = np.square(mlp.apply_mlp(learned, x) - mlp.apply_mlp(fixed, x)).sum(axis=1)
     np.testing.assert_allclose(part.learn(state, batch)[1], by_hand, rtol=1e-5)
 
 

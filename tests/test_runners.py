@@ -7,6 +7,7 @@ import pytest
 
 import tdu
 from tdu import agents, environments
+from tdu.greedy import greedy_returns
 from tdu.runners import compiled, stepwise
 from tdu.runners.rows import WALL_TIME, Progress
 from tdu.types import EnvSpec, SolvedRule
@@ -25,7 +26,7 @@ def same_log(a, b, **tolerance):
 
 
 def parameters(run):
-    return jax.tree.leaves(run.agent.state)
+    return jax.tree.leaves(run.agent.params)
 
 
 def test_one_seed_twice_is_identical_and_two_seeds_differ():
@@ -35,7 +36,7 @@ def test_one_seed_twice_is_identical_and_two_seeds_differ():
         np.testing.assert_array_equal(x, y)
     assert not np.array_equal(a.log["head"], c.log["head"])
     assert not np.array_equal(a.log["episode_return"], c.log["episode_return"])
-    assert not np.array_equal(a.agent.state.values.params[1][0][0], c.agent.state.values.params[1][0][0])
+    assert not np.array_equal(a.agent.params.values.trained[1][0][0], c.agent.params.values.trained[1][0][0])
 
 
 @pytest.mark.parametrize(("dense", "acting"), [(False, "frozen"), (True, "frozen"), (True, "live")])
@@ -67,11 +68,11 @@ def test_a_whole_run_is_a_function_of_a_key_and_maps_over_seeds():
     assert not np.array_equal(rows.real[0], rows.real[1])
     for seed in range(3):
         run = quick("deep_sea:size=5,stochastic=true", seed=seed, episodes=20)
-        np.testing.assert_array_equal(run.log["head"], rows.whole[seed, :20, 3])
+        np.testing.assert_array_equal(run.log["head"], rows.head[seed, :20])
         np.testing.assert_allclose(run.log["episode_return"], rows.real[seed, :20, 0], rtol=1e-5, atol=1e-6)
-        mine = jax.tree.map(lambda x, seed=seed: x[seed], carries.mind.state.values.params)
+        mine = jax.tree.map(lambda x, seed=seed: x[seed], carries.player.learner.values.params)
         jax.tree.map(
-            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), mine, run.agent.state.values.params
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), mine, run.agent.params.values.trained
         )
 
 
@@ -83,7 +84,7 @@ def test_a_run_maps_over_seeds_where_episodes_differ_in_length():
         run = tdu.train(
             "binary_tree:depth=4", "bdqn", seed=seed, episodes=15, stop=False, exploiters=2, hidden_sizes=(8,)
         )
-        np.testing.assert_array_equal(run.log["episode_len"], rows.whole[seed, :15, 2])
+        np.testing.assert_array_equal(run.log["episode_len"], rows.length[seed, :15])
 
 
 def test_a_run_stops_at_the_episode_that_solves_it():
@@ -134,10 +135,9 @@ def test_tdu_learns_deep_sea_and_its_agent_walks_to_the_chest():
     assert total == pytest.approx(0.99)
 
 
-def test_evaluation_of_a_solved_sea_is_optimal(tmp_path):
-    tdu.train("deep_sea:size=6", seed=1, episodes=300, stop=False, out=tmp_path / "run")
-    found = tdu.evaluate(tmp_path / "run", episodes=5)
-    assert found["min_return"] == found["max_return"] == pytest.approx(0.99)
+def test_evaluation_of_a_solved_sea_is_optimal():
+    run = tdu.train("deep_sea:size=6", seed=1, episodes=300, stop=False)
+    np.testing.assert_allclose(greedy_returns("deep_sea:size=6", run.agent, episodes=5), [0.99] * 5, rtol=1e-6)
 
 
 def test_epsilon_greedy_does_not_learn_what_tdu_does():

@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tdu import agents, environments, networks, values
+from tdu import agents, environments, values
 from tdu.adam import Adam
+from tdu.networks import mlp
 from tdu.runners.compiled import CompiledRunner
 from tdu.runners.protocol import Budget
 from tdu.types import EnvSpec
@@ -36,7 +37,7 @@ def test_every_head_equals_a_loop_over_heads():
     ensemble = values.dense(VECTOR, SHAPE)
     state = ensemble.init(jax.random.key(3))
     observation = jax.random.normal(jax.random.key(4), VECTOR.observation_shape)
-    together = ensemble.q(state, observation)
+    together = ensemble.q(ensemble.params(state), observation)
     for head in range(SHAPE.heads):
         params, prior = jax.tree.map(lambda x, head=head: x[head], (state.params, state.prior))
         x = observation.reshape(-1)
@@ -44,7 +45,7 @@ def test_every_head_equals_a_loop_over_heads():
         alone = np.asarray(x)
         for i, (w, b) in enumerate(layers):
             alone = np.maximum(alone, 0) @ w + b if i else alone @ w + b
-        alone = alone + 3.0 * np.asarray(networks.apply_mlp(prior, x[None]))[0]
+        alone = alone + 3.0 * np.asarray(mlp.apply_mlp(prior, x[None]))[0]
         np.testing.assert_allclose(together[head], alone, rtol=1e-4, atol=1e-5)
 
 
@@ -84,18 +85,23 @@ def test_sparse_equals_dense(double):
     sparse, dense = values.one_hot(GRID, shape), values.dense(GRID, shape)
     a, b = train(sparse, 60), train(dense, 60)
     for state in range(13):
-        np.testing.assert_allclose(sparse.q(a, jnp.int32(state)), dense.q(b, jnp.int32(state)), rtol=2e-3, atol=2e-4)
+        np.testing.assert_allclose(
+            sparse.q(sparse.params(a), jnp.int32(state)),
+            dense.q(dense.params(b), jnp.int32(state)),
+            rtol=2e-3,
+            atol=2e-4,
+        )
 
 
 @pytest.mark.parametrize("make", [values.dense, values.one_hot])
 def test_a_frozen_head_does_not_learn(make):
     ensemble = make(GRID, SHAPE)
     state = train(ensemble, 5)
-    frozen = ensemble.freeze(state, jnp.int32(2))
-    before = np.asarray(ensemble.q(state, jnp.int32(7)))[2]
+    frozen = ensemble.freeze(ensemble.params(state), jnp.int32(2))
+    before = np.asarray(ensemble.q(ensemble.params(state), jnp.int32(7)))[2]
     np.testing.assert_allclose(ensemble.frozen_q(frozen, jnp.int32(7)), before, rtol=1e-5, atol=1e-6)
     state, _ = ensemble.update(state, jnp.full(16, 7), jnp.full(16, 8), loss)
-    assert np.abs(np.asarray(ensemble.q(state, jnp.int32(7)))[2] - before).max() > 1e-4
+    assert np.abs(np.asarray(ensemble.q(ensemble.params(state), jnp.int32(7)))[2] - before).max() > 1e-4
     np.testing.assert_allclose(ensemble.frozen_q(frozen, jnp.int32(7)), before, rtol=1e-5, atol=1e-6)
 
 
@@ -121,7 +127,7 @@ def test_the_target_is_the_network_of_the_last_copy(make):
             seen["target"] = target_t
             return loss(q_tm1, target_t, online_t)
 
-        at_five = np.asarray(ensemble.q(state, jnp.int32(5)))
+        at_five = np.asarray(ensemble.q(ensemble.params(state), jnp.int32(5)))
         if (step - 1) % SHAPE.target_period == 0:
             expected = at_five
         state, _ = ensemble.update(state, o_tm1, jnp.full(4, 5), spy)

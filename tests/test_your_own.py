@@ -15,13 +15,28 @@ from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
 
 import tdu
-from tdu import agents, environments, networks, values
+from tdu import agents, environments, values
 from tdu.adam import Adam
-from tdu.environments.deep_sea import deep_sea
+from tdu.environments.python import PythonEnvironment
 from tdu.errors import EnvironmentFault, UserError
-from tdu.types import EnvSpec
+from tdu.networks import mlp
+from tdu.types import EnvSpec, TimeStep
 
 FAST = {"hidden_sizes": (8,), "exploiters": 2, "explorers": 1, "batch_size": 4, "min_replay": 8}
+
+
+class Alone:
+    """An environment as the runner drives it, without the vector's axis."""
+
+    def __init__(self, env, seed=0):
+        self.vector = environments.make(env, seed)
+        self.spec = self.vector.spec
+
+    def reset(self):
+        return self.vector.start()[0]
+
+    def step(self, action):
+        return jax.tree.map(lambda x: x[0], self.vector.step(np.array([action])).after)
 
 
 class Corridor(gymnasium.Env):
@@ -57,12 +72,11 @@ class Corridor(gymnasium.Env):
 
 
 def test_a_time_limit_bootstraps_and_a_true_end_does_not():
-    env = environments.make(Corridor(), seed=3)
-    env.reset(0)
+    env = Alone(Corridor(), seed=3)
+    env.reset()
     steps = [env.step(0) for _ in range(5)]
     assert [bool(s.last) for s in steps] == [False] * 4 + [True]
     assert [float(s.discount) for s in steps] == [1.0] * 5
-    env.reset(1)
     steps = [env.step(1) for _ in range(4)]
     assert bool(steps[-1].last)
     assert float(steps[-1].discount) == 0.0
@@ -76,7 +90,7 @@ def test_one_seed_twice_is_one_run_on_gymnasium():
 
 def test_every_episode_has_a_seed_of_its_own():
     env = Corridor()
-    made = environments.make(env, seed=3)
+    made = environments.gymnasium.adapt(env, "corridor", 3)
     for episode in (0, 1, 0):
         made.reset(episode)
     assert env.seeds[0] == env.seeds[2] != env.seeds[1]
@@ -103,20 +117,22 @@ def test_spaces_that_no_agent_can_take_are_refused():
 
 
 def test_a_gymnasium_id_with_discrete_observations_is_one_hot():
-    env = environments.make("gym:FrozenLake-v1")
+    env = Alone("gym:FrozenLake-v1")
     assert env.spec.num_states == 16
-    timestep = env.reset(0)
-    assert timestep.observation.dtype == np.int32
+    assert env.reset().dtype == np.int32
     assert env.spec.num_actions == 4
 
 
-def test_bytes_are_scaled():
+def test_bytes_travel_as_bytes():
     class Camera(Corridor):
         def observe(self):
             return np.full((4, 4, 1), 255, np.uint8)
 
-    env = environments.make(Camera(spaces.Box(0, 255, (4, 4, 1), np.uint8)))
-    np.testing.assert_array_equal(env.reset(0).observation, np.ones((4, 4, 1), np.float32))
+    env = Alone(Camera(spaces.Box(0, 255, (4, 4, 1), np.uint8)))
+    assert env.spec.dtype == "uint8"
+    for seen in (env.reset(), env.step(0).observation):
+        assert seen.dtype == np.uint8
+        np.testing.assert_array_equal(seen, np.full((4, 4, 1), 255))
 
 
 class Told(dm_env.Environment):
@@ -163,8 +179,8 @@ def leave():
     ],
 )
 def test_an_answer_that_is_no_time_step_is_told(env, words):
-    made = environments.make(env)
-    made.reset(0)
+    made = Alone(env)
+    made.reset()
     with pytest.raises(EnvironmentFault, match=words):
         made.step(0)
 
@@ -182,21 +198,18 @@ def test_an_environment_that_cannot_be_asked():
 
 def test_dm_env_s_bytes_and_states_are_taken_as_gymnasium_s():
     image = np.full((4, 4, 1), 255, np.uint8)
-    env = environments.make(Told(image, spec=specs.Array((4, 4, 1), np.uint8)))
-    np.testing.assert_array_equal(env.reset(0).observation, np.ones((4, 4, 1), np.float32))
-    for odd, seen in (([-1.0, 300.0], [-1 / 255, 300 / 255]), ("north", None), (None, None)):
-        env = environments.make(Told(odd, spec=specs.Array((2,), np.uint8)))
-        if seen is None:
-            with pytest.raises(EnvironmentFault, match="observation"):
-                env.reset(0)
-        else:
-            np.testing.assert_allclose(env.reset(0).observation, seen, rtol=1e-6)
-    env = environments.make(Told(3, spec=specs.DiscreteArray(7)))
+    env = Alone(Told(image, spec=specs.Array((4, 4, 1), np.uint8)))
+    np.testing.assert_array_equal(env.reset(), image)
+    for odd in ([-1.0, 300.0], [1.5, 2.0], "north", None):
+        with pytest.raises(EnvironmentFault, match="observation"):
+            Alone(Told(odd, spec=specs.Array((2,), np.uint8))).reset()
+    np.testing.assert_array_equal(Alone(Told([7.0, 255], spec=specs.Array((2,), np.uint8))).reset(), [7, 255])
+    env = Alone(Told(3, spec=specs.DiscreteArray(7)))
     assert env.spec.num_states == 7
-    env.reset(0)
+    env.reset()
     assert env.step(0).observation == 3
-    env = environments.make(Told(7, spec=specs.DiscreteArray(7)))
-    env.reset(0)
+    env = Alone(Told(7, spec=specs.DiscreteArray(7)))
+    env.reset()
     with pytest.raises(EnvironmentFault, match="has states 0 to 6, not 7"):
         env.step(0)
 
@@ -211,7 +224,8 @@ def test_an_agent_sees_bytes_as_its_training_did():
     run = tdu.train(Camera(spaces.Box(0, 255, (3, 3, 1), np.uint8)), episodes=4, **FAST)
     bright = np.full((3, 3, 1), 255, np.uint8)
     for given in (bright, bright.astype(np.int64)):
-        np.testing.assert_allclose(run.agent.values(given), run.agent.q(jnp.ones((3, 3, 1))), rtol=1e-5)
+        seen = run.agent.agent.values(run.agent.params, jnp.asarray(bright))
+        np.testing.assert_allclose(run.agent.values(given), seen, rtol=1e-5)
 
 
 def test_several_discrete_numbers_are_an_array():
@@ -219,8 +233,9 @@ def test_several_discrete_numbers_are_an_array():
         def observe(self):
             return np.array([1, 2, 0])
 
-    env = environments.make(Dice(spaces.MultiDiscrete([3, 3, 3])))
-    np.testing.assert_array_equal(env.reset(0).observation, [1.0, 2.0, 0.0])
+    env = Alone(Dice(spaces.MultiDiscrete([3, 3, 3])))
+    assert env.spec.num_states is None
+    np.testing.assert_array_equal(env.reset(), [1, 2, 0])
 
 
 def test_gymnax_is_compiled_and_bootstraps_at_its_time_limit():
@@ -253,17 +268,17 @@ def test_an_agent_learns_from_images():
     run = tdu.train("gymnax:Breakout-MinAtar", "dqn", episodes=6, hidden_sizes=(8,), batch_size=4, min_replay=8)
     assert np.isfinite(run.log["loss"]).all()
     assert run.log["loss"][-1] > 0
-    assert run.agent.state.values.params[0][0].shape == (1, 9 * 4, 16)
+    assert run.agent.params.values.trained[0][0].shape == (1, 9 * 4, 16)
 
 
 def test_windows_are_a_convolution():
-    params = networks.init_image(jax.random.key(0), (5, 6, 2), (7,), 3)
+    params = mlp.init_image(jax.random.key(0), (5, 6, 2), (7,), 3)
     x = jax.random.normal(jax.random.key(1), (4, 5, 6, 2))
     (w, b), *rest = params
     kernel = w.reshape(3, 3, 2, 16)
     seen = jax.lax.conv_general_dilated(x, kernel, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
-    expected = networks.apply_mlp(rest, jax.nn.relu(seen + b).reshape(4, -1))
-    np.testing.assert_allclose(networks.apply_image(params, x), expected, rtol=1e-4, atol=1e-5)
+    expected = mlp.apply_mlp(rest, jax.nn.relu(seen + b).reshape(4, -1))
+    np.testing.assert_allclose(mlp.apply_image(params, x), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_the_torso_is_a_choice():
@@ -304,7 +319,7 @@ def test_ours_pass_gymnasium_s_checker(name, settings):
 
 
 def test_our_deep_sea_is_the_same_through_gymnasium():
-    env, ours = gymnasium.make("tdu/DeepSea-v0", size=4), deep_sea(4, mapping_seed=42)
+    env, ours = gymnasium.make("tdu/DeepSea-v0", size=4), environments.make("deep_sea:size=4")
     observation, _ = env.reset(seed=0)
     state, timestep = ours.reset(tdu.run_key(0))
     for action in (0, 1, 1, 0):
@@ -322,13 +337,13 @@ def test_every_agent_takes_every_kind_of_observation():
     for spec in (EnvSpec("a", (3, 3), 3, num_states=9), EnvSpec("b", (4,), 3), EnvSpec("c", (5, 5, 2), 3)):
         for name, entry in agents.AGENTS.items():
             agent = entry.make(spec, agents.configure(name, {"hidden_sizes": (4,)}))
-            observation = jax.ShapeDtypeStruct((), jnp.int32) if spec.num_states else jnp.zeros(spec.observation_shape)
+            observation = jnp.zeros(spec.carried_shape, spec.carried_dtype)
 
             def act(key, observation, agent=agent):
-                state = agent.init(key)
-                return agent.act(state, agent.begin_episode(state, key), observation, key), agent.evaluate(
-                    state, observation
-                )
+                params = agent.params(agent.init(key))
+                timestep = TimeStep(observation, jnp.zeros(()), jnp.ones(()), jnp.zeros((), bool))
+                action, _ = agent.actor.act(params, agent.actor.begin(params, key), timestep, key)
+                return action, agent.values(params, observation)
 
             action, q = jax.eval_shape(act, jax.random.key(0), observation)
             assert (action.shape, q.shape) == ((), (3,)), name
@@ -337,7 +352,7 @@ def test_every_agent_takes_every_kind_of_observation():
 def test_what_an_environment_counts_keeps_its_type():
     env = Told()
     env.level, env.count = np.float32(0.1), 3
-    made = environments.make(env)
+    made = PythonEnvironment(env, name="told", seed=0)
     saved = json.loads(json.dumps(made.counters()))
     env.level, env.count = 0, 0
     made.restore_counters(saved)
