@@ -79,7 +79,7 @@ def checkpoints(out: Path) -> list[Path]:
 
 
 def _log(out: Path) -> bytes:
-    rows = list(csv.reader(io.StringIO((out / "log.csv").read_text())))
+    rows = [row for row in csv.reader(io.StringIO((out / "log.csv").read_text())) if row]
     times = {i for i, name in enumerate(rows[0]) if name in TIMES}
     return json.dumps([[cell for i, cell in enumerate(row) if i not in times] for row in rows]).encode()
 

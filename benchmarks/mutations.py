@@ -505,6 +505,8 @@ class Subject:
             if refusal is REFUSED and lost:
                 names = sorted(name for name, data in damage.sweep["a"].items() if data in lost)
                 return violation(f"refused, but {plain(names[0])} is lost")
+            if refusal is REFUSED and (new := sorted(after["a"].keys() - damage.sweep["a"].keys() - {".lock"})):
+                return violation(f"refused, but leaves a new {plain(new[0])}")
             return refusal
         if not all(line.startswith("tdu: ") for line in told.err.splitlines()):
             return violation("stderr has more than sentences of tdu's")
@@ -520,13 +522,8 @@ class Subject:
             return violation("goes through, but leaves a run that gives other parameters or none")
         if _timeless(told.out) != _timeless(self._resumed[typed].out):
             return violation("other numbers on stdout")
-        if self.state == "finished" and damage.file != "result.json" and told.out != self._resumed[typed].out:
-            return violation("another speed on stdout")
-        if (
-            self.state == "finished"
-            and damage.kind != "removed"
-            and after["a"]["result.json"] != self.sweep["a"]["result.json"]
-        ):
+        kept, result = after["a"]["result.json"], self.sweep["a"].get("result.json")
+        if result and kept == damage.sweep["a"].get("result.json") and json.loads(kept) != json.loads(result):
             return violation("other times in the result")
         return EXACT
 
