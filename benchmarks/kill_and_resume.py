@@ -28,7 +28,7 @@ from typing import Any
 import folders
 from folders import KINDS
 
-EPISODES = {"compiled": (15_000, 600), "bsuite": (500, 30), "gymnasium": (500, 30), "vector": (500, 30)}
+EPISODES = {"compiled": (15_000, 2_000), "bsuite": (500, 30), "gymnasium": (500, 30), "vector": (500, 30)}
 """Of each kind, and of its short form."""
 PER_RUN = 10
 """A run is killed so often at most."""
@@ -174,7 +174,7 @@ class Abused:
             struck = self._wait(process, lambda: any(self._last in p.name for p in _entries(self._out)))
             time.sleep(self._rng.uniform(0.0, 0.03))
         elif not early and (behind or self._rng.random() < 0.4):
-            skipped, seen = self._rng.randint(0, 5), set()
+            skipped, seen = self._rng.randint(0, 2 if self._short else 5), set()
 
             def strike() -> bool:
                 now = being_written(self._out) - stale
