@@ -1,144 +1,263 @@
 """Kills runs with SIGKILL at random moments, resumes them, and compares the end with a run that was never killed.
 
-    python benchmarks/kill_and_resume.py --kills 100 --out results/kill_and_resume.json
+    python benchmarks/kill_and_resume.py --kills 300 --out results/kill_and_resume.json
 
-At least a fifth of the kills are aimed at a checkpoint while it is being written: the script watches the run's folder for
-one and strikes when it appears. The log (wall time aside) and every array of the last checkpoint must be bit-identical.
+Every session is a process of its own. A run is killed several times and then left to finish. At least a third of the kills
+fall while a checkpoint is being written: the script watches the run's folder for one and strikes when it appears. In its last
+session a run is struck about its last checkpoint, if there are kills left. Log (wall time aside), every array of the last
+checkpoint and result must be bit-identical, and nobody may have had a reason to complain.
+
+What the undisturbed run of a kind has compiled is kept for the others, which start in half the time; with --compile, each
+compiles its own.
 """
 
 import argparse
-import hashlib
-import json
+import functools
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-CASES = {
-    "compiled": ["deep_sea:size=30,stochastic=true", "--episodes", "1500"],
-    "stepwise": ["bsuite:deep_sea_stochastic/0", "--episodes", "1500"],
-}
-LATEST = 15.0
-"""Seconds after a start at which it is killed at the latest; it trains after about eight."""
-SHARED = ["--no-stop", "--seed", "3", "--checkpoint-seconds", "0", "--progress", "none"]
+import folders
+from folders import KINDS
+
+EPISODES = {"compiled": (15_000, 2_000), "bsuite": (500, 30), "gymnasium": (500, 30), "vector": (500, 30)}
+"""Of each kind, and of its short form."""
+PER_RUN = 10
+"""A run is killed so often at most."""
+WINDOW = 2.0
+"""A kill at a random moment falls at most so many seconds after the run has begun to leave checkpoints."""
+SEED = 3
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--kills", type=int, default=300)
+    parser.add_argument("--kinds", type=lambda text: text.split(","), help=f"of {', '.join(KINDS)} (default: all)")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
+    parser.add_argument("--compile", action="store_true", help="every process compiles its own programs")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="copy runs that came out otherwise there")
+    parser.add_argument(
+        "--short",
+        action="store_true",
+        help="one kill for each kind, quickly: short runs, and only what is killed is a process of its own",
+    )
     parsed = parser.parse_args()
-    moments = random.Random(parsed.seed)
-    outcome: dict = {"command": f"python benchmarks/kill_and_resume.py --kills {parsed.kills}", "cases": {}}
     with tempfile.TemporaryDirectory() as folder:
-        whole = {}
-        for name, case in CASES.items():
-            whole[name] = Path(folder) / f"{name}-whole"
+        return measure(parsed, Path(folder))
+
+
+def measure(parsed: argparse.Namespace, folder: Path) -> int:
+    if not parsed.compile:
+        folders.keep_compiled(folder / "programs")
+    if parsed.short:
+        os.environ["XLA_FLAGS"] = folders.QUICK_COMPILER
+    known, lacking = folders.known_kinds()
+    kinds = [name for name in known if name in (parsed.kinds or KINDS)]
+    total = len(kinds) if parsed.short else parsed.kills
+    outcome: dict[str, Any] = {
+        "command": " ".join(["python benchmarks/kill_and_resume.py", *folders.typed()]),
+        "commit": folders.commit(),
+        "seed": parsed.seed,
+        "kinds": {},
+        "lacking": [name for name in lacking if name in (parsed.kinds or KINDS)],
+    }
+    clock, done, rng = folders.Clock(total), 0, random.Random(parsed.seed)
+    for number, name in enumerate(kinds):
+        share = total // len(kinds) + (number < total % len(kinds))
+        kind = Abused(name, folder, rng, short=parsed.short)
+        tell = functools.partial(say, name, clock, done)
+        while kind.counts["kills"] < share:
+            before = kind.counts["kills"]
+            kind.one_run(min(share - before, PER_RUN), tell, parsed.keep)
+            if kind.counts["kills"] == before:
+                raise SystemExit(f"a run of kind {name} was over before it could be killed; it needs more episodes.")
+        done += share
+        outcome["kinds"][name] = kind.described()
+    counts = sum((Counter(kind["counts"]) for kind in outcome["kinds"].values()), Counter())
+    outcome["counts"] = {key: counts[key] for key in COUNTED}
+    outcome["mismatches"] = sum(len(kind["mismatches"]) for kind in outcome["kinds"].values())
+    outcome["minutes"] = round(clock.seconds / 60, 1)
+    folders.write(parsed.out, outcome)
+    enough = parsed.short or counts["while_writing"] * 3 >= counts["kills"]
+    print(
+        f"{counts['kills']} kills of {counts['runs']} runs, {counts['while_writing']} while a checkpoint was being written, "
+        f"{counts['before_first_checkpoint']} before the first: {outcome['mismatches']} runs came out otherwise."
+    )
+    if not enough:
+        print("Fewer than a third of the kills fell while a checkpoint was being written.", file=sys.stderr)
+    return 0 if enough and not outcome["mismatches"] else 1
+
+
+COUNTED = ("runs", "kills", "before_first_checkpoint", "while_writing", "between", "after_last_checkpoint")
+
+
+class Abused:
+    """Runs of one kind: the undisturbed one, and those that are killed."""
+
+    def __init__(self, name: str, folder: Path, rng: random.Random, *, short: bool):
+        self._name, self._rng, self._short = name, rng, short
+        self._out, self._errors = folder / name, folder / f"{name}.stderr"
+        episodes = str(EPISODES[name][short])
+        self._words = [*KINDS[name].target, "--episodes", episodes, *folders.SMALL, "--seed", str(SEED)]
+        self.counts: Counter[str] = Counter()
+        self.mismatches: list[dict] = []
+        whole = folder / f"{name}-whole"
+        self._first_checkpoint = self._undisturbed(whole)
+        self._facts, self._last = folders.facts(whole), folders.checkpoints(whole)[-1].name
+        self._result = folders.result(whole)
+        if unreadable := [words for words in self._facts.values() if words.startswith("unreadable")]:
+            raise SystemExit(f"the undisturbed run of {name} cannot be read: {unreadable[0]}")
+
+    def _undisturbed(self, out: Path) -> float:
+        """Runs it; seconds to its first checkpoint."""
+        if self._short:
+            self._finish_here(out)
+            return 0.0
+        for attempt in (out.with_suffix(".first"), out):  # the second finds everything compiled, as those to be killed
             started = time.monotonic()
-            subprocess.run(command(case, whole[name]), check=True, stdout=subprocess.DEVNULL)
-            outcome["cases"][name] = {
-                "whole_seconds": round(time.monotonic() - started, 1),
-                "log": digest_log(whole[name]),
-                "state": digest_state(whole[name]),
-                "rounds": [],
-            }
-        kills = 0
-        while kills < parsed.kills:
-            name = "stepwise" if moments.random() < 0.25 else "compiled"
-            tally = one_round(CASES[name], Path(folder) / "run", moments, parsed.kills - kills)
-            kills += tally["kills"]
-            tally["log_identical"] = digest_log(Path(folder) / "run") == outcome["cases"][name]["log"]
-            tally["state_identical"] = digest_state(Path(folder) / "run") == outcome["cases"][name]["state"]
-            outcome["cases"][name]["rounds"].append(tally)
-            print(name, tally, f"{kills} kills so far", flush=True)
-            shutil.rmtree(Path(folder) / "run")
-    rounds = [r for case in outcome["cases"].values() for r in case["rounds"]]
-    outcome["kills"] = sum(r["kills"] for r in rounds)
-    outcome["kills_while_writing_a_checkpoint"] = sum(r["while_writing"] for r in rounds)
-    outcome["kills_before_the_first_checkpoint"] = sum(r["before_first_checkpoint"] for r in rounds)
-    enough = outcome["kills_while_writing_a_checkpoint"] >= outcome["kills"] // 5
-    outcome["all_identical"] = all(r["log_identical"] and r["state_identical"] for r in rounds)
-    parsed.out.parent.mkdir(parents=True, exist_ok=True)
-    parsed.out.write_text(json.dumps(outcome, indent=1) + "\n")
-    print(json.dumps({k: v for k, v in outcome.items() if k != "cases"}, indent=1))
-    return 0 if outcome["all_identical"] and enough else 1
+            process = self._start(attempt)
+            while process.poll() is None and not folders.checkpoints(attempt):
+                time.sleep(0.01)
+            seconds = time.monotonic() - started
+            if process.wait():
+                raise SystemExit(f"the undisturbed run failed: {self._errors.read_text()}")
+            self._seconds = round(time.monotonic() - started, 1)
+        if folders.facts(attempt) != folders.facts(out.with_suffix(".first")):
+            raise SystemExit("two undisturbed runs of one seed differ.")
+        return seconds
 
+    def one_run(self, kills: int, tell: Callable[[int], None], keep: Path | None) -> None:
+        """Kills one run up to so many times, lets it finish, and compares."""
+        self.counts["runs"] += 1
+        struck = []
+        while len(struck) < kills:
+            last = len(struck) == kills - 1 and len(struck) > 0
+            fell = self._one_kill(at_the_end=last)
+            if fell is None:
+                break
+            struck.append(fell)
+            self.counts["kills"] += 1
+            self.counts[fell] += 1
+            tell(self.counts["kills"])
+        said = self._finish()
+        found = folders.facts(self._out)
+        wrong = [part for part, digest in self._facts.items() if found[part] != digest]
+        left = sorted({p.name for p in self._out.rglob("*") if ".writing" in p.name or ".damaged" in p.name})
+        if wrong or said or left:
+            details = {"run": self.counts["runs"], "kills": struck, "differs": wrong, "said": said, "left_over": left}
+            if "result" in wrong and not found["result"].startswith("unreadable"):
+                result = folders.result(self._out)
+                keys = {k for k in {**result, **self._result} if result.get(k) != self._result.get(k)}
+                details["undisturbed_and_found"] = {k: [self._result.get(k), result.get(k)] for k in sorted(keys)}
+            self.mismatches.append(details)
+            print(f"{self._name}: a run came out otherwise: {details}", file=sys.stderr, flush=True)
+            if keep is not None:
+                shutil.copytree(self._out, keep / f"{self._name}-{self.counts['runs']}", dirs_exist_ok=True)
+        shutil.rmtree(self._out)
 
-def command(case: list[str], out: Path) -> list[str]:
-    return [sys.executable, "-m", "tdu", "train", *case, *SHARED, "--out", str(out), "--resume-if-there"]
+    def _one_kill(self, *, at_the_end: bool) -> str | None:
+        """Starts or resumes the run and kills it; where that fell, or None if it was over before."""
+        stale = being_written(self._out)  # what an earlier kill has left is not being written now
+        process = self._start(self._out)
+        behind = self.counts["while_writing"] * 3 <= self.counts["kills"] + 2
+        early = not folders.checkpoints(self._out) and not self._short and self._rng.random() < 0.5
+        if at_the_end:
+            struck = self._wait(process, lambda: any(self._last in p.name for p in _entries(self._out)))
+            time.sleep(self._rng.uniform(0.0, 0.03))
+        elif not early and (behind or self._rng.random() < 0.4):
+            skipped, seen = self._rng.randint(0, 2 if self._short else 5), set()
 
+            def strike() -> bool:
+                now = being_written(self._out) - stale
+                seen.update(name for name, *_ in now)
+                return bool(now) and len(seen) > skipped
 
-def one_round(case: list[str], out: Path, moments: random.Random, most: int) -> dict:
-    """Kills one run again and again, then lets it finish."""
-    tally = {"kills": 0, "while_writing": 0, "before_first_checkpoint": 0}
-    for _ in range(min(most, moments.randint(12, 24))):
-        stale = being_written(out)  # what an earlier kill has left is not being written now
-        process = subprocess.Popen(command(case, out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        if moments.random() < 0.5:
-            struck = strike_while_writing(process, out, stale, moments)
+            struck = self._wait(process, strike)
+            time.sleep(self._rng.uniform(0.0, 0.003))
         else:
-            struck = wait_until(process, time.monotonic() + moments.uniform(0.1, LATEST))
-        if not struck:
-            break
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-        tally["kills"] += 1
-        tally["while_writing"] += bool(being_written(out) - stale)
-        has_one = (out / "checkpoints").exists() and any(p.name.isdigit() for p in (out / "checkpoints").iterdir())
-        tally["before_first_checkpoint"] += not has_one
-    subprocess.run(command(case, out), check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    return tally
+            latest = self._first_checkpoint + (0.0 if early else WINDOW)
+            moment = time.monotonic() + self._rng.uniform(0.0, latest)
+            struck = self._wait(process, lambda: time.monotonic() >= moment)
+        process.kill()
+        if process.wait() >= 0 or not struck:
+            return None
+        if being_written(self._out) - stale:
+            return "while_writing"
+        if not folders.checkpoints(self._out):
+            return "before_first_checkpoint"
+        return "after_last_checkpoint" if folders.checkpoints(self._out)[-1].name == self._last else "between"
+
+    @staticmethod
+    def _wait(process: subprocess.Popen, until: Callable[[], bool]) -> bool:
+        """Waits for a moment; False if the process ended before."""
+        while process.poll() is None:
+            if until():
+                return True
+            time.sleep(0.0003)
+        return False
+
+    def _start(self, out: Path) -> subprocess.Popen:
+        words = [sys.executable, "-m", "tdu", "train", *self._words, *self._often(out)]
+        with open(self._errors, "w") as errors:
+            return subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=errors)
+
+    @staticmethod
+    def _often(out: Path) -> list[str]:
+        return ["--checkpoint-seconds", "0", "--out", str(out), "--resume"]
+
+    def _finish(self) -> str:
+        """Lets the run finish; what it had to complain about."""
+        if self._short:
+            return self._finish_here(self._out)
+        code = self._start(self._out).wait()
+        said = self._errors.read_text().strip()
+        said = "" if "finished already" in said and said.count("\n") == 0 else said
+        return said or (f"exit code {code}" if code else "")
+
+    def _finish_here(self, out: Path) -> str:
+        from tdu.cli import main as tdu
+
+        return f"exit code {code}" if (code := tdu(["train", *self._words, *self._often(out)])) else ""
+
+    def described(self) -> dict[str, Any]:
+        """For the file of outcomes."""
+        return {
+            "command": " ".join(["tdu train", *self._words, "--checkpoint-seconds 0"]),
+            "run_seed": SEED,
+            "seconds_undisturbed": None if self._short else self._seconds,
+            "counts": {key: self.counts[key] for key in COUNTED},
+            "undisturbed": self._facts,
+            "mismatches": self.mismatches,
+        }
 
 
-def being_written(out: Path) -> set[tuple[str, int]]:
-    """Checkpoints that are not whole, by name and inode."""
+def being_written(out: Path) -> set[tuple[str, int, int]]:
+    """Checkpoints that are not whole, by name, inode and time."""
     found = set()
-    for path in (out / "checkpoints").glob(".writing-*"):
+    for path in (out / "checkpoints").glob(".writing*"):
         try:
             status = path.stat()
         except FileNotFoundError:  # it has just become whole
             continue
-        found.add((path.name, status.st_ino))
+        found.add((path.name, status.st_ino, status.st_mtime_ns))
     return found
 
 
-def strike_while_writing(process: subprocess.Popen, out: Path, stale: set, moments: random.Random) -> bool:
-    """Waits until a checkpoint is being written, after a random number of them; False if the run ended first."""
-    skip, seen = moments.randint(0, 3), set()
-    while process.poll() is None:
-        seen |= {name for name, _ in being_written(out) - stale}
-        if len(seen) > skip and being_written(out) - stale:
-            time.sleep(moments.uniform(0.0, 0.005))
-            return process.poll() is None
-        time.sleep(0.0005)
-    return False
+def _entries(out: Path) -> list[Path]:
+    return [*(out / "checkpoints").glob("*")]
 
 
-def wait_until(process: subprocess.Popen, deadline: float) -> bool:
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            return False
-        time.sleep(0.01)
-    return True
-
-
-def digest_log(out: Path) -> str:
-    """Of the log without its last column, the wall time."""
-    lines = [line.rsplit(",", 1)[0] for line in (out / "log.csv").read_text().splitlines()]
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
-
-
-def digest_state(out: Path) -> str:
-    """Of the last checkpoint's arrays: parameters, replay, everything."""
-    newest = sorted(p for p in (out / "checkpoints").iterdir() if p.name.isdigit())[-1]
-    parts = sorted(newest.glob("*.safetensors"))
-    return hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest()
+def say(name: str, clock: folders.Clock, before: int, kills: int) -> None:
+    print(f"{name}: kill {clock.words(before + kills)}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
