@@ -131,7 +131,7 @@ def test_a_damaged_checkpoint_is_passed_over(whole, tmp_path, damage):
     with pytest.raises(Killed):
         train(out, COMPILED, checkpoint_seconds=0, progress=killer(300))
     newest = sorted((out / "checkpoints").iterdir())[-1]
-    state = newest / "state-mind.safetensors"
+    state = newest / "state-player.safetensors"
     data = bytearray(state.read_bytes())
     if damage == "truncate":
         state.write_bytes(data[: len(data) // 2])
@@ -164,7 +164,7 @@ def test_damage_does_not_outlive_the_next_kill(whole, tmp_path):
     with pytest.raises(Killed):
         train(out, COMPILED, checkpoint_seconds=0, progress=killer(300))
     newest = sorted((out / "checkpoints").iterdir())[-1]
-    (newest / "state-mind.safetensors").write_bytes(b"no")
+    (newest / "state-player.safetensors").write_bytes(b"no")
     with pytest.raises(Killed):
         train(out, COMPILED, resume=True, checkpoint_seconds=0, progress=killer(200), say=lambda words: None)
     names = sorted(p.name for p in (out / "checkpoints").iterdir())
@@ -511,7 +511,7 @@ def test_a_run_ends_by_steps_or_episodes_whichever_is_first():
     assert tdu.train(**TINY, steps=10**6, evaluation_episodes=0).result["episodes"] == 20
     stepwise = tdu.train("catch/0", steps=20, evaluation_episodes=0, **FAST).result
     assert (stepwise["steps"], stepwise["episodes"]) == (20, 2)
-    with pytest.raises(tdu.UserError, match="num_envs must be"):
+    with pytest.raises(tdu.UserError, match="num_envs is for environments in Python"):
         tdu.train(**TINY, num_envs=2)
 
 
