@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 from gymnasium.vector import VectorEnv
 
-from tdu.environments import binary_tree, bsuite, deep_sea, gymnasium, gymnax
+from tdu.environments import binary_tree, bsuite, deep_sea, gymnasium, gymnax, key_door
 from tdu.environments.python import PythonEnvironment, Seed, described, see_current_folder
-from tdu.environments.settings import BinaryTreeSettings, DeepSeaSettings
+from tdu.environments.settings import BinaryTreeSettings, DeepSeaSettings, KeyDoorSettings
 from tdu.environments.vector import PythonVector, VectorEnvironment
 from tdu.errors import UserError, unknown
 from tdu.options import build
@@ -42,6 +42,11 @@ BUILT_IN: dict[str, BuiltIn] = {
         "Binary Tree: one wrong action anywhere ends the episode.",
         BinaryTreeSettings,
         lambda s: binary_tree.binary_tree(**dataclasses.asdict(s)),
+    ),
+    "key_door": BuiltIn(
+        "Key and door: fetch the key, open the door; a grid with cycles and one reward at the end.",
+        KeyDoorSettings,
+        lambda s: key_door.key_door(s.size, limit=s.limit, observation=s.observation, slip=s.slip),
     ),
 }
 

@@ -1,6 +1,7 @@
 """Settings of the built-in environments: the only place where their defaults stand."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from tdu.options import option
 
@@ -24,3 +25,15 @@ class BinaryTreeSettings:
 
     depth: int = option(50, "Number of branches.", minimum=1, maximum=100_000)
     seed: int = option(42, "Seed of which action leads on at each branch.", minimum=0, maximum=2**32 - 1)
+
+
+@dataclass(frozen=True)
+class KeyDoorSettings:
+    """Settings of `key_door`."""
+
+    size: int = option(8, "Rows and columns of the grid.", minimum=2, maximum=300)
+    limit: int = option(80, "Steps after which an episode is cut off.", minimum=1, maximum=10**6)
+    observation: Literal["one_hot", "features", "image"] = option(
+        "one_hot", "What is seen: the state's index, row, column and key as numbers, or planes of an image."
+    )
+    slip: float = option(0.0, "Probability that another move happens than the one chosen.", minimum=0, maximum=1)
