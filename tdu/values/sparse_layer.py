@@ -104,11 +104,14 @@ def write(adam: Adam, table: Table, *, states: Array, before: Read, now: Array, 
 def rebased(table: Table, by: Array) -> Table:
     """The same layer with every step counted `by` less.
 
-    From the horizon on, only differences of steps matter. A row that has rested since before it has come to rest.
+    From the horizon on, only differences of steps matter. A row that was last touched before it has long come to rest at a
+    place that depends on when that was, so its own step stays.
     """
-    back = jnp.where(by > 0, jnp.maximum(table.touched - by, _HORIZON), table.touched)
-    copied = jnp.where(by > 0, jnp.maximum(table.copied - by, _HORIZON), table.copied)
-    return table._replace(touched=back, copied=copied)
+
+    def back(step: Array) -> Array:
+        return jnp.where((by > 0) & (step > _HORIZON), jnp.maximum(step - by, _HORIZON), step)
+
+    return table._replace(touched=back(table.touched), copied=back(table.copied))
 
 
 def _distance(adam: Adam, start: Array, end: Array) -> Array:
