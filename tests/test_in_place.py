@@ -14,15 +14,16 @@ from tdu.runners.protocol import Budget
 from tdu.types import EnvSpec
 
 TABLE = (901, 4, 32)
+SIZE = math.prod(TABLE)
 INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%?[\w.-]+ = (?P<type>\w+)\[(?P<dims>[\d,]*)\]\S* (?P<opcode>[\w-]+)\(", re.M)
 IN_PLACE = {"parameter", "get-tuple-element", "bitcast", "scatter", "dynamic-update-slice", "fusion"}
 """What gives an array of the table's size without writing all of it; the inside of a fusion is in the text as well."""
 
 
-def opcodes(text, *, size=math.prod(TABLE)):
+def opcodes(text):
     """Of all instructions, fused or not, whose result is as large as the table, in whatever shape and layout."""
     found = [m for m in INSTRUCTION.finditer(text) if m["type"] == "f32"]
-    return [m["opcode"] for m in found if math.prod(int(d) for d in m["dims"].split(",") if d) == size]
+    return [m["opcode"] for m in found if math.prod(int(d) for d in m["dims"].split(",") if d) == SIZE]
 
 
 def written_anew(text):
