@@ -15,6 +15,7 @@ Everything about a row lies side by side in one array `rows [S + 1, 4, H·F]` (w
 written once per step, so that XLA updates it in place. Row S is the all-zero observation and stays zero.
 """
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -123,8 +124,9 @@ def _distance(adam: Adam, start: Array, end: Array) -> Array:
     return from_start - power(ratio, end - start) * from_end
 
 
+@lru_cache(maxsize=8)
 def _distance_table(adam: Adam) -> np.ndarray:
-    """D∞(t) for t = 0 … _HORIZON, in float64."""
+    """D∞(t) for t = 0 … _HORIZON, in float64; programs need it several times over."""
     ratio = adam.b1 / np.sqrt(adam.b2)
     s = np.arange(1, _HORIZON + 1, dtype=np.float64)
     c = np.sqrt(1 - adam.b2**s) / (1 - adam.b1**s)
