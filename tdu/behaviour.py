@@ -68,13 +68,15 @@ class Ucb1State(NamedTuple):
     """Environment steps taken by each head, [H], int32; counted up to 2³⁰."""
     mean: Array
     """Mean reward per step of each head, [H]."""
+    lost: Array
+    """What rounding has kept from the mean, [H]."""
 
 
 def ucb1(heads: int, eta: float, epsilon: float = 0.0) -> Behaviour:
     """argmax V_k + η·√(log n / n_k), V_k the mean reward per step of head k; every head once first (appendix D)."""
 
     def init() -> Ucb1State:
-        return Ucb1State(jnp.zeros(heads, jnp.int32), jnp.zeros(heads))
+        return Ucb1State(jnp.zeros(heads, jnp.int32), jnp.zeros(heads), jnp.zeros(heads))
 
     def begin(state: Ucb1State, key: Key) -> Array:
         tried = jnp.maximum(state.steps, 1).astype(jnp.float32)
@@ -82,10 +84,16 @@ def ucb1(heads: int, eta: float, epsilon: float = 0.0) -> Behaviour:
         return greedy(jnp.where(state.steps == 0, jnp.inf, bound), key)
 
     def observe(state: Ucb1State, head: Array, transition: Transition) -> Ucb1State:
-        # A sum of rewards in float32 would stop growing; a mean needs none.
+        # After millions of steps one reward changes the mean by less than float32 can tell, so what is lost is kept (Kahan).
         steps = jnp.minimum(state.steps[head] + 1, 1 << 30)
-        change = (transition.r_t - state.mean[head]) / steps.astype(jnp.float32)
-        return Ucb1State(state.steps.at[head].set(steps), state.mean.at[head].add(change))
+        mean = state.mean[head]
+        change = (transition.r_t - mean) / steps.astype(jnp.float32) + state.lost[head]
+        moved = mean + change
+        return Ucb1State(
+            steps=state.steps.at[head].set(steps),
+            mean=state.mean.at[head].set(moved),
+            lost=state.lost.at[head].set(change - (moved - mean)),
+        )
 
     return Behaviour(init, begin, _of_one_head(epsilon), observe)
 

@@ -16,15 +16,20 @@ STATES, WIDTH, BATCH = 12, 3, 4
 def test_adam_equals_optax():
     adam = Adam(1e-3)
     reference = optax.adam(1e-3)
-    params = ours = {"a": jnp.array([1.0, -2.0]), "b": jnp.ones((2, 2))}
-    moments, state = adams.init(params), reference.init(params)
-    for step in range(1, 200):
+    start = {"a": jnp.array([1.0, -2.0]), "b": jnp.ones((2, 2))}
+
+    def both(carry, step):
+        ours, moments, params, state = carry
         key = jax.random.fold_in(jax.random.key(0), step)
-        gradient = jax.tree.map(lambda x, key=key: jax.random.normal(key, x.shape), params)
-        ours, moments = adams.update(adam, ours, moments, gradient, jnp.int32(step))
+        gradient = jax.tree.map(lambda x: jax.random.normal(key, x.shape), params)
+        ours, moments = adams.update(adam, ours, moments, gradient, step)
         updates, state = reference.update(gradient, state)
-        params = optax.apply_updates(params, updates)
+        return (ours, moments, optax.apply_updates(params, updates), state), ()
+
+    carry = start, adams.init(start), start, reference.init(start)
+    (ours, _, params, _), _ = jax.jit(lambda *x: jax.lax.scan(both, *x))(carry, jnp.arange(1, 200))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), ours, params)
+    assert np.abs(ours["a"] - start["a"]).max() > 1e-3
 
 
 def _batches(steps: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -42,15 +47,13 @@ def _uneven() -> np.ndarray:
 def _run(steps: int, adam: Adam, dtype: type, period: int = 4) -> tuple[float, float]:
     """Largest difference of weights and of targets between both forms, over all steps and rows."""
     states, gradients = _batches(steps, seed=1)
-    weights = np.random.default_rng(0).normal(size=(STATES, WIDTH)).astype(dtype)
-    table = sparse_layer.init(jnp.asarray(weights))
+    weights = jnp.asarray(np.random.default_rng(0).normal(size=(STATES, WIDTH)).astype(dtype))
     reference = optax.adam(adam.learning_rate, eps=adam.eps)
-    dense = target = jnp.asarray(weights)
-    opt_state = reference.init(dense)
     everything = jnp.arange(STATES + 1)
 
-    @jax.jit
-    def both(table, dense, target, opt_state, s, g, step):
+    def both(carry, batch):
+        table, dense, target, opt_state = carry
+        s, g, step = batch
         read = sparse_layer.read(table, s)
         now = sparse_layer.brought_to(adam, read.rows, read.touched, step - 1)
         table = sparse_layer.write(adam, table, states=s, before=read, now=now, gradient=g, step=step)
@@ -64,25 +67,16 @@ def _run(steps: int, adam: Adam, dtype: type, period: int = 4) -> tuple[float, f
         value = sparse_layer.brought_to(adam, rows.rows, rows.touched, step)
         targets = sparse_layer.target(adam, rows, table.copied)
         zero = jnp.abs(value[-1]).max() + jnp.abs(targets[-1]).max()
-        return (
-            table,
-            dense,
-            target,
-            opt_state,
-            (
-                jnp.abs(value[:-1] - dense).max(),
-                jnp.abs(targets[:-1] - target).max(),
-                zero,
-            ),
-        )
+        difference = jnp.abs(value[:-1] - dense).max(), jnp.abs(targets[:-1] - target).max(), zero
+        return (table, dense, target, opt_state), jnp.stack(difference)
 
-    worst = np.zeros(3)
-    for step in range(1, steps + 1):
-        s, g = jnp.asarray(states[step - 1]), jnp.asarray(gradients[step - 1], dtype)
-        table, dense, target, opt_state, difference = both(table, dense, target, opt_state, s, g, jnp.int32(step))
-        worst = np.maximum(worst, [float(x) for x in difference])
+    start = sparse_layer.init(weights), weights, weights, reference.init(weights)
+    batches = jnp.asarray(states), jnp.asarray(gradients, dtype), jnp.arange(1, steps + 1, dtype=jnp.int32)
+    (_, dense, _, _), differences = jax.jit(lambda *x: jax.lax.scan(both, *x))(start, batches)
+    worst = np.asarray(differences).max(axis=0)
+    assert np.abs(dense - weights).max() > 0.1, "the weights have moved"
     assert worst[2] == 0.0, "the all-zero observation has no weights"
-    return worst[0], worst[1]
+    return float(worst[0]), float(worst[1])
 
 
 def test_exact_in_double_precision():

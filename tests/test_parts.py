@@ -16,6 +16,8 @@ from tdu.errors import UserError
 from tdu.networks import mlp
 from tdu.types import EnvSpec, Exploit, Transition
 
+pytestmark = pytest.mark.usefixtures("lightly_compiled")
+
 
 def transition(reward=0.0, state=0, action=0):
     number = jnp.float32(reward)
@@ -81,16 +83,25 @@ def test_counts_by_hand():
 def test_counts_over_a_hash_tell_boards_apart():
     part = bonus.counts(1.0, BOARD, resolution=0.1)
     boards = jnp.asarray(np.array(np.meshgrid(*[[0.0, 1.0]] * 4)).reshape(4, -1).T.reshape(16, 2, 2), jnp.float32)
-    visits = part.init(jax.random.key(0))
+    visits, observe = part.init(jax.random.key(0)), jax.jit(part.observe)
     for board in boards[:5]:
-        step = transition()._replace(o_tm1=board, o_t=board)
-        visits = part.observe(visits, step)
+        visits = observe(visits, transition()._replace(o_tm1=board, o_t=board))
     number = jnp.zeros(16)
     batch = Transition(boards, jnp.zeros(16, jnp.int32), number, number, boards, {})
-    _, novelty = part.reward(visits, batch, None)
+    novelty_of = jax.jit(lambda batch: part.reward(visits, batch, None)[1])
+    novelty = novelty_of(batch)
     np.testing.assert_allclose(novelty, [1.01**-0.5] * 5 + [10.0] * 11, rtol=1e-4)
     near = batch._replace(o_tm1=boards + 0.01)
-    np.testing.assert_allclose(part.reward(visits, near, None)[1], novelty)
+    np.testing.assert_allclose(novelty_of(near), novelty)
+
+
+def test_visits_are_counted_to_no_overflow():
+    part = bonus.counts(0.1, GRID, resolution=0.1)
+    visits = part.init(jax.random.key(0)).at[1, 0].set((1 << 30) - 1)
+    for _ in range(3):
+        visits = part.observe(visits, transition(state=1))
+    assert int(visits[1, 0]) == 1 << 30
+    assert float(part.reward(visits, states(1), None)[1][0]) == pytest.approx(2.0**-15)
 
 
 def distillation(spec=GRID, normalise=False, decay=0.9):
@@ -106,46 +117,46 @@ def states(*indices):
 @pytest.mark.parametrize("dense", [False, True])
 def test_distillation_pays_for_what_it_has_not_seen(dense):
     part = distillation(GRID._replace(num_states=None, observation_shape=(4,)) if dense else GRID)
-    state = part.init(jax.random.key(0))
+    state, learn = jax.jit(part.init)(jax.random.key(0)), jax.jit(part.learn)
     seen, new = states(0, 1), states(2, 3)
     if dense:
         seen, new = (x._replace(o_tm1=jax.nn.one_hot(x.o_tm1, 4), o_t=jax.nn.one_hot(x.o_t, 4)) for x in (seen, new))
     fixed = state.predictor.prior
-    _, before = part.learn(state, seen)
-    learn = jax.jit(part.learn)
+    _, before = learn(state, seen)
     for _ in range(300):
         state, known = learn(state, seen)
     reward, after = part.reward(known, seen, None)
     np.testing.assert_allclose(reward, 2.0 * np.asarray(after), rtol=1e-6)
     assert np.all(np.asarray(after) < 0.05 * np.asarray(before))
-    assert np.asarray(part.learn(state, new)[1]).min() > 10 * np.asarray(after).max()
+    assert np.asarray(learn(state, new)[1]).min() > 10 * np.asarray(after).max()
     jax.tree.map(np.testing.assert_array_equal, state.predictor.prior, fixed)
 
 
 def test_distillation_s_error_by_hand():
     """‖f − f̃‖² with both networks written out."""
     part = distillation(GRID._replace(num_states=None, observation_shape=(4,)))
-    state = part.init(jax.random.key(0))
+    state = jax.jit(part.init)(jax.random.key(0))
     x = jnp.eye(4)[:2]
     batch = states(0, 1)._replace(o_tm1=x, o_t=x)
     learned, fixed = (jax.tree.map(lambda p: p[0], n) for n in (state.predictor.params, state.predictor.prior))
     by_hand = np.square(mlp.apply_mlp(learned, x) - mlp.apply_mlp(fixed, x)).sum(axis=1)
-    np.testing.assert_allclose(part.learn(state, batch)[1], by_hand, rtol=1e-5)
+    np.testing.assert_allclose(jax.jit(part.learn)(state, batch)[1], by_hand, rtol=1e-5)
 
 
 def test_distillation_is_normalised_by_moving_averages():
     part, raw = distillation(normalise=True, decay=0.5), distillation(decay=0.5)
-    state = part.init(jax.random.key(0))
+    state = jax.jit(part.init)(jax.random.key(0))
+    learn, learn_raw = jax.jit(part.learn), jax.jit(raw.learn)
     batch = states(0, 1, 3)
     mean = square = 0.0
     for _ in range(2):
-        errors = np.asarray(raw.learn(state, batch)[1], np.float64)
+        errors = np.asarray(learn_raw(state, batch)[1], np.float64)
         mean, square = 0.5 * mean + 0.5 * errors.mean(), 0.5 * square + 0.5 * (errors**2).mean()
-        state, _ = part.learn(state, batch)
-    errors = np.asarray(raw.learn(state, batch)[1], np.float64)
+        state, _ = learn(state, batch)
+    errors = np.asarray(learn_raw(state, batch)[1], np.float64)
     mean, square = mean / 0.75, square / 0.75
     expected = (errors - mean) / np.sqrt(square - mean**2)
-    np.testing.assert_allclose(part.learn(state, batch)[1], expected, rtol=1e-3)
+    np.testing.assert_allclose(learn(state, batch)[1], expected, rtol=1e-3)
 
 
 def test_optimism_adds_the_spread_of_all_heads():
@@ -182,7 +193,7 @@ def test_spread_carries_no_gradient():
 
 def test_greedy_breaks_ties_at_random_and_only_ties():
     keys = jax.random.split(jax.random.key(0), 3000)
-    actions = jax.vmap(lambda k: behaviour.greedy(jnp.array([1.0, 2.0, 2.0]), k))(keys)
+    actions = jax.jit(jax.vmap(lambda k: behaviour.greedy(jnp.array([1.0, 2.0, 2.0]), k)))(keys)
     shares = np.bincount(np.asarray(actions), minlength=3) / 3000
     assert shares[0] == 0
     assert shares[1] == pytest.approx(0.5, abs=0.05)
@@ -191,7 +202,7 @@ def test_greedy_breaks_ties_at_random_and_only_ties():
 def test_epsilon_greedy_explores_as_often_as_it_says():
     act = behaviour.epsilon_greedy(0.3)
     keys = jax.random.split(jax.random.key(0), 5000)
-    actions = np.asarray(jax.vmap(lambda k: act(jnp.array([1.0, 0.0, 0.0]), k))(keys))
+    actions = np.asarray(jax.jit(jax.vmap(lambda k: act(jnp.array([1.0, 0.0, 0.0]), k)))(keys))
     assert (actions != 0).mean() == pytest.approx(0.2, abs=0.02)
 
 
@@ -204,7 +215,7 @@ def test_epsilon_greedy_explores_as_often_as_it_says():
 )
 def test_heads_are_drawn_as_often_as_they_should(part, expected):
     keys = jax.random.split(jax.random.key(0), 8000)
-    drawn = np.asarray(jax.vmap(lambda k: part.begin(part.init(), k))(keys))
+    drawn = np.asarray(jax.jit(jax.vmap(lambda k: part.begin(part.init(), k)))(keys))
     np.testing.assert_allclose(np.bincount(drawn, minlength=4) / 8000, expected, atol=0.03)
 
 
@@ -225,6 +236,44 @@ def test_ucb1_by_hand():
         state = part.observe(state, jnp.int32(2), transition(0.0))
     bounds = [m + 2.0 * np.sqrt(np.log(n + 30) / k) for m, k in ((1.0, 2), (0.0, 8), (0.5 / 31, 31))]
     assert int(part.begin(state, jax.random.key(0))) == int(np.argmax(bounds)) == 0
+
+
+@pytest.mark.usefixtures("fully_compiled")
+@pytest.mark.parametrize("rewards", [(0.5, 0.5), (-1.0, 1.0), (0.0, 0.0)])
+def test_ucb1_s_mean_is_right_after_33_million_steps(rewards):
+    """One reward changes the mean by less than float32 can tell there, and a million of them by 3%."""
+    part = behaviour.ucb1(2, eta=1.0)
+    before, more = 2**25, 2**20
+    state = part.init()._replace(steps=jnp.full(2, before), mean=jnp.full(2, 0.25))
+
+    def one(state, reward):
+        return part.observe(state, jnp.int32(1), transition()._replace(r_t=reward)), ()
+
+    after, _ = jax.jit(lambda s, r: jax.lax.scan(one, s, r))(state, jnp.tile(jnp.array(rewards), more // 2))
+    expected = (0.25 * before + sum(rewards) / 2 * more) / (before + more)
+    assert float(after.mean[1]) == pytest.approx(expected, rel=1e-6)
+    assert (float(after.mean[0]), int(after.steps[1])) == (0.25, before + more)
+
+
+def test_ucb1_counts_to_no_overflow():
+    part = behaviour.ucb1(2, eta=1.0)
+    state = part.init()._replace(steps=jnp.full(2, 2**30 - 1))
+    for _ in range(3):
+        state = part.observe(state, jnp.int32(0), transition(1.0))
+    assert state.steps.tolist() == [2**30, 2**30 - 1]
+    assert int(part.begin(state, jax.random.key(0))) == 0, "the log of two billion steps is a number"
+
+
+def test_a_ring_s_counters_stay_within_it():
+    ring = replay.uniform(capacity=3, batch_size=8)
+    state = ring.init(transition())
+    where = []
+    for i in range(8):
+        state = ring.add(state, transition(state=i))
+        where.append((int(state.next), int(state.filled)))
+    assert where == [(1, 1), (2, 2), (0, 3), (1, 3), (2, 3), (0, 3), (1, 3), (2, 3)]
+    last = replay.sequence(3)
+    np.testing.assert_array_equal(last.sample(state, jax.random.key(0)).o_tm1, [5, 6, 7])
 
 
 def test_replay_keeps_the_last_and_samples_all_of_it():

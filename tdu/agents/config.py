@@ -22,7 +22,7 @@ class QConfig:
     replay_capacity: int = option(10_000, "How many of the last transitions are kept.", minimum=1, maximum=10**7)
     min_replay: int = option(128, "Learning starts once so many transitions are stored.", minimum=1)
     learn_period: int = option(1, "Environment steps per learning step.", minimum=1)
-    target_period: int = option(4, "Learning steps between copies of the target network.", minimum=1)
+    target_period: int = option(4, "Learning steps between copies of the target network.", minimum=1, maximum=10**8)
     bootstrap: Literal["max", "double"] = option(
         "max", "Target: the target network's largest value, or its value of the online network's choice."
     )

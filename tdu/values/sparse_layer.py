@@ -15,6 +15,7 @@ Everything about a row lies side by side in one array `rows [S + 1, 4, H·F]` (w
 written once per step, so that XLA updates it in place. Row S is the all-zero observation and stays zero.
 """
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -104,11 +105,14 @@ def write(adam: Adam, table: Table, *, states: Array, before: Read, now: Array, 
 def rebased(table: Table, by: Array) -> Table:
     """The same layer with every step counted `by` less.
 
-    From the horizon on, only differences of steps matter. A row that has rested since before it has come to rest.
+    From the horizon on, only differences of steps matter. A row that was last touched before it has long come to rest at a
+    place that depends on when that was, so its own step stays.
     """
-    back = jnp.where(by > 0, jnp.maximum(table.touched - by, _HORIZON), table.touched)
-    copied = jnp.where(by > 0, jnp.maximum(table.copied - by, _HORIZON), table.copied)
-    return table._replace(touched=back, copied=copied)
+
+    def back(step: Array) -> Array:
+        return jnp.where((by > 0) & (step > _HORIZON), jnp.maximum(step - by, _HORIZON), step)
+
+    return table._replace(touched=back(table.touched), copied=back(table.copied))
 
 
 def _distance(adam: Adam, start: Array, end: Array) -> Array:
@@ -120,8 +124,9 @@ def _distance(adam: Adam, start: Array, end: Array) -> Array:
     return from_start - power(ratio, end - start) * from_end
 
 
+@lru_cache(maxsize=8)
 def _distance_table(adam: Adam) -> np.ndarray:
-    """D∞(t) for t = 0 … _HORIZON, in float64."""
+    """D∞(t) for t = 0 … _HORIZON, in float64; programs need it several times over."""
     ratio = adam.b1 / np.sqrt(adam.b2)
     s = np.arange(1, _HORIZON + 1, dtype=np.float64)
     c = np.sqrt(1 - adam.b2**s) / (1 - adam.b1**s)

@@ -1,0 +1,111 @@
+"""No option is idle: each changes what an agent computes, or is refused in a sentence."""
+
+import dataclasses
+import functools
+import hashlib
+from typing import get_args, get_type_hints
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tdu import agents
+from tdu.errors import UserError
+from tdu.types import EnvSpec, TimeStep, Transition
+
+SPECS = {
+    "one-hot": EnvSpec("one-hot", (2, 2), 2, num_states=4),
+    "vector": EnvSpec("vector", (3,), 2),
+    "image": EnvSpec("image", (3, 3, 1), 2, dtype="uint8"),
+}
+TINY = {"hidden_sizes": (3,), "exploiters": 2, "explorers": 2, "critics": 2, "features": 2, "batch_size": 2}
+TINY |= {"min_replay": 2, "replay_capacity": 4, "sequence_length": 2}
+
+NEEDS = {"ucb_eta": {"head_choice": "ucb1"}, "explorer_prob": {"head_choice": "mixed"}}
+"""Options that mean something beside another one only; alone they are refused."""
+
+KINDS = {"dense": ("one-hot",), "torso": ("vector", "image"), "resolution": ("one-hot", "vector")}
+"""Where an option is looked at, if not on vectors."""
+
+REFUSED = {"su": {"bootstrap"}, "bdqn": {"explorer_prob"}, "q_ucb": {"explorer_prob"}}
+"""Options that an agent has and can do nothing with."""
+
+
+def tiny(name):
+    fields = agents.AGENTS[name].config.__dataclass_fields__
+    return {k: v for k, v in TINY.items() if k in fields}
+
+
+@functools.cache
+def program(name, kind, options):
+    """All that an agent computes, as text: its first state, acting, storing, learning, and what it would do when done."""
+    spec = SPECS[kind]
+    agent = agents.find(name).make(spec, agents.configure(name, dict(options)))
+
+    def everything(key, observation):
+        state = agent.init(key)
+        number = jnp.zeros(())
+        timestep = TimeStep(observation, number, number, number > 0)
+        params = agent.params(state)
+        action, acting = agent.actor.act(params, agent.actor.begin(params, key), timestep, key)
+        transition = Transition(observation, action, number, number, observation, {})
+        after, metrics = agent.learn(agent.observe(state, acting, transition, key), key)
+        return after, metrics, agent.rebase(state), agent.values(params, observation), agent.head(acting), agent.live
+
+    traced = jax.make_jaxpr(everything)(jax.random.key(0), jnp.zeros(spec.carried_shape, spec.carried_dtype))
+    constants = [hashlib.sha256(np.asarray(x).tobytes()).hexdigest() for x in traced.consts]
+    return f"{traced.jaxpr} {constants} {agent.one_stream}"
+
+
+def another(name, field):
+    """A legal value of a field that is not the one it has."""
+    config = agents.AGENTS[name].config
+    hint, now = get_type_hints(config)[field.name], tiny(name).get(field.name, field.default)
+    if field.name == "min_replay":
+        return now + 1  # the replay's capacity is not far
+    if isinstance(now, tuple):
+        return (5,)
+    if choices := get_args(hint):
+        return next(choice for choice in choices if choice != now)
+    if isinstance(now, bool):
+        return not now
+    if isinstance(now, int):
+        return 2 * now
+    lowest = field.metadata["minimum"]
+    return now / 2 if now and (lowest is None or now / 2 >= lowest) else now + 0.25
+
+
+def effect(name, kind, before, option, value):
+    """What giving an option does to an agent: "changed", "refused", or "nothing"."""
+    try:
+        after = program(name, kind, tuple((before | {option: value}).items()))
+    except UserError as e:
+        assert str(e).endswith(".")
+        return "refused"
+    return "changed" if after != program(name, kind, tuple(before.items())) else "nothing"
+
+
+@pytest.mark.parametrize("name", agents.AGENTS)
+def test_every_option_changes_the_agent_or_is_refused(name):
+    """On some kind of observation it changes the agent; it is refused for good only where the table says so."""
+    fields = {field.name: field for field in dataclasses.fields(agents.AGENTS[name].config)}
+    found = {}
+    for option, field in fields.items():
+        before, value = tiny(name), another(name, field)
+        needs = {k: v for k, v in NEEDS.get(option, {}).items() if k in fields}
+        if needs:
+            assert effect(name, "vector", before, option, value) == "refused"
+        kinds = KINDS.get(option, ("vector",))
+        found[option] = {effect(name, kind, before | needs, option, value) for kind in kinds}
+    refused = {option for option, effects in found.items() if effects == {"refused"}}
+    assert refused == REFUSED.get(name, set())
+    assert not {o: (another(name, fields[o]), e) for o, e in found.items() if "changed" not in e and o not in refused}
+
+
+def test_an_idle_option_would_be_found(monkeypatch):
+    entry = agents.AGENTS["dqn"]
+    deaf = entry._replace(make=lambda spec, config: entry.make(spec, dataclasses.replace(config, discount=0.5)))
+    monkeypatch.setitem(agents.AGENTS, "deaf", deaf)
+    assert effect("deaf", "vector", tiny("dqn"), "discount", 0.25) == "nothing"
+    assert effect("deaf", "vector", tiny("dqn"), "epsilon", 0.25) == "changed"
