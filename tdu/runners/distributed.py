@@ -162,7 +162,7 @@ def _shipped() -> tuple[type, Callable[..., tuple[int, str, bytes | None]]]:
             os.chdir(folder)
         from tdu.runners import distributed
 
-        return distributed._work(*job)
+        return distributed.work(*job)
 
     return Latest, work
 
@@ -192,7 +192,7 @@ class _ReportingOutput(io.RawIOBase):
         return len(data)
 
 
-def _work(name: str, arguments: list[str], out: str, marker: str, latest: Any) -> tuple[int, str, bytes | None]:
+def work(name: str, arguments: list[str], out: str, marker: str, latest: Any) -> tuple[int, str, bytes | None]:
     """One run, in a worker: exit code, what it said, and its folder if the sweep's is out of sight."""
     from tdu.cli import main
 
