@@ -131,7 +131,7 @@ def test_a_damaged_checkpoint_is_passed_over(whole, tmp_path, damage):
     with pytest.raises(Killed):
         train(out, COMPILED, checkpoint_seconds=0, progress=killer(300))
     newest = sorted((out / "checkpoints").iterdir())[-1]
-    state = newest / "state-mind.safetensors"
+    state = newest / "state-player.safetensors"
     data = bytearray(state.read_bytes())
     if damage == "truncate":
         state.write_bytes(data[: len(data) // 2])
@@ -164,7 +164,7 @@ def test_damage_does_not_outlive_the_next_kill(whole, tmp_path):
     with pytest.raises(Killed):
         train(out, COMPILED, checkpoint_seconds=0, progress=killer(300))
     newest = sorted((out / "checkpoints").iterdir())[-1]
-    (newest / "state-mind.safetensors").write_bytes(b"no")
+    (newest / "state-player.safetensors").write_bytes(b"no")
     with pytest.raises(Killed):
         train(out, COMPILED, resume=True, checkpoint_seconds=0, progress=killer(200), say=lambda words: None)
     names = sorted(p.name for p in (out / "checkpoints").iterdir())
