@@ -3,7 +3,6 @@
 Files are found by walking a folder, not by name, so that both go on working where a checkpoint has other files.
 """
 
-import contextlib
 import csv
 import hashlib
 import io
@@ -13,32 +12,22 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from safetensors.numpy import load
 
-
-class Kind(NamedTuple):
-    """A kind of run."""
-
-    target: tuple[str, ...]
-    """What follows `tdu train`."""
-    needs: str = ""
-    """An option without which there is no such kind yet."""
-
-
-KINDS = {
-    "compiled": Kind(("deep_sea:size=10,stochastic=true",)),
-    "bsuite": Kind(("catch/0",)),
-    "gymnasium": Kind(("gym:CartPole-v1",)),
-    "vector": Kind(("gym:CartPole-v1", "--num-envs", "4"), needs="--num-envs"),
+KINDS: dict[str, tuple[str, ...]] = {
+    "compiled": ("deep_sea:size=10,stochastic=true",),
+    "bsuite": ("catch/0",),
+    "gymnasium": ("gym:CartPole-v1",),
+    "vector": ("gym:CartPole-v1", "--num-envs", "4"),
 }
+"""Kinds of runs, by what follows `tdu train`."""
 SMALL = (
     "--no-stop", "--hidden-sizes", "8", "--exploiters", "2", "--explorers", "2", "--batch-size", "8",
     "--replay-capacity", "200", "--min-replay", "16", "--progress", "none",
 )  # fmt: skip
-TIMES = {"seconds", "steps_per_second", "log_sha256", "sha256"}
+TIMES = {"seconds", "steps_per_second", "log_sha256", "checkpoint_sha256", "sha256"}
 """What a result says of wall time, and digests of what has wall time in it."""
 
 QUICK_COMPILER = (
@@ -48,17 +37,6 @@ QUICK_COMPILER = (
 """XLA_FLAGS with which programs compile in half the time and run slower: other numbers than a user's, but as many of them."""
 
 
-def known_kinds() -> tuple[list[str], list[str]]:
-    """The kinds that this version of tdu has, and those that it has not."""
-    from tdu.cli import main
-
-    shown = io.StringIO()
-    with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
-        main(["train", "--help"])
-    known = [name for name, kind in KINDS.items() if kind.needs in shown.getvalue()]
-    return known, [name for name in KINDS if name not in known]
-
-
 def keep_compiled(folder: Path) -> None:
     """Lets this process and those it starts share what is compiled. To be called before tdu is imported."""
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)
@@ -66,11 +44,12 @@ def keep_compiled(folder: Path) -> None:
 
 
 def facts(out: Path) -> dict[str, str]:
-    """What two runs of one seed must have in common, wherever they were cut off: log, arrays and result as digests.
+    """What two runs of one seed must have in common, wherever they were cut off: logs, arrays and result as digests.
 
     Wall time is left out. What cannot be read says so in place of its digest.
     """
-    return {"log": _told(_log, out), "state": _told(_state, out), "result": _told(_result, out)}
+    parts = {"log": _log, "learner log": _learner_log, "state": _state, "result": _result}
+    return {name: _told(part, out) for name, part in parts.items()}
 
 
 def checkpoints(out: Path) -> list[Path]:
@@ -78,10 +57,15 @@ def checkpoints(out: Path) -> list[Path]:
     return sorted(p for p in (out / "checkpoints").glob("*") if p.name.isdigit())
 
 
-def _log(out: Path) -> bytes:
-    rows = [row for row in csv.reader(io.StringIO((out / "log.csv").read_text())) if row]
+def _log(out: Path, name: str = "log.csv") -> bytes:
+    rows = list(csv.reader(io.StringIO((out / name).read_text())))
     times = {i for i, name in enumerate(rows[0]) if name in TIMES}
     return json.dumps([[cell for i, cell in enumerate(row) if i not in times] for row in rows]).encode()
+
+
+def _learner_log(out: Path) -> bytes:
+    """Short runs have none."""
+    return _log(out, "learner.csv") if (out / "learner.csv").exists() else b""
 
 
 def _state(out: Path) -> bytes:

@@ -35,12 +35,13 @@ PER_RUN = 10
 WINDOW = 2.0
 """A kill at a random moment falls at most so many seconds after the run has begun to leave checkpoints."""
 SEED = 3
+EVALUATION = ("--evaluation-episodes", "3")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=300)
-    parser.add_argument("--kinds", type=lambda text: text.split(","), help=f"of {', '.join(KINDS)} (default: all)")
+    parser.add_argument("--kinds", type=lambda text: text.split(","), default=[*KINDS], help=f"of {', '.join(KINDS)}")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     parser.add_argument("--compile", action="store_true", help="every process compiles its own programs")
@@ -60,15 +61,13 @@ def measure(parsed: argparse.Namespace, folder: Path) -> int:
         folders.keep_compiled(folder / "programs")
     if parsed.short:
         os.environ["XLA_FLAGS"] = folders.QUICK_COMPILER
-    known, lacking = folders.known_kinds()
-    kinds = [name for name in known if name in (parsed.kinds or KINDS)]
+    kinds: list[str] = parsed.kinds
     total = len(kinds) if parsed.short else parsed.kills
     outcome: dict[str, Any] = {
         "command": " ".join(["python benchmarks/kill_and_resume.py", *folders.typed()]),
         "commit": folders.commit(),
         "seed": parsed.seed,
         "kinds": {},
-        "lacking": [name for name in lacking if name in (parsed.kinds or KINDS)],
     }
     clock, done, rng = folders.Clock(total), 0, random.Random(parsed.seed)
     for number, name in enumerate(kinds):
@@ -107,7 +106,7 @@ class Abused:
         self._name, self._rng, self._short = name, rng, short
         self._out, self._errors = folder / name, folder / f"{name}.stderr"
         episodes = str(EPISODES[name][short])
-        self._words = [*KINDS[name].target, "--episodes", episodes, *folders.SMALL, "--seed", str(SEED)]
+        self._words = [*KINDS[name], "--episodes", episodes, *folders.SMALL, "--seed", str(SEED), *EVALUATION]
         self.counts: Counter[str] = Counter()
         self.mismatches: list[dict] = []
         whole = folder / f"{name}-whole"
@@ -212,7 +211,7 @@ class Abused:
 
     @staticmethod
     def _often(out: Path) -> list[str]:
-        return ["--checkpoint-seconds", "0", "--out", str(out), "--resume"]
+        return ["--checkpoint-seconds", "0", "--out", str(out), "--resume-if-there"]
 
     def _finish(self) -> str:
         """Lets the run finish; what it had to complain about."""

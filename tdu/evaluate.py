@@ -1,5 +1,6 @@
 """How well a run's agent does when it only exploits."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,18 @@ from tdu.training.loading import load
 from tdu.training.plan import LARGEST_SEED
 
 
-def evaluate(path: str | Path, *, episodes: int = 200, seed: int = 0, env: Any = None) -> dict[str, Any]:
+def evaluate(
+    path: str | Path, *, episodes: int = 200, seed: int = 0, env: Any = None, say: Callable[[str], None] = print
+) -> dict[str, Any]:
     """Mean return of a run's agent over `episodes` new episodes, with its standard error.
 
     The agent acts greedily on the mean value over its exploiters. `seed` is of the episodes, whose randomness is apart from
-    every training's. A run on an object of the user's needs that object again, as `env`.
+    every training's. A run on an object of the user's needs that object again, as `env`. `say` is called
+    with anything worth telling, a damaged checkpoint for example.
     """
     episodes = whole_number("episodes", episodes, 1, 10**6)
     seed = whole_number("seed", seed, 0, LARGEST_SEED)
-    run = load(path, env)
+    run = load(path, env, say)
     config = run.config
     returns = greedy_returns(config.env if env is None else env, run.agent, episodes=episodes, seed=seed)
     if not len(returns):

@@ -92,8 +92,9 @@ def train(
             difference = stored.difference(planned.config)
             raise RunError(f"{folder.path} was started with {difference}; resume it with the same.")
         if folder.read_result() is not None:
+            finished = load(folder.path, planned.env, say)
             say(f"{folder.path} is finished already.")
-            return load(folder.path, planned.env, say)
+            return finished
         return session(folder, resuming=bool(resume) and is_there).run()
     finally:
         folder.close()

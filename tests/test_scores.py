@@ -164,9 +164,7 @@ def test_an_unsolved_sea_scores_nothing_and_is_starred(tmp_path, capsys):
 
 def test_runs_of_other_lengths_and_other_names_are_not_merged(tmp_path, capsys):
     for name, env, episodes in (("a", "catch/0", 5), ("b", "catch/0", 7), ("c", "bsuite:catch/0", 7)):
-        out = made_up_run(tmp_path / name, episodes)
-        config = json.loads((out / "config.json").read_text()) | {"seed": 0, "env": env}
-        (out / "config.json").write_text(json.dumps(config))
+        made_up_run(tmp_path / name, episodes, env=env, seed=0)
     assert cli.main(["score", str(tmp_path), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert set(found["agents"]) == {"tdu episodes=5", "tdu episodes=7"}
@@ -183,11 +181,12 @@ def test_the_median_is_the_usual_one_with_the_unsolved_beyond_the_end():
     assert statistics.censored_median([10, 11]) == 10.5
 
 
-def made_up_run(folder, episodes=5, *, finished=True, columns=(), log=None):
+def made_up_run(folder, episodes=5, *, env="catch/0", seed=None, finished=True, columns=(), log=None):
     """A run on catch/0 as `tdu train` would have left it."""
     folder.mkdir(parents=True)
-    config = {"env": "catch/0", "agent": "tdu", "seed": 0, "episodes": episodes, "stop": True, "config": {}}
-    (folder / "config.json").write_text(json.dumps(config | {"seed": sum(folder.name.encode())}))
+    config = {"env": env, "agent": "tdu", "episodes": episodes, "stop": True, "config": {}}
+    config["seed"] = sum(folder.name.encode()) if seed is None else seed
+    (folder / "config.json").write_text(json.dumps(config))
     if finished:
         (folder / "result.json").write_text(json.dumps(older_result(config, episodes)))
     names = ["episode", "steps", "episode_len", "episode_return", "total_return", "total_regret"]

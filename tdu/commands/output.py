@@ -1,4 +1,4 @@
-"""Standard output that is a command's alone: what an environment prints goes to standard error."""
+"""Standard output that is a command's alone: what an environment prints, and what is only said, goes to standard error."""
 
 import contextlib
 import ctypes
@@ -6,6 +6,11 @@ import os
 import sys
 from collections.abc import Iterator
 from typing import TextIO
+
+
+def say(sentence: str) -> None:
+    """Tells the user something that is no result."""
+    print(f"tdu: {sentence}", file=sys.stderr)
 
 
 @contextlib.contextmanager

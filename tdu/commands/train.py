@@ -7,7 +7,7 @@ from typing import Any, TextIO
 
 from tdu import agents, options, runs, sweeps, track
 from tdu import progress as displays
-from tdu.commands.output import own_output
+from tdu.commands.output import own_output, say
 from tdu.commands.parser import Parser, add_length, folder, number, whole
 from tdu.errors import UserError, unknown
 from tdu.runners import parallel
@@ -49,7 +49,7 @@ def _train_one(parsed: argparse.Namespace, given: dict[str, Any], arguments: lis
             evaluation_episodes=parsed.evaluation_episodes,
             progress=shown,
             compiling=_announce_compilation if parsed.progress in ("auto", "plain") else None,
-            say=lambda sentence: print(f"tdu: {sentence}", file=sys.stderr),
+            say=say,
             track=parsed.track,
         )
     except Interrupted as e:

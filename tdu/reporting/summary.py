@@ -30,8 +30,7 @@ class Found(NamedTuple):
 
 def summarise(folder: Path) -> Summary:
     """Everything about the runs in a sweep's folder, by agent; `damaged` has the reason for each that cannot be used."""
-    found, damaged = _read(folder)
-    notes: list[str] = []
+    found, damaged, notes = _read(folder)
     by_agent: dict[str, dict[str, dict[int, Found]]] = {}
     for name, run in _told_apart(found):
         seeds = by_agent.setdefault(name, {}).setdefault(run.config.env, {})
@@ -72,22 +71,26 @@ def _length_words(run: Found) -> str:
     return " ".join(words if run.config.stop else [*words, "no-stop"])
 
 
-def _read(folder: Path) -> tuple[list[Found], dict[str, str]]:
-    """The runs in a folder, and what is wrong with those that cannot be read."""
+def _read(folder: Path) -> tuple[list[Found], dict[str, str], list[str]]:
+    """The runs in a folder, what is wrong with those that cannot be read, and what has to be known of the others."""
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder.")
-    found, damaged = [], {}
+    found, damaged, notes = [], {}, []
     for path in runs.find_runs(folder):
+        said: list[str] = []
         try:
-            run = Found(path.name, runs.read_config(path), runs.read_result(path), runs.read_log(path / "log.csv"))
+            config, result = runs.read_config(path), runs.read_result(path)
+            run = Found(path.name, config, result, runs.read_checked_log(path, config, result, said.append))
             label(run.config)
             _check_log(run)
-            found.append(run)
         except UserError as e:
             damaged[path.name] = str(e)
+            continue
+        found.append(run)
+        notes += [f"{path.name}: {sentence}" for sentence in said]
     if not found and not damaged:
         raise UserError(f"{folder} has no runs in it.")
-    return found, damaged
+    return found, damaged, notes
 
 
 def _check_log(run: Found) -> None:

@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -40,6 +40,7 @@ _MANIFEST = "manifest.json"
 _ARRAYS = "arrays.safetensors"
 
 Say = Callable[[str], None]
+T = TypeVar("T")
 Leaf = Any
 """An array of JAX's or NumPy's."""
 
@@ -51,7 +52,7 @@ class Manifest:
     format: int
     step: int
     run: dict[str, Any]
-    """What the run has in common with every run that may go on from here."""
+    """The config of the run that may go on from here."""
     seconds: float
     """Time spent running."""
     plain: dict[str, Any]
@@ -78,18 +79,28 @@ class Manifest:
         content["parts"] = {name: Stamp(**stamp) for name, stamp in content["parts"].items()}
         return cls(**content)
 
+    def sha256(self) -> str:
+        """Its checksum."""
+        return hashlib.sha256(canonical(self._content())).hexdigest()
+
     def write(self, path: Path) -> None:
         """Writes the file, with its checksum."""
+        files.write_flushed(path, canonical(self._content() | {"manifest_sha256": self.sha256()}))
+
+    def _content(self) -> dict[str, Any]:
         content = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         content |= {"log": self.log._asdict(), "learner_log": self.learner_log._asdict()}
         content["parts"] = {name: stamp._asdict() for name, stamp in self.parts.items()}
-        content["manifest_sha256"] = hashlib.sha256(canonical(content)).hexdigest()
-        files.write_flushed(path, canonical(content))
+        return content
+
+
+ReasonAgainst = Callable[[Manifest], str | None]
+"""What is wrong with a manifest, or None."""
 
 
 def save(
     folder: Path, saved: Saved, *, step: int, run: dict[str, Any], seconds: float, log: Stamp, learner_log: Stamp
-) -> None:
+) -> Manifest:
     """Writes checkpoint number `step` and removes all but the last `KEPT`."""
     folder.mkdir(exist_ok=True)
     for left_over in folder.glob(f"{_WRITING}*"):
@@ -99,7 +110,8 @@ def save(
     try:
         unfinished.mkdir()
         parts = {name: _write_tensors(unfinished / name, leaves) for name, leaves in _parts(saved).items()}
-        Manifest(_FORMAT, step, run, seconds, saved.plain, log, learner_log, parts).write(unfinished / _MANIFEST)
+        manifest = Manifest(_FORMAT, step, run, seconds, saved.plain, log, learner_log, parts)
+        manifest.write(unfinished / _MANIFEST)
         files.flush_folder(unfinished)
         if final.exists():
             shutil.rmtree(final)
@@ -110,15 +122,11 @@ def save(
     files.flush_folder(folder)
     for old in sorted(_finished(folder))[:-KEPT]:
         shutil.rmtree(old)
+    return manifest
 
 
 def load_latest(
-    folder: Path,
-    like: Saved,
-    reason_against: Callable[[Manifest], str | None],
-    say: Say,
-    *,
-    set_aside: bool = False,
+    folder: Path, like: Saved, reason_against: ReasonAgainst, say: Say, *, set_aside: bool = False
 ) -> tuple[Saved, Manifest] | None:
     """The newest checkpoint that is whole and of this run; None if there is none at all.
 
@@ -132,12 +140,39 @@ def load_latest(
     Raises:
         RunError: if there are checkpoints and none can be used.
     """
+    return _latest(folder, lambda path: _load(path, like, reason_against), say, set_aside=set_aside)
+
+
+def latest_manifest(folder: Path, reason_against: ReasonAgainst, say: Say) -> Manifest | None:
+    """What `load_latest` gives beside the arrays, which are not looked at."""
+    return _latest(folder, lambda path: _manifest(path, reason_against), say, set_aside=False)
+
+
+def load_step(folder: Path, step: int, like: Saved, reason_against: ReasonAgainst) -> tuple[Saved, Manifest]:
+    """The checkpoint of one step; raises RunError, with the reason alone, where it cannot be used."""
+    try:
+        return _load(folder / f"{step:012d}", like, reason_against)
+    except _UNUSABLE as e:
+        raise RunError(_words(e)) from None
+
+
+_UNUSABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, SafetensorError)
+
+
+def _words(error: Exception) -> str:
+    """Why a checkpoint cannot be used."""
+    if isinstance(error, OSError) and error.filename:
+        return f"{Path(error.filename).name}: {(error.strerror or str(error)).lower()}"
+    return str(error)
+
+
+def _latest(folder: Path, use: Callable[[Path], T], say: Say, *, set_aside: bool) -> T | None:
     passed_over: dict[Path, str] = {}
     for path in sorted(_finished(folder), reverse=True):
         try:
-            loaded = _load(path, like, reason_against)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as e:
-            passed_over[path] = str(e)
+            loaded = use(path)
+        except _UNUSABLE as e:
+            passed_over[path] = _words(e)
             continue
         for bad, why in passed_over.items():
             say(f"checkpoint {bad.name} cannot be used ({why}); going on from {path.name}.")
@@ -152,10 +187,17 @@ def load_latest(
     return None
 
 
-def _load(path: Path, like: Saved, reason_against: Callable[[Manifest], str | None]) -> tuple[Saved, Manifest]:
+def _manifest(path: Path, reason_against: ReasonAgainst) -> Manifest:
     manifest = Manifest.read(path / _MANIFEST)
+    if manifest.step != int(path.name):
+        raise ValueError(f"it is of step {manifest.step}")
     if reason := reason_against(manifest):
         raise ValueError(reason)
+    return manifest
+
+
+def _load(path: Path, like: Saved, reason_against: ReasonAgainst) -> tuple[Saved, Manifest]:
+    manifest = _manifest(path, reason_against)
     for name, stamp in manifest.parts.items():
         if files.sha256(path / name) != stamp:
             raise ValueError("its data do not have the manifest's checksum")

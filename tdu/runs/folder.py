@@ -12,7 +12,7 @@ from tdu.errors import RunError, writing
 from tdu.runners.protocol import Saved
 from tdu.runners.rows import Column, Row
 from tdu.runs import checkpoints
-from tdu.runs.log import EMPTY, LogWriter, Stamp, matches
+from tdu.runs.log import EMPTY, Log, LogWriter, matches, read_log
 from tdu.runs.records import RunConfig, RunResult, read_json, written_json
 
 CONFIG = "config.json"
@@ -22,9 +22,8 @@ CHECKPOINTS = "checkpoints"
 RESULT = "result.json"
 _LOCK = ".lock"
 _LOCK_FILE = ".lock-held"
-_OURS = frozenset(
-    [CONFIG, LOG, LEARNER_LOG, CHECKPOINTS, RESULT, _LOCK, _LOCK_FILE, f".{CONFIG}.writing", f".{RESULT}.writing"]
-) | {"evaluation.json", "tensorboard", "wandb"}
+_BEFORE_THE_RUN = {_LOCK, _LOCK_FILE, f".{CONFIG}.writing"}
+"""What may be in a folder before its config is."""
 
 
 class Folder:
@@ -47,13 +46,13 @@ class Folder:
     def _refuse_if_taken(self, resume: bool) -> None:
         if self.path.exists() and not self.path.is_dir():
             raise RunError(f"{self.path} is a file; choose another --out.")
-        names = {p.name for p in self.path.iterdir()} - {_LOCK, _LOCK_FILE} if self.path.is_dir() else set()
+        names = {p.name for p in self.path.iterdir()} - _BEFORE_THE_RUN if self.path.is_dir() else set()
         if names and not resume:
             raise RunError(
                 f"{self.path} already exists; continue it (--resume, or resume=True) or choose another folder (--out)."
             )
-        if names - _OURS and CONFIG not in names:
-            raise RunError(f"{self.path} holds other files and no run; choose another --out.")
+        if names and CONFIG not in names:
+            raise RunError(f"{self.path} holds files and no {CONFIG} of a run; choose another --out.")
 
     def read_config(self) -> RunConfig | None:
         """The config of the run that is here, if there is one."""
@@ -62,7 +61,7 @@ class Folder:
     def write_config(self, config: RunConfig) -> None:
         """Stores the run's config."""
         with writing(self.path / CONFIG):
-            files.write_atomically(self.path / CONFIG, written_json(config.to_json()))
+            files.write_atomically(self.path / CONFIG, written_json(config.to_file()))
 
     def read_result(self) -> RunResult | None:
         """The result of a finished run."""
@@ -91,23 +90,18 @@ class Folder:
                 self._learner_log = LogWriter(self.path / LEARNER_LOG, None)
             self._learner_log.append(learner_rows)
 
-    def log_stamp(self) -> Stamp:
-        """The log as it is now."""
-        assert self._log is not None
-        return self._log.stamp()
-
-    def save_checkpoint(self, saved: Saved, *, step: int, identity: dict[str, object], seconds: float) -> None:
+    def save_checkpoint(self, saved: Saved, *, step: int, config: RunConfig, seconds: float) -> checkpoints.Manifest:
         """Writes a checkpoint that remembers the logs' present length."""
         assert self._log is not None
         self._log.flush()
         if self._learner_log is not None:
             self._learner_log.flush()
         with writing(self.path / CHECKPOINTS):
-            checkpoints.save(
+            return checkpoints.save(
                 self.path / CHECKPOINTS,
                 saved,
                 step=step,
-                run=identity,
+                run=config.to_json(),
                 seconds=seconds,
                 log=self._log.stamp(),
                 learner_log=EMPTY if self._learner_log is None else self._learner_log.stamp(),
@@ -192,8 +186,9 @@ def make_folder(path: Path) -> None:
 
 
 def find_runs(folder: Path) -> list[Path]:
-    """The folder of every run in a folder of runs."""
-    return sorted((path.parent for path in folder.glob(f"*/{CONFIG}")), key=_natural)
+    """The folder of every run in a folder of runs, those too in which something is missing."""
+    found = {path.parent for name in (CONFIG, LOG, RESULT, CHECKPOINTS) for path in folder.glob(f"*/{name}")}
+    return sorted(found, key=_natural)
 
 
 def _natural(path: Path) -> list[tuple[int, int, str]]:
@@ -208,29 +203,67 @@ def read_config(folder: Path) -> RunConfig:
 
 
 def read_result(folder: Path) -> RunResult | None:
-    """A run's result.json, if it has finished. That it and the log are as the run left them is checked."""
+    """A run's result.json, if it has finished. That it, config and log are as the run left them is checked."""
     path = folder / RESULT
     if not path.exists():
         return None
     result = RunResult.from_json(read_json(path), path)
+    if not result.belongs_to(read_config(folder)):
+        raise RunError(f"{path} is not the result of the run that {CONFIG} beside it defines.")
     log = folder / LOG
     if result.log_sha256 is not None and (not log.exists() or files.sha256(log)[1] != result.log_sha256):
         raise RunError(f"{log} was changed after the run wrote it.")
     return result
 
 
+def read_checked_log(folder: Path, config: RunConfig, result: RunResult | None, say: checkpoints.Say) -> Log:
+    """A run's log: all of it if it has finished, or as its last checkpoint has it; what was written since is unchecked."""
+    if result is not None:
+        return read_log(folder / LOG)
+    manifest = checkpoints.latest_manifest(folder / CHECKPOINTS, _reason_against(folder, config), say)
+    return read_log(folder / LOG, upto=None if manifest is None else manifest.log.bytes)
+
+
 def latest_checkpoint(
     folder: Path, config: RunConfig, like: Saved, say: checkpoints.Say, *, set_aside: bool
 ) -> tuple[Saved, checkpoints.Manifest] | None:
     """The newest checkpoint that is whole and belongs to this run and its logs; None if there is none at all."""
-    identity = config.identity()
+    reason_against = _reason_against(folder, config)
+    return checkpoints.load_latest(folder / CHECKPOINTS, like, reason_against, say, set_aside=set_aside)
+
+
+def final_checkpoint(
+    folder: Path, config: RunConfig, result: RunResult, like: Saved
+) -> tuple[Saved, checkpoints.Manifest]:
+    """The checkpoint of a finished run's last step. No other one is the trained agent."""
+    against = _reason_against(folder, config)
 
     def reason_against(manifest: checkpoints.Manifest) -> str | None:
-        if manifest.run != identity:
+        if result.checkpoint_sha256 not in (None, manifest.sha256()):
+            return f"it is not the one that {RESULT} names"
+        learner_log = folder / LEARNER_LOG
+        if (learner_log.stat().st_size if learner_log.exists() else 0) != manifest.learner_log.bytes:
+            return f"{LEARNER_LOG} is not the log it belongs to"
+        return against(manifest)
+
+    try:
+        return checkpoints.load_step(folder / CHECKPOINTS, result.steps, like, reason_against)
+    except RunError as e:
+        raise RunError(
+            f"{folder} is finished, but its last checkpoint cannot be used ({e}); to have its agent, run it anew in "
+            "another folder."
+        ) from None
+
+
+def _reason_against(folder: Path, config: RunConfig) -> checkpoints.ReasonAgainst:
+    run = config.to_json()
+
+    def reason_against(manifest: checkpoints.Manifest) -> str | None:
+        if manifest.run != run:
             return "it belongs to another run"
         for name, stamp in ((LOG, manifest.log), (LEARNER_LOG, manifest.learner_log)):
             if not matches(folder / name, stamp):
                 return f"{name} is not the log it belongs to"
         return None
 
-    return checkpoints.load_latest(folder / CHECKPOINTS, like, reason_against, say, set_aside=set_aside)
+    return reason_against

@@ -119,13 +119,15 @@ def matches(path: Path, stamp: Stamp) -> bool:
 def read_log(path: Path, *, upto: int | None = None) -> Log:
     """A log as arrays by column; with `upto`, only its first bytes. Half a row at its end is passed over."""
     try:
-        data = path.read_bytes()[:upto] if path.exists() else b""
-        header, *lines = list(csv.reader(io.StringIO(data.decode()))) or [[]]
+        text = path.read_bytes()[:upto].decode() if path.exists() else ""
+        header, *lines = list(csv.reader(io.StringIO(text[: text.rfind("\n") + 1]))) or [[]]
     except (UnicodeDecodeError, csv.Error):
         raise RunError(f"{path} is not a log.") from None
     except OSError as e:
         raise RunError(f"{path} cannot be read ({e.strerror or e}).") from None
-    lines = [line for line in lines if len(line) == len(header)]
+    for number, line in enumerate(lines, 1):
+        if len(line) != len(header):
+            raise RunError(f"row {number} of {path} has {len(line)} cells and not {len(header)}.")
     cells = list(zip(*lines, strict=True)) if lines else [()] * len(header)
     return {name: _parsed(column(name), texts) for name, texts in zip(header, cells, strict=True)}
 

@@ -35,13 +35,19 @@ class RunConfig:
     """Every option of the agent."""
 
     def to_json(self) -> Json:
-        """As config.json holds it."""
+        """As config.json holds it, without its own checksum."""
         return dataclasses.asdict(self)
+
+    def to_file(self) -> Json:
+        """As config.json holds it, its own checksum included."""
+        return self.to_json() | {"sha256": self.sha256()}
 
     @classmethod
     def from_json(cls, content: Json, path: Path) -> "RunConfig":
-        """What a config.json says; those of older versions have no `steps` and no `num_envs`."""
+        """What a config.json says; those of older versions have no `steps`, no `num_envs` and no checksum."""
         fields = _Fields(content, path, "config")
+        if "sha256" in content and content["sha256"] != _digest(content):
+            raise RunError(f"{path} was changed after the run wrote it.")
         config = cls(
             env=fields.text("env"),
             agent=fields.text("agent"),
@@ -54,18 +60,17 @@ class RunConfig:
         )
         if config.episodes is None and config.steps is None:
             raise fields.wrong("it limits neither episodes nor steps")
-        if strange := sorted(content.keys() - config.to_json().keys()):
+        if strange := sorted(content.keys() - config.to_json().keys() - {"sha256"}):
             raise fields.wrong(f"{strange[0]} is unknown to this version")
         return config
 
+    def sha256(self) -> str:
+        """Checksum of all of it."""
+        return _digest(self.to_json())
+
     def digest(self) -> str:
         """Eight letters that tell this config from others, for the name of a folder."""
-        return hashlib.sha256(canonical(self.to_json())).hexdigest()[:8]
-
-    def identity(self) -> Json:
-        """What a checkpoint must have in common with the run that loads it: all but the run's length."""
-        length = ("episodes", "steps", "stop")
-        return {name: value for name, value in self.to_json().items() if name not in length}
+        return self.sha256()[:8]
 
     def difference(self, asked: "RunConfig") -> str:
         """The first few fields in which this config is not the one asked for."""
@@ -102,8 +107,19 @@ class RunResult:
     """Whether the environment says when it counts as solved."""
     solved_episode: int | None
     greedy_return: GreedyReturn | None
+    config_sha256: str | None
+    """Checksum of the run's config; this one and those below are None in results of older versions."""
     log_sha256: str | None
-    """Checksum of log.csv; None for a run without a folder, and in results of older versions."""
+    """Checksum of log.csv; None also for a run without a folder."""
+    checkpoint_sha256: str | None
+    """That which the manifest of the last checkpoint, the one of the run's last step, has; None also without a folder."""
+
+    def belongs_to(self, config: RunConfig) -> bool:
+        """Whether a run of this config can have ended so."""
+        if self.config_sha256 is not None:
+            return self.config_sha256 == config.sha256()
+        fits = config.episodes is None or self.episodes <= config.episodes
+        return fits and all(getattr(self, name) == getattr(config, name) for name in ("env", "agent", "seed", "config"))
 
     def to_json(self) -> Json:
         """As result.json holds it, without its own checksum. `solved_episode` is there where there is a rule for it."""
@@ -150,7 +166,9 @@ class RunResult:
             )
             if played is not None
             else None,
-            log_sha256=fields.text("log_sha256") if content.get("log_sha256") is not None else None,
+            config_sha256=fields.text_or_none("config_sha256"),
+            log_sha256=fields.text_or_none("log_sha256"),
+            checkpoint_sha256=fields.text_or_none("checkpoint_sha256"),
         )
 
 
@@ -182,6 +200,9 @@ class _Fields:
         fine = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
         return self._checked(name, fine, "a finite number")
 
+    def text_or_none(self, name: str) -> str | None:
+        return None if self._content.get(name) is None else self.text(name)
+
     def whole_or_none(self, name: str) -> int | None:
         return None if self._get(name) is None else self.whole(name)
 
@@ -203,6 +224,8 @@ def read_json(path: Path) -> Json:
     """A JSON file of ours."""
     try:
         content = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise RunError(f"{path} is missing.") from None
     except (OSError, ValueError, RecursionError) as e:
         raise RunError(f"{path} cannot be read ({e}).") from None
     if not isinstance(content, dict):

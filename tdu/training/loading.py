@@ -31,13 +31,16 @@ def load(path: str | Path, env: Any = None, say: Callable[[str], None] = print) 
     if was_object and object_name(made.spec).split(":")[2:] != config.env.split(":")[2:]:
         raise RunError(f"{path} was trained on {config.env.split(':')[1]}, which {made.spec.name} does not look like.")
     runner, agent = make_runner(config, made, compiled=False)
-    loaded = folders.latest_checkpoint(path, config, runner.save(), say, set_aside=False)
-    if loaded is None:
+    if result is not None:
+        loaded = folders.final_checkpoint(path, config, result, runner.save())
+    elif (found := folders.latest_checkpoint(path, config, runner.save(), say, set_aside=False)) is not None:
+        loaded = found
+    else:
         raise RunError(f"{path} has no checkpoint yet.")
     saved, manifest = loaded
     return Run(
         result={} if result is None else result.to_json(),
-        log=runs.read_log(path / folders.LOG, upto=manifest.log.bytes if result is None else None),
+        log=runs.read_log(path / folders.LOG, upto=manifest.log.bytes),
         agent=TrainedAgent(runner.spec, agent, runner.params(saved)),
         config=config,
     )

@@ -18,6 +18,7 @@ from tdu.greedy import greedy_returns, mean_and_error
 from tdu.runners.protocol import Clock
 from tdu.runners.rows import WALL_TIME, Row, columns, plain_row
 from tdu.runs import folder as folders
+from tdu.runs.checkpoints import Manifest
 from tdu.runs.log import MemoryLog
 from tdu.runs.records import RECENT, GreedyReturn, RunResult
 from tdu.trained import TrainedAgent
@@ -165,13 +166,9 @@ class Session:
         if self._memory_log is not None:
             self._memory_log.append(rows)
 
-    def _checkpoint(self, folder: runs.Folder) -> None:
-        folder.save_checkpoint(
-            self._runner.save(),
-            step=self._runner.clock.steps,
-            identity=self._config.identity(),
-            seconds=self._seconds,
-        )
+    def _checkpoint(self, folder: runs.Folder) -> Manifest:
+        steps = self._runner.clock.steps
+        return folder.save_checkpoint(self._runner.save(), step=steps, config=self._config, seconds=self._seconds)
 
     def _interruption(self) -> str:
         steps, episodes = self._runner.clock
@@ -185,10 +182,10 @@ class Session:
     def _finish(self) -> Run:
         """The result of a run whose last step is taken."""
         runner, folder = self._runner, self._folder
-        if folder is not None:
-            self._checkpoint(folder)  # before the evaluation, which may leave its traces in the environment
+        # The checkpoint comes before the evaluation, which may leave its traces in the environment.
+        manifest = None if folder is None else self._checkpoint(folder)
         trained = TrainedAgent(runner.spec, self._agent, runner.params())
-        result = self._result(trained)
+        result = self._result(trained, manifest)
         if folder is not None:
             folder.write_result(result)
             log = runs.read_log(folder.path / folders.LOG)
@@ -197,7 +194,7 @@ class Session:
             log = self._memory_log.arrays()
         return Run(result.to_json(), log, trained, self._config)
 
-    def _result(self, trained: TrainedAgent) -> RunResult:
+    def _result(self, trained: TrainedAgent, last: Manifest | None) -> RunResult:
         runner, config, clock = self._runner, self._config, self._runner.clock
         return RunResult(
             env=config.env,
@@ -213,7 +210,9 @@ class Session:
             has_solved_rule=runner.spec.solved is not None,
             solved_episode=runner.progress.solved_episode,
             greedy_return=self._greedy_return(trained),
-            log_sha256=None if self._folder is None else self._folder.log_stamp().sha256,
+            config_sha256=config.sha256(),
+            log_sha256=None if last is None else last.log.sha256,
+            checkpoint_sha256=None if last is None else last.sha256(),
         )
 
     def _greedy_return(self, trained: TrainedAgent) -> GreedyReturn | None:
