@@ -5,8 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
 
@@ -16,23 +14,20 @@ def run(script, out, *arguments):
     return told, json.loads(out.read_text()) if out.exists() else None
 
 
-def test_a_killed_run_of_each_kind_comes_out_the_same(tmp_path):
-    told, outcome = run("kill_and_resume.py", tmp_path / "kills.json", "--short")
+def test_a_killed_run_comes_out_the_same(tmp_path):
+    told, outcome = run("kill_and_resume.py", tmp_path / "kills.json", "--short", "--kinds", "compiled,vector")
     assert told.returncode == 0, told.stderr
-    assert {"compiled", "bsuite", "gymnasium"} <= outcome["kinds"].keys()
+    assert outcome["kinds"].keys() == {"compiled", "vector"}
     for kind in outcome["kinds"].values():
         assert kind["counts"]["kills"] == 1
         assert kind["counts"]["while_writing"] + kind["counts"]["between"] == 1
         assert kind["mismatches"] == []
 
 
-@pytest.mark.xfail(
-    reason="a result knows neither its log nor its checkpoint, and no folder knows its config", strict=True
-)
 def test_a_damaged_folder_gives_the_same_numbers_or_one_sentence(tmp_path):
-    told, outcome = run("mutations.py", tmp_path / "mutations.json", "--mutations", "60", "--kinds", "bsuite")
+    told, outcome = run("mutations.py", tmp_path / "mutations.json", "--mutations", "30", "--kinds", "bsuite")
     assert outcome is not None, told.stderr
-    assert sum(outcome["outcomes"].values()) == 60 * 5
-    assert outcome["outcomes"]["exact"] > 60
-    assert outcome["outcomes"]["refused"] > 60
+    assert sum(outcome["outcomes"].values()) == 30 * 5
+    assert outcome["outcomes"]["exact"] > 40
+    assert outcome["outcomes"]["refused"] > 40
     assert outcome["violations"] == []
