@@ -1,6 +1,7 @@
 """Episodes of a trained agent that only exploits, without learning. Their randomness is apart from every training's."""
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ from tdu import environments, random
 from tdu.environments.vector import VectorEnvironment
 from tdu.runners.interaction import run_key
 from tdu.trained import TrainedAgent
-from tdu.types import Environment, TimeStep
+from tdu.types import Actor, Array, Environment, Key, Params, TimeStep
 
 LONGEST = 10**6
 """Steps after which an episode is given up."""
@@ -68,16 +69,23 @@ def _stepwise(env: VectorEnvironment, agent: TrainedAgent, episodes: int, max_st
 
 def _compiled(env: Environment, agent: TrainedAgent, episodes: int, seed: int, longest: int) -> np.ndarray:
     """All episodes side by side."""
-    evaluator = agent.agent.evaluator
+    keys = jax.random.split(random.for_use(run_key(seed), random.Use.EVALUATION), episodes)
+    returns, over = map(np.asarray, _program(env, agent.agent.evaluator)(agent.params, keys, np.int32(longest)))
+    return returns[over].astype(np.float64)
 
-    def one(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+
+@lru_cache(maxsize=8)
+def _program(env: Environment, evaluator: Actor) -> Any:
+    """Returns of an episode for each key, and whether it ended; agents that differ in what they have learned share it."""
+
+    def one(params: Params, key: Key, longest: Array) -> tuple[Array, Array]:
         key_reset, key_steps, key_acts = jax.random.split(key, 3)
         state, timestep = env.reset(key_reset)
-        acting = evaluator.begin(agent.params, key_acts)
+        acting = evaluator.begin(params, key_acts)
 
         def step(carry: Any) -> Any:
             state, timestep, acting, total, t = carry
-            action, acting = evaluator.act(agent.params, acting, timestep, jax.random.fold_in(key_acts, t))
+            action, acting = evaluator.act(params, acting, timestep, jax.random.fold_in(key_acts, t))
             state, timestep = env.step(state, action, jax.random.fold_in(key_steps, t))
             return state, timestep, acting, total + timestep.reward, t + 1
 
@@ -85,6 +93,4 @@ def _compiled(env: Environment, agent: TrainedAgent, episodes: int, seed: int, l
         end = jax.lax.while_loop(lambda carry: ~carry[1].last & (carry[4] < longest), step, start)
         return end[3], end[1].last
 
-    keys = jax.random.split(random.for_use(run_key(seed), random.Use.EVALUATION), episodes)
-    returns, over = map(np.asarray, jax.jit(jax.vmap(one))(keys))
-    return returns[over].astype(np.float64)
+    return jax.jit(jax.vmap(one, in_axes=(None, 0, None)))
