@@ -29,8 +29,10 @@ def encode(spec: EnvSpec, observation: Any) -> np.ndarray:
         x = np.asarray("")
     if x.dtype.kind not in "biuf":
         raise EnvironmentFault(f"{spec.name} gave an observation that is not an array of numbers.")
-    if spec.num_states is not None and x.shape == () and np.issubdtype(x.dtype, np.integer):
+    if spec.num_states is not None and x.shape == () and x.dtype.kind in "biu":
         return _state(spec, int(x))
+    if spec.num_states is not None and spec.observation_shape == ():
+        raise EnvironmentFault(f"{spec.name} has states that are named by whole numbers, not {observation!r}.")
     if x.shape != spec.observation_shape:
         raise EnvironmentFault(
             f"{spec.name} gave an observation of shape {x.shape}; its own specification says {spec.observation_shape}."
