@@ -17,6 +17,7 @@ import numpy as np
 
 from tdu import random
 from tdu.environments.vector import Ended, VectorEnvironment
+from tdu.errors import UserError
 from tdu.runners import interaction
 from tdu.runners.interaction import Player, Sums
 from tdu.runners.protocol import Budget, Clock, Saved
@@ -255,6 +256,10 @@ class StepwiseRunner:
         stop: bool,
         compiled: bool = True,
     ):
+        if agent.one_stream and env.size > 1:
+            raise UserError(
+                f"this agent learns from consecutive steps of one environment and cannot take {env.size}; use num_envs 1."
+            )
         self.spec = env.spec
         self.exact = env.exact
         self._env = env
