@@ -175,6 +175,11 @@ class GymnasiumVector:
         now = self._encoded(observations)
         final = now
         if last.any() and self._mode == AutoresetMode.SAME_STEP:
+            if "final_obs" not in info:
+                raise EnvironmentFault(
+                    f"{self.spec.name} begins episodes in the step that ends others, without info['final_obs'] to say how "
+                    "those ended."
+                )
             final = now.copy()
             for row in np.flatnonzero(last):
                 final[row] = encode(self.spec, info["final_obs"][row])
