@@ -1,0 +1,63 @@
+"""Small settings with which every agent learns a small sea in seconds, for the files that train them."""
+
+import functools
+
+import numpy as np
+
+import tdu
+from tdu import agents
+from tdu.greedy import greedy_returns
+from tdu.trained import TrainedAgent
+from tdu.training.plan import make_runner, plan
+
+SIZE, MAPPING = 4, 8
+SEA = f"deep_sea:size={SIZE},mapping_seed={MAPPING}"
+"""Which action leads on differs from row to row, so that no constant policy finds the chest."""
+
+SEEDS = (1, 2, 3)
+NETWORKS = {
+    "hidden_sizes": (16,), "exploiters": 5, "explorers": 2, "critics": 3, "features": 8, "sequence_length": 8,
+    "batch_size": 16, "min_replay": 32, "learning_rate": 5e-3,
+}  # fmt: skip
+EXPLORING = {
+    "dqn": {"epsilon": 0.3},
+    "rnd": {"epsilon": 0.3, "beta": 0.1},
+    "su": {"epsilon": 0.1, "prior_variance": 0.1},
+    "cts": {"epsilon": 0.1},
+    "qex": {"epsilon": 0.1},
+    "tdu_ac": {"beta": 0.3},
+}
+"""So short a time is not enough for every agent's usual way to explore."""
+
+
+def settings(name):
+    """Options of an agent."""
+    fields = agents.AGENTS[name].config.__dataclass_fields__
+    return {k: v for k, v in NETWORKS.items() if k in fields} | EXPLORING.get(name, {})
+
+
+@functools.cache
+def trained(name, seed, env=SEA, episodes=400):
+    """A run that does not stop."""
+    return tdu.train(env, name, seed=seed, episodes=episodes, stop=False, evaluation_episodes=0, **settings(name))
+
+
+def untrained(name, seed):
+    """The agent before its first step."""
+    planned = plan(SEA, name, seed=seed, episodes=1, **settings(name))
+    runner, agent = make_runner(planned.config, planned.env, compiled=False)
+    return TrainedAgent(runner.spec, agent, runner.params())
+
+
+def returns(agents):
+    """What each of them gets in the sea when it only exploits; the chest, but for the cost of moving, is 0.99."""
+    return np.array([greedy_returns(SEA, agent, episodes=1)[0] for agent in agents])
+
+
+def assert_learns(name):
+    """No seed's agent finds the chest before it has learned, and every seed's does after."""
+    runs = [trained(name, seed) for seed in SEEDS]
+    assert returns([untrained(name, seed) for seed in SEEDS]).max() < 0.1
+    np.testing.assert_allclose(returns([run.agent for run in runs]), [0.99] * len(SEEDS), rtol=1e-5)
+    first, last = (np.mean([run.log["episode_return"][part] for run in runs]) for part in (np.s_[:40], np.s_[-40:]))
+    assert last > first + 0.2

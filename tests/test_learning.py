@@ -1,0 +1,25 @@
+"""Agents that are a choice of bonus and behaviour learn. The others are in test_agents.py."""
+
+import pytest
+import small
+
+from tdu import agents
+
+pytestmark = pytest.mark.usefixtures("lightly_compiled")
+
+ELSEWHERE = ("su", "nns", "rnd", "tdu_ac")
+"""In test_agents.py."""
+
+
+@pytest.mark.parametrize("name", [name for name in agents.AGENTS if name not in ELSEWHERE])
+def test_an_agent_learns(name):
+    small.assert_learns(name)
+
+
+def test_epsilon_greedy_learns_the_short_sea_and_not_the_long_one():
+    """It is exploration that the DQN lacks, and nothing else: the same one learns where chance finds the chest."""
+    small.assert_learns("dqn")
+    run = small.trained("dqn", 1, "deep_sea:size=12,mapping_seed=8")
+    assert run.log["loss"][-1] > 0
+    assert run.log["denoised_return"][-1] == 0, "no episode has found the chest"
+    assert run.log["total_bad_episodes"][-1] == 400
