@@ -67,7 +67,9 @@ class Trace:
             return [Trace.of(params["branches"][int(self.value(eqn.invars[0]))], arguments[1:])]
         if name == "scan" and draws_in(params["jaxpr"]):
             constants, carry = arguments[: params["num_consts"]], arguments[params["num_consts"] :]
-            assert len(carry) == params["num_carry"] == len(params["jaxpr"].out_avals), "a loop over nothing but numbers"
+            assert len(carry) == params["num_carry"] == len(params["jaxpr"].out_avals), (
+                "a loop over nothing but numbers"
+            )
             rounds = []
             for _ in range(params["length"]):
                 rounds.append(Trace.of(params["jaxpr"], constants + carry))
