@@ -1,5 +1,6 @@
 """Agents that are more than a choice of bonus: noisy networks, successor uncertainties, the actor-critic."""
 
+import functools
 import re
 from pathlib import Path
 
@@ -8,57 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import rlax
-from bsuite.environments.deep_sea import DeepSea
+import small
 
 import tdu
-from tdu import agents, bonus, environments, td, values
+from tdu import agents, bonus, td, values
 from tdu.adam import Adam
 from tdu.networks import noisy
-from tdu.runners.compiled import CompiledRunner
-from tdu.runners.protocol import Budget
 from tdu.types import EnvSpec, Transition
 
+pytestmark = pytest.mark.usefixtures("lightly_compiled")
+
 GRID = EnvSpec("grid", (2, 2), 2, num_states=4)
-SMALL = {
-    "min_replay": 12, "batch_size": 8, "exploiters": 3, "explorers": 2, "critics": 3, "sequence_length": 8, "features": 6
-}  # fmt: skip
-
-
-def small(name, **options):
-    fields = agents.AGENTS[name].config.__dataclass_fields__
-    return {"hidden_sizes": (8,)} | {k: v for k, v in SMALL.items() if k in fields} | options
-
-
-@pytest.mark.parametrize("name", ["nns", "su", "rnd", "tdu_ac"])
-def test_an_agent_is_the_same_compiled_and_stepwise(name):
-    """On our Deep Sea and on bsuite's: the same actions, hence the same log, and the same agent at the end."""
-    a, b = (
-        tdu.train(env, name, seed=1, episodes=25, stop=False, **small(name))
-        for env in ("deep_sea:size=4,mapping_seed=42", DeepSea(4, mapping_seed=42))
-    )
-    np.testing.assert_array_equal(a.log["total_bad_episodes"], b.log["total_bad_episodes"])
-    for column in ("head", "loss", "bonus", "episode_return"):
-        np.testing.assert_allclose(a.log[column], b.log[column], rtol=1e-3, atol=1e-5)
-    assert np.any(a.log["loss"] != 0)
-    values_a, values_b = (np.array([run.agent.values(s) for s in range(16)]) for run in (a, b))
-    np.testing.assert_allclose(values_a, values_b, rtol=1e-4, atol=1e-5)
-    assert len(np.unique(values_a)) > 16
-
-
-def test_a_run_goes_on_as_if_never_interrupted():
-    """What is saved is all there is: posterior, sample, replay, moments."""
-    env = environments.make("deep_sea:size=4,stochastic=true")
-    agent = agents.find("su").make(env.spec, agents.configure("su", small("su")))
-
-    def runner(seed=2):
-        return CompiledRunner(env, agent, seed, budget=Budget(60), stop=False, chunk=50)
-
-    whole, cut, again = runner(), runner(), runner(seed=2)
-    rows = [row for _ in range(5) for row in whole.advance()]
-    first = [row for _ in range(2) for row in cut.advance()]
-    again.restore(jax.tree.map(lambda x: np.array(x) if isinstance(x, jax.Array) else x, cut.save()))
-    assert first + [row for _ in range(3) for row in again.advance()] == rows
-    jax.tree.map(np.testing.assert_array_equal, whole.carry, again.carry)
 
 
 def test_noisy_weights_are_mean_plus_scaled_noise():
@@ -125,9 +86,15 @@ def test_noisy_values_learn_mean_and_scale_and_act_on_one_draw_per_step(make):
         assert min(jax.tree.leaves(moved)) > 0
 
 
-def su_agent(**options):
-    config = agents.configure("su", small("su", **options))
-    return agents.AGENTS["su"].make(GRID, config), config
+SU = {"hidden_sizes": (8,), "features": 6, "min_replay": 1, "batch_size": 1, "discount": 0.9}
+SU |= {"likelihood_variance": 4.0, "prior_variance": 0.5}
+
+
+@pytest.fixture(scope="module")
+def su():
+    """The agent, its state at the start, and its `observe` compiled."""
+    agent = agents.AGENTS["su"].make(GRID, agents.configure("su", SU))
+    return agent, jax.jit(agent.init)(jax.random.key(0)), jax.jit(agent.observe)
 
 
 def transitions(n=12, key=0):
@@ -139,44 +106,46 @@ def transitions(n=12, key=0):
         )
 
 
-def su_features(agent_state, config, observation):
-    shape = values.Shape(2, config.hidden_sizes, 0.0, target_period=4, double=False, adam=Adam(1e-3))
-    networks = values.one_hot(GRID._replace(num_actions=2 * config.features), shape)
-    both = jax.jit(networks.q)(networks.params(agent_state.networks), observation)
-    return np.maximum(np.asarray(both).reshape(2, 2, -1), 0)
+@functools.cache
+def su_networks():
+    shape = values.Shape(2, SU["hidden_sizes"], 0.0, target_period=4, double=False, adam=Adam(1e-3))
+    networks = values.one_hot(GRID._replace(num_actions=2 * SU["features"]), shape)
+    return jax.jit(lambda state, observation: networks.q(networks.params(state), observation))
 
 
-def test_su_s_precision_by_hand():
-    agent, config = su_agent(likelihood_variance=4.0, prior_variance=0.5)
-    state, observe = jax.jit(agent.init)(jax.random.key(0)), jax.jit(agent.observe)
+def su_features(state, observation):
+    """φ and ψ of every action, [2, A, F]."""
+    return np.maximum(np.asarray(su_networks()(state.networks, observation)).reshape(2, 2, -1), 0)
+
+
+def test_su_s_precision_by_hand(su):
+    _, state, observe = su
     expected = np.eye(6) / 0.5
     for t in transitions(5):
-        phi = su_features(state, config, t.o_tm1)[0, t.a_tm1]
+        phi = su_features(state, t.o_tm1)[0, t.a_tm1]
         assert np.linalg.norm(phi) > 0
         expected = expected + np.outer(phi, phi) / 4.0
         state = observe(state, state.mean, t, jax.random.key(0))
     np.testing.assert_allclose(state.precision, expected, rtol=1e-4)
 
 
-def test_su_samples_its_posterior():
-    agent, _ = su_agent(prior_variance=0.5)
-    state = jax.jit(agent.init)(jax.random.key(0))
+def test_su_samples_its_posterior(su):
+    agent, state, _ = su
     root = jax.random.normal(jax.random.key(1), (6, 6))
     state = state._replace(mean=jnp.arange(6.0), precision=jnp.eye(6) + root @ root.T)
-    begin = jax.vmap(agent.actor.begin, in_axes=(None, 0))
+    begin = jax.jit(jax.vmap(agent.actor.begin, in_axes=(None, 0)))
     samples = np.asarray(begin(agent.params(state), jax.random.split(jax.random.key(2), 20_000)))
     np.testing.assert_allclose(samples.mean(axis=0), np.arange(6.0), atol=0.05)
     np.testing.assert_allclose(np.cov(samples.T), np.linalg.inv(state.precision), atol=0.03)
 
 
-def test_su_s_loss_and_slope_by_hand():
+def test_su_s_loss_and_slope_by_hand(su):
     """One learning step on a replay of one transition: the loss, and the first step of Adam on w."""
-    agent, config = su_agent(min_replay=1, batch_size=1, discount=0.9)
-    state = jax.jit(agent.init)(jax.random.key(0))
+    agent, state, observe = su
     mean, acting = jnp.linspace(-1, 1, 6), jnp.linspace(1, -0.5, 6)
     t = Transition(jnp.int32(1), jnp.int32(0), jnp.float32(2.0), jnp.float32(1.0), jnp.int32(3), {})
-    state = jax.jit(agent.observe)(state._replace(mean=mean), acting, t, jax.random.key(0))
-    (phi, psi), (_, psi_t) = (su_features(state, config, jnp.int32(s)) for s in (1, 3))
+    state = observe(state._replace(mean=mean), acting, t, jax.random.key(0))
+    (phi, psi), (_, psi_t) = (su_features(state, jnp.int32(s)) for s in (1, 3))
     w, sample = np.asarray(mean), np.asarray(acting)
     identity = phi[0] + 0.9 * psi_t[np.argmax(psi_t @ sample)] - psi[0]
     reward_error = 2.0 - phi[0] @ w
@@ -220,39 +189,48 @@ def test_generic_loss_by_hand():
     np.testing.assert_allclose(sigma, np.full((4, 2), 2.0), rtol=1e-6)
 
 
+AC = {"hidden_sizes": (8,), "sequence_length": 8, "entropy_cost": 0.1, "discount": 0.9, "td_lambda": 0.8}
+
+
+@functools.cache
 def actor_critic(**options):
-    return agents.AGENTS["tdu_ac"].make(GRID, agents.configure("tdu_ac", small("tdu_ac", **options)))
+    """The agent, and what happens to its state in eight transitions, of which the fourth ends an episode, and in learning."""
+    agent = agents.AGENTS["tdu_ac"].make(GRID, agents.configure("tdu_ac", AC | options))
+    data = jax.tree.map(lambda *x: jnp.stack(x), *transitions(8))
+
+    @jax.jit
+    def after_learning(state):
+        def observe(state, step):
+            transition, episode, key = step
+            return agent.observe(state, episode, transition, key), ()
+
+        steps = data, jnp.arange(8) // 4, jax.random.split(jax.random.key(0), 8)
+        return agent.learn(jax.lax.scan(observe, state, steps)[0], jax.random.key(0))
+
+    return agent, after_learning
 
 
-def after_one_step(agent, policy=None, episode=0):
-    """The agent after eight transitions and a learning step; an episode ends after the fourth where `episode` is not 0."""
-
-    def run(state):
-        for i, t in enumerate(transitions(8)):
-            state = agent.observe(state, jnp.int32(0 if i < 4 else episode), t, jax.random.key(i))
-        return agent.learn(state, jax.random.key(0))
-
-    state = jax.jit(agent.init)(jax.random.key(0))
-    return jax.jit(run)(state if policy is None else state._replace(policy=policy))
+@functools.cache
+def ac_start(critics):
+    return jax.jit(actor_critic(beta=2.0, critics=critics)[0].init)(jax.random.key(0))
 
 
 def test_without_bonus_the_critics_change_nothing():
     """β = 0 is a plain actor-critic: its policy learns the same whatever the critics are."""
-    common = jax.jit(actor_critic().init)(jax.random.key(0)).policy
+    policy = ac_start(2).policy
     told = {
-        (beta, critics): after_one_step(actor_critic(beta=beta, critics=critics), common)
-        for beta, critics in ((0.0, 3), (0.0, 5), (1.0, 3))
+        (beta, critics): actor_critic(beta=beta, critics=critics)[1](ac_start(critics)._replace(policy=policy))
+        for beta, critics in ((0.0, 2), (0.0, 3), (2.0, 2))
     }
     flat = {k: np.concatenate([np.ravel(x) for x in jax.tree.leaves(v[0].policy)]) for k, v in told.items()}
-    np.testing.assert_array_equal(flat[0.0, 3], flat[0.0, 5])
-    assert not np.allclose(flat[0.0, 3], flat[1.0, 3])
-    assert float(told[0.0, 3][1]["bonus"]) > 0, "σ is told even where it is not paid"
+    np.testing.assert_array_equal(flat[0.0, 2], flat[0.0, 3])
+    assert not np.allclose(flat[0.0, 2], flat[2.0, 2])
+    assert float(told[0.0, 2][1]["bonus"]) > 0, "σ is told even where it is not paid"
 
 
 def test_actor_critic_s_loss_by_hand():
-    agent = actor_critic(beta=2.0, entropy_cost=0.1, discount=0.9, td_lambda=0.8, critics=2)
-    start = jax.jit(agent.init)(jax.random.key(0))
-    _, metrics = after_one_step(agent, episode=1)
+    start = ac_start(2)
+    _, metrics = actor_critic(beta=2.0, critics=2)[1](start)
     batch = jax.tree.map(lambda *x: np.stack(x), *transitions(8))
 
     def outputs(state, heads, outputs, prior, observations):
@@ -289,6 +267,7 @@ def test_the_example_of_adding_an_agent_runs(monkeypatch):
     exec(example, module)  # our own documentation
     entry = agents.Entry("Explorers paid for a surprising reward.", module["Config"], module["make"])
     monkeypatch.setitem(agents.AGENTS, "surprise", entry)
-    run = tdu.train("deep_sea:size=4", "surprise", episodes=40, stop=False, **small("surprise"))
+    settings = small.settings("surprise")
+    run = tdu.train(small.SEA, "surprise", episodes=40, stop=False, evaluation_episodes=0, **settings)
     assert run.result["config"]["beta"] == 1.0
     assert run.log["bonus"][-1] > 0

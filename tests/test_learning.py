@@ -1,4 +1,4 @@
-"""Agents that are a choice of bonus and behaviour learn. The others are in test_agents.py."""
+"""Agents that are a choice of bonus and behaviour learn. The others are in test_twins.py."""
 
 import pytest
 import small
@@ -8,7 +8,7 @@ from tdu import agents
 pytestmark = pytest.mark.usefixtures("lightly_compiled")
 
 ELSEWHERE = ("su", "nns", "rnd", "tdu_ac")
-"""In test_agents.py."""
+"""In test_twins.py."""
 
 
 @pytest.mark.parametrize("name", [name for name in agents.AGENTS if name not in ELSEWHERE])

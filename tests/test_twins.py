@@ -1,0 +1,49 @@
+"""Agents with a learner of their own learn, and are the same compiled and stepwise."""
+
+import jax
+import numpy as np
+import pytest
+import small
+from bsuite.environments.deep_sea import DeepSea
+
+from tdu.training.plan import make_runner, plan
+
+pytestmark = pytest.mark.usefixtures("lightly_compiled")
+
+LEARNERS = pytest.mark.parametrize("name", ["nns", "su", "rnd", "tdu_ac"])
+
+
+@LEARNERS
+def test_an_agent_learns(name):
+    small.assert_learns(name)
+
+
+@LEARNERS
+def test_an_agent_is_the_same_compiled_and_stepwise(name):
+    """On our Deep Sea and on bsuite's: the same actions, hence the same log, and the same agent at the end."""
+    sea = DeepSea(small.SIZE, mapping_seed=small.MAPPING)
+    a, b = (small.trained(name, 1, env, episodes=25) for env in (small.SEA, sea))
+    np.testing.assert_array_equal(a.log["total_bad_episodes"], b.log["total_bad_episodes"])
+    for column in ("head", "loss", "bonus", "episode_return"):
+        np.testing.assert_allclose(a.log[column], b.log[column], rtol=1e-3, atol=1e-5)
+    assert np.any(a.log["loss"] != 0)
+    values_a, values_b = (np.array([run.agent.values(s) for s in range(16)]) for run in (a, b))
+    np.testing.assert_allclose(values_a, values_b, rtol=1e-3, atol=1e-4)
+    assert len(np.unique(values_a)) > 16
+
+
+def test_a_run_goes_on_as_if_never_interrupted():
+    """What is saved is all there is: posterior, sample, replay, moments."""
+
+    def runner():
+        planned = plan(small.SEA, "su", seed=2, episodes=1000, stop=False, **small.settings("su"))
+        return make_runner(planned.config, planned.env)[0]
+
+    whole, cut, again = runner(), runner(), runner()
+    rows = [row for _ in range(3) for row in whole.advance()]
+    first = cut.advance()
+    saved = cut.save()
+    again.restore(saved._replace(state=jax.tree.map(np.array, saved.state)))
+    assert first + [row for _ in range(2) for row in again.advance()] == rows
+    assert len(rows) == 750
+    jax.tree.map(np.testing.assert_array_equal, whole.carry, again.carry)
