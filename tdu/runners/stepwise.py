@@ -287,8 +287,13 @@ class StepwiseRunner:
     @property
     def finished(self) -> bool:
         """Whether there is nothing left to do."""
+        return self._has_all_episodes or self._budget.spent(self.clock)
+
+    @property
+    def _has_all_episodes(self) -> bool:
+        """Whether no further episode belongs to the run, even one that ended in the same round."""
         solved = self._stop and self.progress.solved_episode is not None
-        return solved or self._budget.spent(self.clock)
+        return solved or self._budget._replace(steps=None).spent(self.clock)
 
     @property
     def clock(self) -> Clock:
@@ -319,8 +324,8 @@ class StepwiseRunner:
         note: EpisodeNote = jax.tree.map(np.asarray, self._player.note)
         rows: list[Row] = []
         for row, end in ended.items():
-            if self.finished and rows:
-                break  # of several that ended together, those beyond the run's end
+            if rows and self._has_all_episodes:
+                break  # of several that ended together, those beyond the run's last
             bonus, loss = note.means[row]
             rows.append(
                 self.progress.row(
