@@ -40,7 +40,7 @@ def train(
     """Trains an agent and returns the run.
 
     Args:
-        env: an environment's id, for example "deep_sea:size=20"; a dm_env or Gymnasium object, also a vector one; or one of ours.
+        env: an environment's id, for example "deep_sea:size=20"; a dm_env or Gymnasium object, a vector too; or ours.
         agent: an agent's name.
         seed: of everything random in the run.
         episodes: at most so many; by default what the environment says, and no limit where `steps` is given.

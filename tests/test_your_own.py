@@ -150,7 +150,8 @@ class Told(dm_env.Environment):
         return specs.DiscreteArray(2)
 
     def reset(self):
-        return dm_env.restart(0.0 if isinstance(self.spec, specs.Array) and self.spec.shape == () else self.observation)
+        scalar = isinstance(self.spec, specs.Array) and self.spec.shape == ()
+        return dm_env.restart(np.zeros((), self.spec.dtype) if scalar else self.observation)
 
     def step(self, action):
         return self.answer()

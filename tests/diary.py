@@ -1,0 +1,61 @@
+"""Small Gymnasium environments for tests of vectors; apart from them, so that a process of its own need import no more."""
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+
+class Diary(gymnasium.Env):
+    """Observes (row, episode, step, the episode's length): a transition that crosses episodes would tell itself.
+
+    Episodes are of 2 to 5 steps, drawn from the seed; those of even number end by a time limit.
+    """
+
+    action_space = spaces.Discrete(2, start=1)
+    observation_space = spaces.Box(-1, 2**20, (4,), np.float32)
+
+    def __init__(self, row=0, *, endless=False, repeatable=True):
+        self.row, self.endless, self.repeatable = row, endless, repeatable
+        self.seeds, self.closed, self.episode = [], 0, 0
+
+    def observe(self):
+        return np.array([self.row, self.episode, self.time, self.length], np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.seeds.append(seed)
+        self.episode, self.time = self.episode + 1, 0
+        generator = self.np_random if self.repeatable else np.random.default_rng()
+        self.length = 10**6 if self.endless else int(generator.integers(2, 6))
+        if not self.repeatable:
+            self.length += int(generator.integers(1000))
+        return self.observe(), {}
+
+    def step(self, action):
+        assert action in (1, 2)
+        self.time += 1
+        over = self.time == self.length
+        return self.observe(), float(action), over and self.episode % 2 == 1, over and self.episode % 2 == 0, {}
+
+    def close(self):
+        self.closed += 1
+
+
+class Sign(gymnasium.Env):
+    """Say which of two signs is shown: 1 for the right answer. No constant answer is right more than half of the time."""
+
+    action_space = spaces.Discrete(2)
+    observation_space = spaces.Box(-1, 1, (4,), np.float32)
+
+    def show(self):
+        self.sign = int(self.np_random.integers(2))
+        return np.array([2.0 * self.sign - 1, 0, 0, 0], np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return self.show(), {}
+
+    def step(self, action):
+        reward, self.time = float(action == self.sign), self.time + 1
+        return self.show(), reward, self.time == 2, False, {}
