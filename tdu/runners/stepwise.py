@@ -30,10 +30,10 @@ _GATHERED = 32
 
 
 _PIECE = 1000
-"""So many steps from one row of the learner's own log to the next."""
+"""So many steps at most between two looks at what else there is to do, and from one row of the learner's own log to the next."""
 
-_LONGEST_PIECE = 0.5
-"""Seconds at most between two looks at what else there is to do, where no episode ends."""
+_LONGEST_PIECE = 5.0
+"""So many seconds at most, for environments that are slow."""
 
 
 class StepwiseCarry(NamedTuple):
@@ -308,7 +308,7 @@ class StepwiseRunner:
         if self._now is None:
             self._now = _first(self._env.start())
         began = time.monotonic()
-        while time.monotonic() - began < _LONGEST_PIECE:
+        for _ in range(max(_PIECE // self._env.size, 1)):
             now = self._now
             actions = self._player.select(now)
             stepped = self._env.step(actions)
@@ -319,7 +319,7 @@ class StepwiseRunner:
             self._player.update(Round(now.observation, actions, after, taken), self._now)
             if stepped.ended:
                 return self._rows(stepped.ended)
-            if self._budget.spent(self.clock):
+            if self._budget.spent(self.clock) or time.monotonic() - began > _LONGEST_PIECE:
                 break
         return []
 
