@@ -14,7 +14,7 @@ from tdu import agents, environments
 from tdu.environments.gymnasium import GymnasiumVector
 from tdu.environments.vector import PythonVector
 from tdu.errors import EnvironmentFault, RunError, UserError
-from tdu.runners import stepwise
+from tdu.runners import interaction, stepwise
 from tdu.runners.protocol import Budget
 from tdu.runners.stepwise import StepwiseRunner
 from tdu.types import EnvSpec
@@ -59,6 +59,12 @@ def stored(runner):
     return jax.tree.map(lambda x: np.asarray(x)[: int(ring.filled)], ring.data)
 
 
+def answers(runner):
+    """What the agent, as it is now, says to the two signs."""
+    values = jax.jit(runner._agent.values)
+    return [int(np.argmax(values(runner.params(), np.array([sign, 0, 0, 0], np.float32)))) for sign in (-1, 1)]
+
+
 def assert_true(data, rows, size):
     """Every transition is one step of one episode, none is missing and none is there twice."""
     (row, episode, step, length), after = data.o_tm1.T, data.o_t.T
@@ -84,8 +90,7 @@ def test_several_environments_learn():
     first, last = ([row["episode_return"] for row in rows[part]] for part in (np.s_[:20], np.s_[-60:]))
     assert np.mean(first) < 1.5
     assert np.mean(last) > 1.9
-    values = [agent_of(FROZEN).values(runner.params(), np.array([sign, 0, 0, 0], np.float32)) for sign in (-1, 1)]
-    assert np.argmax(values, axis=1).tolist() == [0, 1]
+    assert answers(runner) == [0, 1]
     assert runner.clock.steps == 600 == rows[-1]["steps"]
 
 
@@ -274,3 +279,20 @@ def test_an_endless_episode_hands_back_control_and_ends_with_the_budget():
     told = runner.learner_rows()
     assert [row["steps"] for row in told] == [1000, 2000]
     assert sum(row["updates"] for row in told) == 2000 - 15
+
+
+@pytest.mark.parametrize(("name", "size"), [(LIVE, 1), (FROZEN, 1), (FROZEN, 3)])
+@pytest.mark.parametrize("age", [1, 2])
+def test_a_run_learns_across_the_end_of_32_bits(name, size, age):
+    runners = (runner_of(side_by_side(Sign, size)[0], name, seed=seed) for seed in range(20))
+    runner = next(runner for runner in runners if answers(runner) != [0, 1])  # it knows nothing yet
+    boundary = age * (interaction.FOLDED_STEPS // size)
+    saved = runner.save()
+    plain = saved.plain | {"rounds": boundary - 41, "steps": (boundary - 41) * size}
+    runner.restore(saved._replace(state=jax.tree.map(np.array, saved.state), plain=plain))
+    rows = []
+    while runner.clock.steps < (boundary + 200) * size:
+        rows += runner.advance()
+    assert rows[-1]["steps"] > boundary * size
+    assert all(np.isfinite(row["loss"]) for row in rows)
+    assert answers(runner) == [0, 1]

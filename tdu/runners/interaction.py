@@ -72,9 +72,12 @@ def key_and_number(key: Key, step: int, rows: int = 1) -> tuple[Key, np.int32]:
     With several rows, a step of all of them has as many numbers, of which this is the first.
     """
     age, number = divmod(step, FOLDED_STEPS // rows)
-    if age:
-        key = jax.random.fold_in(random.for_use(key, random.Use.LATER_STEPS), age)
-    return key, np.int32(number * rows)
+    return _key_of_age(key, np.uint32(age)) if age else key, np.int32(number * rows)
+
+
+@jax.jit
+def _key_of_age(key: Key, age: EitherArray) -> Key:
+    return jax.random.fold_in(random.for_use(key, random.Use.LATER_STEPS), age)
 
 
 def keys_at(key: Key, t: EitherArray) -> Keys:
