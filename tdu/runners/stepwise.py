@@ -30,7 +30,7 @@ _GATHERED = 32
 
 
 _PIECE = 1000
-"""So many steps at most between two looks at what else there is to do, and from one row of the learner's own log to the next."""
+"""So many steps at most between two looks at what else there is to do, and between two rows of the learner's own log."""
 
 _LONGEST_PIECE = 5.0
 """So many seconds at most, for environments that are slow."""
