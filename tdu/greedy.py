@@ -30,7 +30,10 @@ def greedy_returns(
     longest: int = LONGEST,
     max_steps: int = MAX_STEPS,
 ) -> np.ndarray:
-    """Returns of `episodes` episodes; fewer where some do not end within `longest` steps, or all within `max_steps`."""
+    """Returns of `episodes` episodes; fewer where some do not end within `longest` steps, or all within `max_steps`.
+
+    Several environments play as many episodes each, whichever end first.
+    """
     made = environments.make(env, f"evaluation {seed}")
     if isinstance(made, Environment):
         return _compiled(made, agent, episodes, seed, longest)
@@ -48,23 +51,24 @@ def mean_and_error(returns: np.ndarray) -> tuple[float, float]:
 
 
 def _stepwise(env: VectorEnvironment, agent: TrainedAgent, episodes: int, max_steps: int) -> np.ndarray:
-    """Episodes in the order in which they end."""
+    """The first episodes of every row."""
     rows = [TrainedAgent(agent.spec, agent.agent, agent.params) for _ in range(env.size)]
     now, rewards = env.start(), np.zeros(env.size, np.float32)
     totals = np.zeros(env.size)
-    returns: list[float] = []
+    returns: list[list[float]] = [[] for _ in rows]
+    shares = [len(range(row, episodes, env.size)) for row in range(env.size)]
     for _ in range(0, max_steps, env.size):
         seen = [TimeStep(now[i], rewards[i], np.float32(1), np.bool_(False)) for i in range(env.size)]
         stepped = env.step(np.asarray([row.act_on(timestep) for row, timestep in zip(rows, seen, strict=True)]))
         totals += np.where(stepped.taken, stepped.after.reward, 0.0)
         now, rewards = stepped.now, np.where(stepped.after.last, np.float32(0), stepped.after.reward)
         for i in stepped.ended:
-            returns.append(float(totals[i]))
+            returns[i].append(float(totals[i]))
             totals[i] = 0.0
             rows[i].begin_episode()
-        if len(returns) >= episodes:
+        if all(len(mine) >= share for mine, share in zip(returns, shares, strict=True)):
             break
-    return np.asarray(returns[:episodes])
+    return np.asarray([x for mine, share in zip(returns, shares, strict=True) for x in mine[:share]])
 
 
 def _compiled(env: Environment, agent: TrainedAgent, episodes: int, seed: int, longest: int) -> np.ndarray:

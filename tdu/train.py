@@ -40,11 +40,11 @@ def train(
     """Trains an agent and returns the run.
 
     Args:
-        env: an environment's id, for example "deep_sea:size=20", or a dm_env object.
+        env: an environment's id, for example "deep_sea:size=20"; a dm_env or Gymnasium object, a vector too; or ours.
         agent: an agent's name.
         seed: of everything random in the run.
         episodes: at most so many; by default what the environment says, and no limit where `steps` is given.
-        steps: at most so many environment steps.
+        steps: at most so many environment steps, to the end of a round where several environments are stepped together.
         num_envs: environments side by side.
         out: the run's folder; without one the run leaves nothing on the disk.
         resume: continue the run in that folder; "if_there" starts a new one where there is none.
@@ -92,7 +92,7 @@ def train(
             difference = stored.difference(planned.config)
             raise RunError(f"{folder.path} was started with {difference}; resume it with the same.")
         if folder.read_result() is not None:
-            finished = load(folder.path, planned.env, say)
+            finished = load(folder.path, None if isinstance(env, str) else env, say)
             say(f"{folder.path} is finished already.")
             return finished
         return session(folder, resuming=bool(resume) and is_there).run()

@@ -20,13 +20,17 @@ from pathlib import Path
 import pytest
 
 import tdu
-from tdu import sweeps
+from tdu import runs, sweeps
 from tdu.errors import RunError
 from tdu.runners import distributed, parallel
 
 REPORT = {
     "episode": 1,
     "episodes": 2,
+    "steps": 10,
+    "most_steps": None,
+    "seconds": 1.5,
+    "share": 0.5,
     "return": 0.5,
     "regret": None,
     "bonus": 0,
@@ -86,7 +90,7 @@ def test_a_run_may_print_anything(tmp_path):
 
 def test_only_a_report_is_one():
     assert parallel.parse_report(json.dumps(REPORT)) == REPORT
-    for odd in ({"episodes": 0}, {"episode": "1"}, {"return": None}, {"seconds_left": []}):
+    for odd in ({"steps": None}, {"episode": "1"}, {"share": None}, {"seconds_left": []}):
         assert parallel.parse_report(json.dumps(REPORT | odd)) is None
     for text in ("", "3", "[]", '{"episode": 2}', "\N{REPLACEMENT CHARACTER}"):
         assert parallel.parse_report(text) is None
@@ -180,7 +184,7 @@ def test_what_is_sent_back_is_never_mixed_with_what_lies_there(tmp_path):
         "notes": "mine",
     }
     assert "run.before/2" in distributed._place(sent, out)
-    assert sweeps.found(out.parent) == [out]
+    assert runs.find_runs(out.parent) == [out]
     assert {p.name for p in out.parent.iterdir()} == {"run", "run.before"}
 
 
@@ -382,5 +386,5 @@ def test_on_ray_a_run_waits_for_a_lock_and_comes_back_whole(other_cluster, users
     assert "is now in" in unseen_words
     for job in jobs:
         assert json.loads((job.out / "result.json").read_text())["episodes"] == 3
-    assert sweeps.found(tmp_path / "out") == sorted(job.out for job in jobs)
+    assert runs.find_runs(tmp_path / "out") == sorted(job.out for job in jobs)
     assert not (jobs[1].out / ".lock").exists()

@@ -153,7 +153,7 @@ class Told(dm_env.Environment):
 
     def reset(self):
         scalar = isinstance(self.spec, specs.Array) and self.spec.shape == ()
-        return dm_env.restart(self.spec.dtype.type(0) if scalar else self.observation)
+        return dm_env.restart(np.zeros((), self.spec.dtype) if scalar else self.observation)
 
     def step(self, action):
         return self.answer()

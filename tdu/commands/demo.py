@@ -3,16 +3,27 @@
 from pathlib import Path
 
 from tdu import demo
-from tdu.commands.parser import Parser
+from tdu.commands.parser import Parser, whole
+from tdu.training.plan import LARGEST_SEED, MOST_EPISODES
 
 
 def run(arguments: list[str]) -> int:
     parser = Parser(prog="tdu demo", description=demo.__doc__, allow_abbrev=False)
     parser.add_argument("--out", default="demo", help="folder for the runs, the picture and the table (default demo)")
-    parser.add_argument("--size", type=int, default=demo.SIZE, help=f"size of the sea (default {demo.SIZE})")
     parser.add_argument(
-        "--episodes", type=int, default=demo.EPISODES, help=f"episodes for each agent (default {demo.EPISODES})"
+        "--size", type=whole("size", 2, 300), default=demo.SIZE, help=f"size of the sea (default {demo.SIZE})"
     )
-    parser.add_argument("--seed", type=int, default=demo.SEED, help=f"seed of every agent (default {demo.SEED})")
+    parser.add_argument(
+        "--episodes",
+        type=whole("episodes", 1, MOST_EPISODES),
+        default=demo.EPISODES,
+        help=f"episodes for each agent (default {demo.EPISODES})",
+    )
+    parser.add_argument(
+        "--seed",
+        type=whole("seed", 0, LARGEST_SEED),
+        default=demo.SEED,
+        help=f"seed of every agent (default {demo.SEED})",
+    )
     parsed = parser.parse_args(arguments)
     return demo.run(Path(parsed.out), size=parsed.size, episodes=parsed.episodes, seed=parsed.seed)

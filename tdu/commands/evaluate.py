@@ -6,6 +6,7 @@ from tdu.commands.output import own_output, say
 from tdu.commands.parser import Parser, folder, whole
 from tdu.evaluate import evaluate
 from tdu.runners import parallel
+from tdu.training.plan import LARGEST_SEED
 
 
 def run(arguments: list[str]) -> int:
@@ -19,7 +20,7 @@ def run(arguments: list[str]) -> int:
         "--episodes", type=whole("episodes", 1, 10**6), default=200, metavar="N", help="how many (default 200)"
     )
     parser.add_argument(
-        "--seed", type=whole("seed", 0, 2**31 - 1), default=0, metavar="N",
+        "--seed", type=whole("seed", 0, LARGEST_SEED), default=0, metavar="N",
         help="of the episodes; apart from the training's (default 0)",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print it for machines")

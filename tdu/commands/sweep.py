@@ -69,7 +69,7 @@ def run(arguments: list[str]) -> int:
     if parsed.grid and parsed.paper_grid:
         raise UserError("--grid and --paper-grid are two grids; give one of them.")
     cells: list[sweeps.Cell] = []
-    for agent in parsed.agent or ["tdu"]:
+    for agent in dict.fromkeys(parsed.agent or ["tdu"]):
         agents.find(agent)
         grid = agents.GRIDS[agent] if parsed.paper_grid else sweeps.parse_grid(parsed.grid)
         cells += sweeps.plan(

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any, TextIO
 
-from tdu import agents, options, runs, sweeps, track
+from tdu import agents, environments, options, runs, sweeps, track
 from tdu import progress as displays
 from tdu.commands.output import own_output, say
 from tdu.commands.parser import Parser, add_length, folder, number, whole
@@ -69,7 +69,7 @@ def _announce_compilation() -> None:
 
 def _train_seeds(parsed: argparse.Namespace, given: dict[str, Any], arguments: list[str], output: TextIO) -> int:
     out = parsed.out or _default_out(parsed, given)
-    plan(**_settings(parsed, given))
+    environments.close(plan(**_settings(parsed, given)).env)
     if out.exists() and not out.is_dir():
         raise UserError(f"{out} is a file; choose another --out.")
     if not parsed.resume and out.exists() and any(out.iterdir()):

@@ -66,8 +66,6 @@ def make(env: Any, seed: Seed = 0, *, num_envs: int = 1) -> MadeEnvironment:
     `seed` is the run's; it reseeds environments that live in Python at every episode. With `num_envs`, as many of those are
     stepped together.
     """
-    if isinstance(env, PythonVector | gymnasium.GymnasiumVector):
-        return env
     if isinstance(env, VectorEnv):
         if num_envs not in (1, env.num_envs):
             raise UserError(
@@ -85,6 +83,17 @@ def make(env: Any, seed: Seed = 0, *, num_envs: int = 1) -> MadeEnvironment:
     if num_envs > 1 and not isinstance(env, str):
         raise UserError("an object is one environment; for several, give an id or a vector environment of Gymnasium's.")
     return PythonVector([made, *(_in_python(_single(env, seed)) for _ in range(num_envs - 1))])
+
+
+def close(env: MadeEnvironment) -> None:
+    """Lets an environment give up what it holds; a compiled one holds nothing."""
+    if not isinstance(env, Environment):
+        env.close()
+
+
+def size(env: MadeEnvironment) -> int:
+    """How many environments are stepped together."""
+    return 1 if isinstance(env, Environment) else env.size
 
 
 def _single(env: Any, seed: Seed, name: str | None = None) -> Environment | PythonEnvironment:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from tdu.environments.observations import carried_dtype, encode
 from tdu.environments.python import PythonEnvironment, Seed, described, number, see_current_folder
@@ -46,7 +46,7 @@ def adapt_vector(env: VectorEnv[Any, Any, Any], name: str, seed: Seed) -> Vector
     """A vector environment of Gymnasium's as ours; one that steps its environments in this process is taken apart."""
     _check_spaces(name, env.single_action_space, env.single_observation_space)
     if type(env) is SyncVectorEnv:
-        return PythonVector([adapt(one, name, f"{seed}") for one in env.envs])
+        return PythonVector([adapt(one, name, seed) for one in env.envs])
     return GymnasiumVector(env, name, seed)
 
 
@@ -152,6 +152,7 @@ class GymnasiumVector:
         self._env, self._seed = env, seed
         self._first_action = int(actions.start)
         self._mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
+        self.skips = self._mode == AutoresetMode.NEXT_STEP
         self._over = np.zeros(self.size, bool)
         """Rows that spend the next call on beginning an episode."""
         self._starts = 0
@@ -205,9 +206,11 @@ class GymnasiumVector:
         """Closes it."""
         self._call(self._env.close)
 
-    def _seeds(self, begun: np.ndarray) -> list[int | None]:
-        """A seed of its own for every episode that is begun by hand."""
+    def _seeds(self, begun: np.ndarray) -> int | list[int | None]:
+        """A seed of its own for every episode that is begun by hand; one for all where a list is not understood."""
         self._starts += 1
+        if not isinstance(self._env.unwrapped, SyncVectorEnv | AsyncVectorEnv):
+            return number(f"{self._seed}/{self._starts}")
         return [number(f"{self._seed}/{self._starts}/{row}") if begun[row] else None for row in range(self.size)]
 
     def _encoded(self, observations: Any) -> np.ndarray:

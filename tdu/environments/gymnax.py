@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from tdu.environments.observations import carried_dtype
 from tdu.errors import UserError, unknown
 from tdu.types import Array, Environment, EnvSpec, Key, TimeStep
 
@@ -39,9 +40,10 @@ def load(name: str) -> Environment:
         observation_shape=() if discrete else tuple(observations.shape),
         num_actions=int(actions.n),
         num_states=int(observations.n) if discrete else None,
+        dtype=carried_dtype(getattr(observations, "dtype", None)),
         default_episodes=EPISODES,
     )
-    dtype = jnp.int32 if discrete else jnp.float32
+    dtype = spec.carried_dtype
 
     def reset(key: Key) -> tuple[Any, TimeStep]:
         observation, state = env.reset_env(_plain(key), params)

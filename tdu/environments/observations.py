@@ -43,11 +43,11 @@ def encode(spec: EnvSpec, observation: Any) -> np.ndarray:
         if not np.isfinite(carried).all():
             raise EnvironmentFault(f"{spec.name} gave an observation with a number that is not finite.")
     elif carried.dtype != x.dtype and not np.array_equal(carried, x):
-        raise EnvironmentFault(f"{spec.name} gave an observation that does not fit its own type, {spec.dtype}.")
+        raise EnvironmentFault(
+            f"{spec.name} gave an observation that does not fit into {spec.dtype}, in which it travels."
+        )
     if spec.num_states is None:
-        return (
-            carried.copy() if carried is observation else carried
-        )  # the environment may write into its own array again
+        return carried.copy() if np.may_share_memory(carried, x) else carried  # the environment may write there again
     ones = np.flatnonzero(x)
     if ones.size == 0:
         return np.asarray(spec.num_states, np.int32)

@@ -43,6 +43,8 @@ class VectorEnvironment(Protocol):
     size: int
     exact: bool
     """Whether `restore` brings them back to where they were; where not, they begin new episodes."""
+    skips: bool
+    """Whether a row may spend a call on beginning an episode, so that its action does not count."""
 
     def start(self) -> np.ndarray:
         """Begins the first episodes; their observations [B, …]."""
@@ -64,6 +66,7 @@ class PythonVector:
     """Environments of ours, one after the other. The k-th episode of row i is number k·B + i of the run."""
 
     exact = True
+    skips = False
 
     def __init__(self, environments: list[PythonEnvironment]):
         self.spec = environments[0].spec
@@ -73,6 +76,8 @@ class PythonVector:
         self._counters: list[dict[str, Any]] = [{}] * self.size
         self._info: list[dict[str, float]] = [{}] * self.size
         self._actions: list[list[int]] = [[] for _ in environments]
+        self._rewards = np.zeros(self.size)
+        """Of the episodes under way."""
         self._now = np.zeros((self.size, *self.spec.carried_shape), self.spec.carried_dtype)
 
     def start(self) -> np.ndarray:
@@ -90,6 +95,7 @@ class PythonVector:
             answer = env.step(action)
             answers.append(answer)
             self._actions[row].append(action)
+            self._rewards[row] += float(answer.reward)
             self._now[row] = answer.observation
             if answer.last:
                 ended[row] = self._end(row)
@@ -100,7 +106,7 @@ class PythonVector:
     def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Counters as they were when each episode began, and the actions since."""
         arrays = {f"actions_{row}": np.asarray(actions, np.int32) for row, actions in enumerate(self._actions)}
-        plain = {"episodes": self._episodes, "counters": self._counters, "digest": _digest(self._now)}
+        plain = {"episodes": self._episodes, "counters": self._counters, "digest": self._digest()}
         return arrays, plain
 
     def restore(self, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> np.ndarray:
@@ -112,10 +118,11 @@ class PythonVector:
             for action in arrays[f"actions_{row}"].tolist():
                 answer = env.step(action)
                 self._actions[row].append(action)
+                self._rewards[row] += float(answer.reward)
                 self._now[row] = answer.observation
                 if answer.last:
                     raise RunError(_NOT_REPEATABLE.format(self.spec.name))
-        if _digest(self._now) != plain["digest"]:
+        if self._digest() != plain["digest"]:
             raise RunError(_NOT_REPEATABLE.format(self.spec.name))
         return self._now.copy()
 
@@ -124,11 +131,15 @@ class PythonVector:
         for env in self._environments:
             env.close()
 
+    def _digest(self) -> str:
+        """Of what is seen and of what was earned since the episodes began."""
+        return hashlib.sha256(self._now.tobytes() + self._rewards.tobytes()).hexdigest()
+
     def _end(self, row: int) -> Ended:
         bad_before = self._info[row].get("total_bad_episodes", 0)
         self._info[row] = info = self._environments[row].info()
         self._episodes[row] += 1
-        totals = {name: sum(mine[name] for mine in self._info) for name in self.spec.info_names}
+        totals = {name: _together(name, [mine[name] for mine in self._info]) for name in self.spec.info_names}
         return Ended(bad=info.get("total_bad_episodes", 0) > bad_before, totals=totals)
 
     def _begin(self, row: int) -> None:
@@ -136,6 +147,7 @@ class PythonVector:
         self._counters[row] = env.counters()
         self._info[row] = env.info()
         self._actions[row] = []
+        self._rewards[row] = 0.0
         first = env.reset(self._episodes[row] * self.size + row)
         if first.last:
             raise EnvironmentFault(f"{self.spec.name} ended an episode before its first step.")
@@ -148,5 +160,6 @@ _NOT_REPEATABLE = (
 )
 
 
-def _digest(observations: np.ndarray) -> str:
-    return hashlib.sha256(observations.tobytes()).hexdigest()
+def _together(name: str, of_rows: list[float]) -> float:
+    """What several environments have counted, as one: bsuite's counts add up, its bests do not."""
+    return max(of_rows) if name.startswith("best") else sum(of_rows)

@@ -256,7 +256,9 @@ def _bsuite(envs: dict[str, dict[int, Found]], damaged: dict[str, str], notes: l
     for env, seeds in envs.items():
         bsuite_id = bsuite_id_of(env)
         for seed, run in seeds.items():
-            if bsuite_id is not None and run.log and len(run.log["episode"]):
+            if bsuite_id is not None and run.config.num_envs > 1:
+                notes.append(f"{run.name} ran {run.config.num_envs} environments at once: bsuite's scores are of one.")
+            elif bsuite_id is not None and run.log and len(run.log["episode"]):
                 kept = logs.setdefault(seed, {}).setdefault(bsuite_id, run)
                 if kept is not run:
                     notes.append(

@@ -232,7 +232,7 @@ class CompiledRunner:
     def finished(self) -> bool:
         """Whether there is nothing left to do."""
         solved = self._stop and self.progress.solved_episode is not None
-        return solved or self._budget.spent(self.clock)
+        return solved or self._budget.spent(self.clock) or self.progress.episode >= _MOST_EPISODES
 
     @property
     def clock(self) -> Clock:

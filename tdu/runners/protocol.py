@@ -9,15 +9,21 @@ from tdu.types import EnvSpec
 
 
 class Budget(NamedTuple):
-    """When a run ends: after so many episodes or so many environment steps, whichever is first; None is no limit."""
+    """When a run ends: after so many episodes or so many environment steps, whichever is first; None is no limit.
+
+    Environments that are stepped together are stepped to the end of the round.
+    """
 
     episodes: int | None
     steps: int | None = None
 
     def spent(self, clock: "Clock") -> bool:
         """Whether a run that is so far has come to its end."""
-        over = self.episodes is not None and clock.episodes >= self.episodes
-        return over or (self.steps is not None and clock.steps >= self.steps)
+        return self.has_episodes(clock.episodes) or (self.steps is not None and clock.steps >= self.steps)
+
+    def has_episodes(self, episodes: int) -> bool:
+        """Whether there are as many as there may be."""
+        return self.episodes is not None and episodes >= self.episodes
 
 
 class Clock(NamedTuple):

@@ -8,6 +8,7 @@ learned one after the other in a single call, so that a call's cost is shared by
 has a call per round of steps, which also picks the next actions.
 """
 
+import time
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -29,7 +30,10 @@ _GATHERED = 32
 
 
 _PIECE = 1000
-"""So many steps at most between two looks at the clock, and from one row of the learner's own log to the next."""
+"""So many steps at most between two looks at what else there is to do, and between two rows of the learner's own log."""
+
+_LONGEST_PIECE = 5.0
+"""So many seconds at most, for environments that are slow."""
 
 
 class StepwiseCarry(NamedTuple):
@@ -76,7 +80,7 @@ def _row(tree: Any, i: EitherArray) -> Any:
 class _Programs:
     """What is compiled for an agent over B environments. Runs of the same agent share it."""
 
-    def __init__(self, agent: Agent, size: int):
+    def __init__(self, agent: Agent, size: int, skips: bool):
         def start(key: Key) -> StepwiseCarry:
             key_init, key_begin, _ = interaction.first_keys(key)
             learner = agent.init(key_init)
@@ -121,7 +125,7 @@ class _Programs:
             """Learns from `count` rounds in order, of which only the last may have ended an episode."""
 
             def one(n: Array, carry: StepwiseCarry) -> StepwiseCarry:
-                if size == 1:
+                if not skips:
                     return learn_one(n, carry, rounds, key, slot)
                 taken = rounds.taken[n // size, n % size]
                 return jax.lax.cond(taken, lambda: learn_one(n, carry, rounds, key, slot), lambda: carry)
@@ -159,17 +163,17 @@ _programs = lru_cache(maxsize=8)(_Programs)
 class StepwisePlayer:
     """An agent for a loop in Python over B environments."""
 
-    def __init__(self, agent: Agent, seed: int, size: int = 1):
+    def __init__(self, agent: Agent, seed: int, *, size: int = 1, skips: bool = False):
         self._agent, self._size = agent, size
         self._room = 1 if agent.live else max(_GATHERED // size, 1)
         self._key = interaction.run_key(seed)
-        self._programs = _programs(agent, size)
+        self._programs = _programs(agent, size, skips)
         self.carry: StepwiseCarry = self._programs.start(self._key)
         self.note: EpisodeNote | None = None
         """Of the episodes under way or just over, as of the last learning."""
         self.rounds = self.steps = 0
         self.learner_rows: list[Row] = []
-        self._tells_every = max(_PIECE // size, 1)
+        self._tells_every = max(_PIECE // size, 1)  # rounds
         self._learned_rounds = 0
         self._gathered: Round | None = None
         self._chosen: tuple[np.ndarray, tuple[Array, State | None]] | None = None
@@ -233,6 +237,7 @@ class StepwisePlayer:
         self.carry = jax.tree.map(jnp.asarray, carry)
         self.rounds = self._learned_rounds = rounds
         self.steps = steps
+        self.learner_rows = []
         self._gathered = self._chosen = None
 
     def _numbered(self, rounds: int) -> Numbered:
@@ -264,7 +269,7 @@ class StepwiseRunner:
         self.exact = env.exact
         self._env = env
         self._agent = agent
-        self._player = StepwisePlayer(agent, seed, env.size)
+        self._player = StepwisePlayer(agent, seed, size=env.size, skips=env.skips)
         self._budget = budget
         self._stop = stop and env.spec.solved is not None
         self.progress = Progress(env.spec)
@@ -287,13 +292,11 @@ class StepwiseRunner:
     @property
     def finished(self) -> bool:
         """Whether there is nothing left to do."""
-        return self._has_all_episodes or self._budget.spent(self.clock)
+        return self._solved or self._budget.spent(self.clock)
 
     @property
-    def _has_all_episodes(self) -> bool:
-        """Whether no further episode belongs to the run, even one that ended in the same round."""
-        solved = self._stop and self.progress.solved_episode is not None
-        return solved or self._budget._replace(steps=None).spent(self.clock)
+    def _solved(self) -> bool:
+        return self._stop and self.progress.solved_episode is not None
 
     @property
     def clock(self) -> Clock:
@@ -304,7 +307,8 @@ class StepwiseRunner:
         """Runs until an episode ends, or for some steps."""
         if self._now is None:
             self._now = _first(self._env.start())
-        for _ in range(_PIECE):
+        began = time.monotonic()
+        for _ in range(max(_PIECE // self._env.size, 1)):
             now = self._now
             actions = self._player.select(now)
             stepped = self._env.step(actions)
@@ -315,7 +319,7 @@ class StepwiseRunner:
             self._player.update(Round(now.observation, actions, after, taken), self._now)
             if stepped.ended:
                 return self._rows(stepped.ended)
-            if self._budget.spent(self.clock):
+            if self._budget.spent(self.clock) or time.monotonic() - began > _LONGEST_PIECE:
                 break
         return []
 
@@ -324,8 +328,8 @@ class StepwiseRunner:
         note: EpisodeNote = jax.tree.map(np.asarray, self._player.note)
         rows: list[Row] = []
         for row, end in ended.items():
-            if rows and self._has_all_episodes:
-                break  # of several that ended together, those beyond the run's last
+            if rows and (self._solved or self._budget.has_episodes(self.progress.episode)):
+                break  # of several that ended together, those beyond the run's end
             bonus, loss = note.means[row]
             rows.append(
                 self.progress.row(

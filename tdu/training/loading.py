@@ -28,6 +28,8 @@ def load(path: str | Path, env: Any = None, say: Callable[[str], None] = print) 
             f"{path} was trained on an object; from Python, tdu.load and tdu.evaluate take that object as env."
         )
     made = environments.make(config.env if env is None else env, config.seed, num_envs=config.num_envs)
+    if env is None:
+        environments.close(made)  # all that is wanted of it is what it looks like
     if was_object and object_name(made.spec).split(":")[2:] != config.env.split(":")[2:]:
         raise RunError(f"{path} was trained on {config.env.split(':')[1]}, which {made.spec.name} does not look like.")
     runner, agent = make_runner(config, made, compiled=False)

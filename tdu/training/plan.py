@@ -51,7 +51,8 @@ def plan(
     if asked.episodes is None and asked.steps is None:
         default = whole_number("episodes", made.spec.default_episodes, 1, MOST_EPISODES)
         asked = dataclasses.replace(asked, episodes=default)
-    return Plan(dataclasses.replace(asked, env=name or object_name(made.spec)), made, env)
+    asked = dataclasses.replace(asked, env=name or object_name(made.spec), num_envs=environments.size(made))
+    return Plan(asked, made, env)
 
 
 def ask(

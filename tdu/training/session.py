@@ -27,8 +27,10 @@ from tdu.training.run import Run
 from tdu.types import EnvSpec
 
 _EVALUATION_STEPS = 1000
-"""An episode of the evaluation has at least so many steps to end in, and ten times the longest of the training's. All of them
-together have, in Python, at least so many and a tenth of the training's."""
+"""An episode of the evaluation has at least so many steps to end in, and ten times the longest of the training's."""
+
+
+_DIVERGED = "the loss stopped being finite {}; try a smaller learning_rate, a larger target_period or bootstrap=double."
 
 
 class Report(NamedTuple):
@@ -120,7 +122,8 @@ class Session:
         finally:
             if self._end_track is not None:
                 self._end_track()
-            self._runner.close()
+            if isinstance(self._plan.source, str):  # an object is the user's to close
+                self._runner.close()
 
     def _loop(self) -> None:
         runner, folder = self._runner, self._folder
@@ -151,16 +154,15 @@ class Session:
         for row in rows:
             row[WALL_TIME] = round(self._seconds, 3)
             if not math.isfinite(row["loss"]):
-                raise TrainingError(
-                    f"the loss stopped being finite in episode {row['episode']}; try a smaller "
-                    "learning_rate, a larger target_period or bootstrap=double."
-                )
+                raise TrainingError(_DIVERGED.format(f"in episode {row['episode']}"))
             if self._track is not None:
                 self._track(row)
             self._last = row
             self._recent_returns.append(row["episode_return"])
             self._longest_episode = max(self._longest_episode, row["episode_len"])
         learner_rows: list[Row] = self._runner.learner_rows()
+        if any(not math.isfinite(row["loss"]) for row in learner_rows):
+            raise TrainingError(_DIVERGED.format(f"before step {self._runner.clock.steps}"))
         if self._folder is not None:
             self._folder.append(rows, learner_rows)
         if self._memory_log is not None:
@@ -216,13 +218,14 @@ class Session:
         )
 
     def _greedy_return(self, trained: TrainedAgent) -> GreedyReturn | None:
-        """What the trained policy returns; None where that was not asked for or no episode has ever ended."""
-        episodes = self._evaluation_episodes
-        if not episodes or not self._runner.clock.episodes:
+        """What the trained policy returns; None where that was not asked for, or no episode has ended, then or now."""
+        if not self._evaluation_episodes or not self._runner.clock.episodes:
             return None
+        # As many as fit into a tenth of the training, by the longest of its episodes: none is left out for being long.
         longest = max(_EVALUATION_STEPS, 10 * self._longest_episode)
-        most = max(self._runner.clock.steps // 10, _EVALUATION_STEPS)
-        returns = greedy_returns(self._plan.source, trained, episodes=episodes, longest=longest, max_steps=most)
+        affordable = max(self._runner.clock.steps // 10, _EVALUATION_STEPS) // max(self._longest_episode, 1)
+        episodes = max(min(self._evaluation_episodes, affordable), 1)
+        returns = greedy_returns(self._plan.source, trained, episodes=episodes, longest=longest)
         return GreedyReturn(*mean_and_error(returns), len(returns)) if len(returns) else None
 
     def _mean_return(self) -> float | None:
