@@ -15,6 +15,8 @@ with warnings.catch_warnings():
     from bsuite.baselines import base, experiment
     from bsuite.utils import wrappers
 
+pytestmark = pytest.mark.usefixtures("lightly_compiled")
+
 FAST = {"hidden_sizes": (16,), "exploiters": 3, "explorers": 2, "batch_size": 8, "min_replay": 16}
 
 
@@ -46,7 +48,7 @@ def test_bsuite_s_own_loop_gives_the_same_log(bsuite_id, capsys):
     agent = tdu.bsuite_agent(env, "tdu", seed=3, **FAST)
     assert isinstance(agent, base.Agent)
     experiment.run(agent, wrappers.Logging(Reseeded(env, 3), rows, log_every=True), num_episodes=12)
-    ours = tdu.train(f"bsuite:{bsuite_id}", "tdu", seed=3, episodes=12, stop=False, **FAST)
+    ours = tdu.train(f"bsuite:{bsuite_id}", seed=3, episodes=12, stop=False, evaluation_episodes=0, **FAST)
     assert len(rows) == 12
     for name in ("episode", "steps", "episode_len", "episode_return", "total_return", *env.bsuite_info()):
         np.testing.assert_allclose([row[name] for row in rows], ours.log[name], rtol=1e-6, atol=1e-6, err_msg=name)
@@ -85,7 +87,7 @@ class Broken:
 
 
 def test_an_environment_object_can_be_trained_on():
-    run = tdu.train(Broken(), episodes=4, **FAST)
+    run = tdu.train(Broken(), episodes=4, evaluation_episodes=0, **FAST)
     assert run.result["steps"] == 12
     assert run.agent.act(np.zeros(2)) in (0, 1)
 

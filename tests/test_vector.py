@@ -269,7 +269,8 @@ def test_environments_that_cannot_be_put_back_begin_anew():
     assert {row["episode_len"] for row in rows} <= {2, 3, 4, 5}, "episodes under way are given up, not prolonged"
 
 
-def test_an_endless_episode_hands_back_control_and_ends_with_the_budget():
+def test_an_endless_episode_hands_back_control_and_ends_with_the_budget(monkeypatch):
+    monkeypatch.setattr(stepwise, "_LONGEST_PIECE", 1e9)
     runner = runner_of(environments.make(Diary(endless=True)), steps=2500)
     taken = []
     while not runner.finished:
@@ -279,6 +280,10 @@ def test_an_endless_episode_hands_back_control_and_ends_with_the_budget():
     told = runner.learner_rows()
     assert [row["steps"] for row in told] == [1000, 2000]
     assert sum(row["updates"] for row in told) == 2000 - 15
+    monkeypatch.setattr(stepwise, "_LONGEST_PIECE", 0.0)
+    slow = runner_of(environments.make(Diary(endless=True)), steps=2500)
+    slow.advance()
+    assert slow.clock.steps == 1, "nor is a slow one waited for"
 
 
 @pytest.mark.parametrize(("name", "size"), [(LIVE, 1), (FROZEN, 1), (FROZEN, 3)])
