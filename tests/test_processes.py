@@ -375,7 +375,7 @@ def test_on_ray_a_run_waits_for_a_lock_and_comes_back_whole(other_cluster, users
             assert process.stdout.readline() == "connecting\n"
             assert process.stdout.readline() == "waiting\n"
             lock.close()
-            out, _ = process.communicate("\n", timeout=100)
+            out, _ = process.communicate("\n", timeout=400)
         finally:
             process.kill()
             process.communicate()
