@@ -20,7 +20,9 @@ _COLOURS = {"tdu": "#0b6e4f", "bdqn": "#3b6fb6", "dqn": "#c0504d"}
 
 def run(out: Path, *, size: int, episodes: int, seed: int) -> int:
     """Runs the three agents, draws the picture and prints the table."""
-    out = _unused(out)
+    asked, out = out, files.unused(out.resolve() if out.exists() else out)
+    if out != asked:
+        print(f"{asked} exists; this demo goes to {out}.", file=sys.stderr)
     env = f"deep_sea:size={size},stochastic=true"
     jobs = [
         Job(
@@ -80,14 +82,3 @@ def draw(path: Path, results: dict[str, runs.RunResult], logs: dict[str, dict[st
         axes.spines[["top", "right"]].set_visible(False)
     figure.suptitle(f"Stochastic Deep Sea, size {size}: one policy in 2^{size}", fontsize=12)
     figure.savefig(path, dpi=150)
-
-
-def _unused(out: Path) -> Path:
-    """`out`, or the first of out-2, out-3 … that does not exist."""
-    chosen, number, full = out, 1, out.resolve()
-    while chosen.exists():
-        number += 1
-        chosen = full.with_name(f"{full.name}-{number}")
-    if chosen != out:
-        print(f"{out} exists; this demo goes to {chosen}.", file=sys.stderr)
-    return chosen

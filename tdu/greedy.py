@@ -83,9 +83,9 @@ def _program(env: Environment, evaluator: Actor) -> Any:
     """Returns of an episode for each key, and whether it ended; agents that differ in what they have learned share it."""
 
     def one(params: Params, key: Key, longest: Array) -> tuple[Array, Array]:
-        key_reset, key_steps, key_acts = jax.random.split(key, 3)
+        key_reset, key_steps, key_acts, key_begin = jax.random.split(key, 4)
         state, timestep = env.reset(key_reset)
-        acting = evaluator.begin(params, key_acts)
+        acting = evaluator.begin(params, key_begin)
 
         def step(carry: Any) -> Any:
             state, timestep, acting, total, t = carry

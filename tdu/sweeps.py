@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tdu import environments, runs
+from tdu import agents, environments, runs
 from tdu.environments import bsuite
 from tdu.errors import RunError, UserError
 from tdu.options import whole_number
@@ -26,7 +26,7 @@ class Cell(NamedTuple):
 
     env: str
     agent: str
-    preset: str = "paper"
+    preset: str
     options: tuple[tuple[str, Any], ...] = ()
     seed: int = 0
     episodes: int | None = None
@@ -111,13 +111,16 @@ def plan(
     *,
     seeds: int = 1,
     grid: dict[str, Sequence[Any]] | None = None,
-    preset: str = "paper",
+    preset: str | None = None,
     episodes: int | None = None,
     steps: int | None = None,
     num_envs: int = 1,
     stop: bool = True,
 ) -> list[Cell]:
-    """Every run of a sweep; all options are checked here, before anything runs. Two that are the same run are one."""
+    """Every run of a sweep; all options are checked here, before anything runs. Two that are the same run are one.
+
+    Without a preset, each environment has its own (`agents.default_preset`).
+    """
     seeds = whole_number("seeds", seeds, 1, 10**6)
     envs = list(dict.fromkeys(env for target in targets for env in expand(target)))
     for env in envs:
@@ -125,10 +128,21 @@ def plan(
     grid = grid or {}
     cells: dict[str, Cell] = {}
     for agent, env in itertools.product(dict.fromkeys(agent_names), envs):
+        its_preset = preset or agents.default_preset(agent, of_the_paper=environments.is_of_the_paper(env))
         for values in itertools.product(*grid.values()):
             options = tuple(zip(grid, values, strict=True))
             for seed in range(seeds):
-                cell = Cell(env, agent, preset, options, seed, episodes, steps, num_envs, stop)
+                cell = Cell(
+                    env,
+                    agent,
+                    its_preset,
+                    options,
+                    seed=seed,
+                    episodes=episodes,
+                    steps=steps,
+                    num_envs=num_envs,
+                    stop=stop,
+                )
                 cells.setdefault(cell.config().digest(), cell)
     return list(cells.values())
 

@@ -6,31 +6,43 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tdu import runs
+from tdu.environments import parts
 from tdu.errors import RunError, UserError
 from tdu.options import whole_number
+from tdu.runners.rows import Row
 from tdu.trained import TrainedAgent
 from tdu.training.loading import load
-from tdu.training.plan import Plan, plan
+from tdu.training.plan import MOST_EPISODES, Plan, plan
 from tdu.training.run import Run
-from tdu.training.session import Interrupted, Report, Session
+from tdu.training.session import Evaluation, Interrupted, Report, Session, Watching
 
-__all__ = ["Interrupted", "Plan", "Report", "Run", "TrainedAgent", "load", "plan", "train"]
+CHECKPOINT_SECONDS = 60.0
+"""Between checkpoints, if nobody says otherwise."""
+
+EVALUATION_EPISODES = 100
+"""Of the trained policy once a run is over, if nobody says otherwise."""
+
+__all__ = ["Evaluation", "Interrupted", "Plan", "Report", "Run", "TrainedAgent", "load", "plan", "train"]
 
 
 def train(
-    env: Any,
-    agent: str = "tdu",
+    env: Any = None,
+    agent: str | None = None,
     *,
-    seed: int = 0,
+    config: str | Path | None = None,
+    seed: int | None = None,
     episodes: int | None = None,
     steps: int | None = None,
-    num_envs: int = 1,
+    num_envs: int | None = None,
     out: str | Path | None = None,
     resume: bool | Literal["if_there"] = False,
-    stop: bool = True,
-    preset: str = "paper",
-    checkpoint_seconds: float = 60.0,
-    evaluation_episodes: int = 100,
+    stop: bool | None = None,
+    preset: str | None = None,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    evaluation_episodes: int = EVALUATION_EPISODES,
+    evaluate_every: int | None = None,
+    on_episode: Callable[[Row], object] | None = None,
+    on_evaluation: Callable[[Evaluation], object] | None = None,
     progress: Callable[[Report], None] | None = None,
     compiling: Callable[[], None] | None = None,
     say: Callable[[str], None] = print,
@@ -41,17 +53,23 @@ def train(
 
     Args:
         env: an environment's id, for example "deep_sea:size=20"; a dm_env or Gymnasium object, a vector too; or ours.
-        agent: an agent's name.
-        seed: of everything random in the run.
+        agent: an agent's name; "tdu" if nothing is said.
+        config: a run's config.json, or its folder: everything that is not given here is as it says.
+        seed: of everything random in the run; 0 if nothing is said.
         episodes: at most so many; by default what the environment says, and no limit where `steps` is given.
         steps: at most so many environment steps, to the end of a round where several environments are stepped together.
         num_envs: environments side by side.
         out: the run's folder; without one the run leaves nothing on the disk.
         resume: continue the run in that folder; "if_there" starts a new one where there is none.
-        stop: end once the environment counts as solved, where it has a rule for that.
-        preset: set of defaults, "paper" or "boot_dqn".
+        stop: end once the environment counts as solved, where it has a rule for that; true if nothing is said.
+        preset: set of defaults: "paper", "general" or "boot_dqn". Without one it is the paper's on the paper's environments
+            (Deep Sea, the tree, bsuite), and for ensembles elsewhere the general one.
         checkpoint_seconds: time between checkpoints.
         evaluation_episodes: episodes of the trained policy, without learning, once the run is over; 0 for none.
+        evaluate_every: also every so many episodes (then fewer, a tenth of the steps trained since). What it returns is in
+            evaluations.csv, and the agent that did best is kept: `tdu.load(out, best=True)`.
+        on_episode: called with every episode's row of the log; return True to end the run.
+        on_evaluation: called after every evaluation during the run, with its `returns` and its `agent`; True ends the run.
         progress: called after every piece of the run.
         compiling: called when there is nothing left but to compile and run.
         say: called with anything worth telling, a damaged checkpoint for example.
@@ -62,18 +80,32 @@ def train(
         Interrupted: a KeyboardInterrupt, after Ctrl-C or SIGTERM and once the run is saved.
     """
     planned = plan(
-        env, agent, seed=seed, episodes=episodes, steps=steps, num_envs=num_envs, stop=stop, preset=preset, **options
-    )
+        env, agent, config=config, seed=seed, episodes=episodes, steps=steps, num_envs=num_envs, stop=stop, preset=preset,
+        **options,
+    )  # fmt: skip
     if checkpoint_seconds < 0 or not math.isfinite(checkpoint_seconds):
         raise UserError(f"checkpoint_seconds must be at least 0, not {checkpoint_seconds}.")
-    evaluation_episodes = whole_number("evaluation_episodes", evaluation_episodes, 0, 10**6)
+    watching = Watching(
+        evaluation_episodes=whole_number("evaluation_episodes", evaluation_episodes, 0, 10**6),
+        evaluate_every=None
+        if evaluate_every is None
+        else whole_number("evaluate_every", evaluate_every, 1, MOST_EPISODES),
+        on_episode=on_episode,
+        on_evaluation=on_evaluation,
+    )
+    if evaluate_every is not None and not watching.evaluation_episodes:
+        raise UserError("evaluate_every needs evaluation_episodes of at least 1.")
 
     def session(folder: runs.Folder | None, *, resuming: bool) -> Session:
+        if planned.env.spec.parts is not None:
+            say(parts.words(planned.env.spec.parts, planned.env.spec.name))
+        if planned.preset_words is not None:
+            say(f"{planned.config.agent} has {planned.preset_words}")
         if compiling is not None:
             compiling()
         return Session(
             planned, folder, resuming=resuming, checkpoint_seconds=checkpoint_seconds,
-            evaluation_episodes=evaluation_episodes, progress=progress, say=say, track=track,
+            watching=watching, progress=progress, say=say, track=track,
         )  # fmt: skip
 
     if out is None:

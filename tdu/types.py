@@ -4,6 +4,7 @@ Every part is a NamedTuple of pure functions, every state a plain pytree, so tha
 Python, inside a loop on the device, or under `vmap` over seeds. Shapes: `[H]` heads, `[B]` batch, `[A]` actions.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -14,6 +15,10 @@ Key = jax.Array
 State = Any  # a pytree
 Params = Any  # a pytree
 EitherArray = Any  # JAX's inside compiled code, NumPy's outside
+
+
+DEFAULT_EPISODES = 10_000
+"""Of a run on an environment that says nothing else: bsuite's number for Deep Sea."""
 
 
 class TimeStep(NamedTuple):
@@ -59,6 +64,36 @@ class SolvedRule(NamedTuple):
         return (total_bad / episode < self.bad_share) & (episode >= self.from_episode)
 
 
+class Part(NamedTuple):
+    """One part of an observation that has several."""
+
+    path: tuple[str | int, ...]
+    """Its keys, from the outermost."""
+    shape: tuple[int, ...] = ()
+    largest: float = 1.0
+    """What its numbers are divided by."""
+    choices: tuple[tuple[int, int], ...] = ()
+    """Where it is no array of numbers: what the first of its choices is called and how many there are, for each of it."""
+
+    @property
+    def size(self) -> int:
+        """How many numbers it becomes."""
+        return sum(count for _, count in self.choices) if self.choices else math.prod(self.shape)
+
+
+class Parts(NamedTuple):
+    """How an observation of several parts is laid out as one array (`environments.parts`)."""
+
+    taken: tuple[Part, ...]
+    left_out: tuple[str, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the array; a single part keeps its own."""
+        alone = len(self.taken) == 1 and not self.taken[0].choices
+        return self.taken[0].shape if alone else (sum(part.size for part in self.taken),)
+
+
 class EnvSpec(NamedTuple):
     """What an agent and a runner need to know of an environment."""
 
@@ -71,10 +106,12 @@ class EnvSpec(NamedTuple):
     """Of the observations, as NumPy names it; a one-hot one travels as int32 whatever this says."""
     first_state: int = 0
     """What the environment itself calls its first state, where it names states by numbers."""
-    default_episodes: int = 10_000
+    default_episodes: int = DEFAULT_EPISODES
     solved: SolvedRule | None = None
     info_names: tuple[str, ...] = ()
     """Running totals that the log carries beside bsuite's standard columns."""
+    parts: Parts | None = None
+    """Where the environment's own observation has several parts."""
 
     @property
     def carried_shape(self) -> tuple[int, ...]:
@@ -152,8 +189,6 @@ class Exploit(NamedTuple):
 
     q: Array
     """Value of the action taken, [K, B]."""
-    target: Array
-    """Bootstrapped target r + γ·d·v(s'), [K, B]."""
     td: Array
     """target − q, without reward noise, [K, B]."""
 
@@ -220,6 +255,8 @@ class Agent(NamedTuple):
     """The same state with its 32-bit counters far from their end; to be called every 2²⁸ steps or so."""
     head: Callable[[State], Array]
     """head(actor state) -> index of the head that acts."""
+    discount: float
+    """γ, by which values are limited."""
     live: bool = True
     """Whether `actor.act` looks at the params. Where not, learning may lag within an episode."""
     one_stream: bool = False

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import tracemalloc
 
 import pytest
 
@@ -199,3 +200,14 @@ def test_a_log_with_an_odd_row_is_refused_unless_it_is_half_a_row(tmp_path, row)
         runs.read_log(log)
     log.write_text(log.read_text()[:-1])
     assert runs.read_log(log)["episode"].tolist() == [1]
+
+
+def test_a_long_log_is_read_without_holding_its_text(tmp_path):
+    log = tmp_path / "log.csv"
+    log.write_text("episode,steps,episode_return\n" + "".join(f"{i},{i},0.{i}\n" for i in range(100_000)))
+    tracemalloc.start()
+    found = runs.read_log(log)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found["episode_return"][7] == 0.7
+    assert peak < 3 * sum(column.nbytes for column in found.values())

@@ -25,8 +25,8 @@ TINY |= {"min_replay": 2, "replay_capacity": 4, "sequence_length": 2}
 NEEDS = {"ucb_eta": {"head_choice": "ucb1"}, "explorer_prob": {"head_choice": "mixed"}}
 """Options that mean something beside another one only; alone they are refused."""
 
-KINDS = {"dense": ("one-hot",), "torso": ("vector", "image"), "resolution": ("one-hot", "vector")}
-"""Where an option is looked at, if not on vectors."""
+KINDS = dict.fromkeys(("dense", "torso", "resolution"), tuple(SPECS))
+"""Where an option is looked at, if not on vectors alone."""
 
 REFUSED = {"su": {"bootstrap"}, "bdqn": {"explorer_prob"}, "q_ucb": {"explorer_prob"}}
 """Options that an agent has and can do nothing with."""
@@ -87,7 +87,7 @@ def effect(name, kind, before, option, value):
 
 @pytest.mark.parametrize("name", agents.AGENTS)
 def test_every_option_changes_the_agent_or_is_refused(name):
-    """On some kind of observation it changes the agent; it is refused for good only where the table says so."""
+    """On every kind of observation; it is refused for good only where the table says so."""
     fields = {field.name: field for field in dataclasses.fields(agents.AGENTS[name].config)}
     found = {}
     for option, field in fields.items():
@@ -99,7 +99,12 @@ def test_every_option_changes_the_agent_or_is_refused(name):
         found[option] = {effect(name, kind, before | needs, option, value) for kind in kinds}
     refused = {option for option, effects in found.items() if effects == {"refused"}}
     assert refused == REFUSED.get(name, set())
-    assert not {o: (another(name, fields[o]), e) for o, e in found.items() if "changed" not in e and o not in refused}
+    assert not {o: (another(name, fields[o]), e) for o, e in found.items() if "nothing" in e}
+
+
+def test_noise_that_is_off_has_no_start():
+    with pytest.raises(UserError, match="noise_init is of the noise"):
+        agents.configure("nns", {"noise_scale": 0.0, "noise_init": 0.5})
 
 
 def test_an_idle_option_would_be_found(monkeypatch):

@@ -29,7 +29,7 @@ def paid(td, r_t, **kwargs):
     batch = transition()._replace(r_t=jnp.asarray(r_t, jnp.float32))
     part = bonus.td_uncertainty(**kwargs)
     _, known = part.learn(part.init(jax.random.key(0)), batch)
-    return part.reward(known, batch, Exploit(td, td, td))
+    return part.reward(known, batch, Exploit(td, td))
 
 
 def test_bonus_by_hand():
@@ -52,7 +52,7 @@ def test_a_ladder_pays_each_explorer_its_own_beta():
 def test_other_bonuses_by_hand():
     q, td = jnp.array([[1.0, 4.0], [3.0, 4.0]]), jnp.array([[-2.0, 0.5], [9.0, 9.0]])
     batch = transition()._replace(r_t=jnp.array([0.5, 1.0]))
-    exploit = Exploit(q, q + td, td)
+    exploit = Exploit(q, td)
     for part, expected, extra in (
         (bonus.q_uncertainty(2.0), [0.5 + 2 * np.sqrt(2.0), 1.0], [np.sqrt(2.0), 0.0]),
         (bonus.absolute_td(10.0), [20.0, 5.0], [2.0, 0.5]),

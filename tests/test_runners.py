@@ -132,7 +132,7 @@ def test_results_hold_what_they_promise():
     ],
 )
 def test_solved_rules(rule, bad, expected):
-    progress = Progress(EnvSpec("x", (1,), 2, solved=rule))
+    progress = Progress(EnvSpec("x", (1,), 2, solved=rule), 0.99)
     for failed in bad:
         progress.add(0.0, bool(failed))
     assert progress.solved_episode == expected

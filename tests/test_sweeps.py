@@ -9,9 +9,10 @@ import time
 
 import pytest
 
-from tdu import cli, sweeps
+from tdu import cli, progress, sweeps
 from tdu.errors import UserError
 from tdu.runners import distributed, parallel
+from tdu.train import Report
 
 SMALL = ["--grid", "hidden_sizes=4", "--grid", "exploiters=2", "--grid", "explorers=1", "--grid", "batch_size=4"]
 
@@ -169,6 +170,12 @@ def test_a_sweep_on_ray_outlives_a_killed_worker(tmp_path, undisturbed):
     assert "2 of 2 runs" in out
     for folder in undisturbed.iterdir():
         assert _log(folder) == _log(tmp_path / "ray" / folder.name)
+
+
+def test_what_a_run_reports_is_what_a_sweep_reads():
+    shown = progress.facts(Report(None, 1, 2, 3, None, 4.0, 4.0, 1, 3, None, None, None))
+    assert set(shown) == parallel._NUMBERS | parallel._PERHAPS
+    assert {name for name, fact in shown.items() if fact is None} <= parallel._PERHAPS
 
 
 def test_workers_tell_how_far_they_are():

@@ -278,8 +278,9 @@ def test_an_endless_episode_hands_back_control_and_ends_with_the_budget(monkeypa
         taken.append(runner.clock.steps)
     assert taken == [1000, 2000, 2500]
     told = runner.learner_rows()
-    assert [row["steps"] for row in told] == [1000, 2000]
-    assert sum(row["updates"] for row in told) == 2000 - 15
+    assert [row["steps"] for row in told] == [1000, 2000, 2500]
+    assert sum(row["updates"] for row in told) == 2500 - 15
+    assert runner.learner_rows() == []
     monkeypatch.setattr(stepwise, "_LONGEST_PIECE", 0.0)
     slow = runner_of(environments.make(Diary(endless=True)), steps=2500)
     slow.advance()

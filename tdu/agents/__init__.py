@@ -1,17 +1,16 @@
 """The agents, in one table. Adding one takes a file with `Config` and `make`, and a line here."""
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tdu.agents import bdqn, cts, dqn, nns, q_ucb, qex, qu, rnd, su, tdu, tdu_ac
-from tdu.agents.config import PRESETS
+from tdu.agents.config import PRESETS, EnsembleConfig
 from tdu.agents.grids import GRIDS
 from tdu.errors import UserError, unknown
 from tdu.options import build
 from tdu.types import Agent, EnvSpec
 
-__all__ = ["AGENTS", "GRIDS", "Entry", "configure", "find"]
+__all__ = ["AGENTS", "GRIDS", "PRESETS", "Entry", "configure", "default_preset", "find", "presets"]
 
 
 class Entry(NamedTuple):
@@ -44,12 +43,22 @@ def find(name: str) -> Entry:
     return AGENTS[name]
 
 
+def presets(name: str) -> list[str]:
+    """The sets of defaults that an agent has."""
+    is_ensemble = issubclass(find(name).config, EnsembleConfig)
+    return [preset for preset, options in PRESETS.items() if is_ensemble or not options]
+
+
+def default_preset(name: str, *, of_the_paper: bool) -> str:
+    """The set of defaults of a run that names none: the paper's on its own environments, the general one elsewhere."""
+    return "general" if not of_the_paper and "general" in presets(name) else "paper"
+
+
 def configure(name: str, options: dict[str, Any], preset: str = "paper") -> Any:
     """The agent's config: its defaults, changed by a preset, changed by `options`."""
     entry = find(name)
     if preset not in PRESETS:
         raise unknown("preset", preset, PRESETS)
-    missing = [k for k in PRESETS[preset] if k not in {f.name for f in dataclasses.fields(entry.config)}]
-    if missing:
-        raise UserError(f"preset {preset} is for ensembles; agent {name} has no {missing[0]}.")
+    if preset not in presets(name):
+        raise UserError(f"preset {preset} is for ensembles, and agent {name} is none; leave it out.")
     return build(entry.config, PRESETS[preset] | options, kind=f"agent {name}")

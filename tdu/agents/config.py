@@ -83,5 +83,14 @@ class EnsembleConfig(QConfig):
 PRESETS: dict[str, dict[str, object]] = {
     "paper": {},
     "boot_dqn": {"batch_size": 128, "hidden_sizes": (50, 50), "prior_scale": 5.0},
+    "general": {
+        "bootstrap": "double",
+        "learning_rate": 3e-4,
+        "target_period": 100,
+        "epsilon": 0.05,
+        "acting": "live",
+        "prior_scale": 1.0,
+        "replay_capacity": 50_000,
+    },
 }
-"""Sets of defaults: the paper's table 2, or those of bsuite's own boot_dqn."""
+"""Sets of defaults: the paper's table 2; those of bsuite's own boot_dqn; and those for tasks with cycles, which most have."""

@@ -12,9 +12,19 @@ Metrics = dict[str, Array]
 Update = Callable[[Any, Key], tuple[Any, Metrics]]
 
 
-def metrics(loss: Array, bonus: Array | float = 0.0) -> Metrics:
-    """Metrics of one learning step."""
-    return {"loss": loss, "bonus": jnp.asarray(bonus, jnp.float32), "updates": jnp.ones(())}
+def metrics(
+    loss: Array, *, bonus: Array | float = 0.0, largest_q: Array, largest_extra: Array | float = 0.0
+) -> Metrics:
+    """Metrics of one learning step.
+
+    Args:
+        loss: its loss.
+        bonus: mean bonus of the batch.
+        largest_q: largest absolute value, over the batch, of what learns the task.
+        largest_extra: the most that this is paid for a step beside the reward.
+    """
+    numbers = {"loss": loss, "bonus": bonus, "updates": 1.0, "largest_q": largest_q, "largest_extra": largest_extra}
+    return {name: jnp.asarray(number, jnp.float32) for name, number in numbers.items()}
 
 
 def when(ready: Array, update: Update, state: Any, key: Key) -> tuple[Any, Metrics]:
@@ -22,7 +32,7 @@ def when(ready: Array, update: Update, state: Any, key: Key) -> tuple[Any, Metri
 
     def wait(state: Any, key: Key) -> tuple[Any, Metrics]:
         del key
-        return state, {"loss": jnp.zeros(()), "bonus": jnp.zeros(()), "updates": jnp.zeros(())}
+        return state, jax.tree.map(jnp.zeros_like, metrics(jnp.zeros(()), largest_q=jnp.zeros(())))
 
     return jax.lax.cond(ready, update, wait, state, key)
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from tdu import behaviour, bonus
 from tdu.agents import assemble
 from tdu.agents.config import SingleConfig
+from tdu.errors import UserError
 from tdu.networks import noisy
-from tdu.options import option
+from tdu.options import changed, option
 from tdu.types import Agent, EnvSpec
 
 
@@ -16,6 +17,11 @@ class Config(SingleConfig):
 
     noise_scale: float = option(10.0, "Standard deviation β of the noise ε.", minimum=0)
     noise_init: float = option(0.017, "Where each weight's factor σ of the noise starts.", minimum=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.noise_scale == 0 and changed(self, "noise_init"):
+            raise UserError("noise_init is of the noise; with noise_scale 0 it would change nothing.")
 
 
 def make(spec: EnvSpec, config: Config) -> Agent:

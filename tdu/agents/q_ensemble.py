@@ -78,6 +78,7 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
     """The agent made of these parts."""
     heads = learner.exploiters + learner.explorers
     replay = replays.uniform(learner.replay_capacity, learner.batch_size)
+    learning_the_task = max(learner.exploiters, 1)  # where none does nothing else, the explorer
     masked = learner.mask_prob < 1.0
     noisy = learner.noise_scale > 0.0
 
@@ -133,14 +134,20 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
             exploit_td = jax.lax.stop_gradient(plain[: learner.exploiters])
             taken = jax.vmap(jax.vmap(td.taken), in_axes=(0, None))(q_tm1[: learner.exploiters], batch.a_tm1)
             q = jax.lax.stop_gradient(taken)
-            explorers_reward, bonus_in_it = bonus.reward(novelty, batch, Exploit(q, q + exploit_td, exploit_td))
+            explorers_reward, bonus_in_it = bonus.reward(novelty, batch, Exploit(q, exploit_td))
             delta = plain + beside_the_reward(jax.lax.stop_gradient(explorers_reward) - batch.r_t)
             if noisy:
                 delta += learner.noise_scale * batch.extras["noise"].T
             squares = 0.5 * jnp.square(delta)
             if masked:
                 squares *= batch.extras["mask"].T
-            return jnp.sum(jnp.mean(squares, axis=1)), learning.metrics(jnp.mean(squares), jnp.mean(bonus_in_it))
+            metrics = learning.metrics(
+                jnp.mean(squares),
+                bonus=jnp.mean(bonus_in_it),
+                largest_q=jnp.max(jnp.abs(q_tm1[:learning_the_task])),
+                largest_extra=0.0 if learner.exploiters else jnp.max(jnp.abs(explorers_reward - batch.r_t)),
+            )
+            return jnp.sum(jnp.mean(squares, axis=1)), metrics
 
         priors = None
         if values.prior is not None:
@@ -164,7 +171,7 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
         return state._replace(values=values.rebase(state.values), bonus=bonus.rebase(state.bonus))
 
     def mean_of_exploiters(params: ActingParams, observation: Array) -> Array:
-        return jnp.mean(values.noiseless_q(params.values, observation)[: max(learner.exploiters, 1)], axis=0)
+        return jnp.mean(values.noiseless_q(params.values, observation)[:learning_the_task], axis=0)
 
     frozen = learner.acting == "frozen"
     return Agent(
@@ -177,6 +184,7 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
         learn=learn,
         rebase=rebase,
         head=lambda acting: acting.head,
+        discount=learner.discount,
         live=not frozen,
     )
 

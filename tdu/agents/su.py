@@ -134,13 +134,13 @@ def make(spec: EnvSpec, config: Config) -> Agent:
             squares = jnp.square(reward_error) + jnp.square(value_error) + jnp.mean(jnp.square(identity), axis=1)
             slope = -jnp.mean(reward_error[:, None] * local_tm1 + value_error[:, None] * successor_tm1, axis=0)
             total = 0.5 * jnp.mean(squares)
-            return total, (total, slope)
+            return total, (total, slope, jnp.max(jnp.abs(successor_tm1 @ state.mean)))
 
-        learned, (total, slope) = networks.update(state.networks, batch.o_tm1, batch.o_t, loss)
+        learned, (total, slope, largest_q) = networks.update(state.networks, batch.o_tm1, batch.o_t, loss)
         updates = jnp.minimum(state.updates + 1, FAR)
         mean, moments = adams.update(shape.adam, state.mean, state.moments, slope, updates)
         state = state._replace(networks=learned, mean=mean, moments=moments, updates=updates)
-        return state, learning.metrics(total)
+        return state, learning.metrics(total, largest_q=largest_q)
 
     def mean_values(params: ActingParams, observation: Array) -> Array:
         return features(networks.q(params.networks, observation)[1]) @ params.mean
@@ -159,4 +159,5 @@ def make(spec: EnvSpec, config: Config) -> Agent:
         learn=learn,
         rebase=lambda state: state._replace(networks=networks.rebase(state.networks)),
         head=lambda sample: jnp.zeros((), jnp.int32),
+        discount=config.discount,
     )

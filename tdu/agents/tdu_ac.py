@@ -66,7 +66,15 @@ def make(spec: EnvSpec, config: Config) -> Agent:
 
     def networks(heads: int, outputs: int, prior_scale: float) -> Values:
         adam = Adam(config.learning_rate, eps=config.adam_eps)
-        shape = values.Shape(heads, config.hidden_sizes, prior_scale, 1, False, adam, config.torso)
+        shape = values.Shape(
+            heads=heads,
+            hidden_sizes=config.hidden_sizes,
+            prior_scale=prior_scale,
+            target_period=1,
+            double=False,
+            adam=adam,
+            torso=config.torso,
+        )
         return values.make(spec._replace(num_actions=outputs), shape, force_dense=config.dense)
 
     critics = networks(config.critics, 1, config.prior_scale)
@@ -107,11 +115,11 @@ def make(spec: EnvSpec, config: Config) -> Agent:
         d_t = config.discount * batch.d_t
         goes_on = jnp.append(batch.extras["episode"][1:] == batch.extras["episode"][:-1], False)
 
-        def critic_loss(v_tm1: Array, v_t: Array, _: Any) -> tuple[Array, Array]:
+        def critic_loss(v_tm1: Array, v_t: Array, _: Any) -> tuple[Array, tuple[Array, Array]]:
             errors = batch.r_t + d_t * v_t[..., 0] - v_tm1[..., 0]
-            return bonus.critic_loss(errors), jax.lax.stop_gradient(errors)
+            return bonus.critic_loss(errors), (jax.lax.stop_gradient(errors), jnp.max(jnp.abs(v_tm1)))
 
-        learned_critics, errors = critics.update(state.critics, batch.o_tm1, batch.o_t, critic_loss)
+        learned_critics, (errors, largest_v) = critics.update(state.critics, batch.o_tm1, batch.o_t, critic_loss)
         raised, sigma = bonus.raised(batch, errors, config.beta, unbiased=config.divisor == "unbiased")
 
         def policy_loss(output_tm1: Array, output_t: Array, _: Any) -> tuple[Array, Array]:
@@ -126,7 +134,7 @@ def make(spec: EnvSpec, config: Config) -> Agent:
 
         learned_policy, total = policy.update(state.policy, batch.o_tm1, batch.o_t, policy_loss)
         state = state._replace(critics=learned_critics, policy=learned_policy)
-        return state, learning.metrics(total, jnp.mean(sigma))
+        return state, learning.metrics(total, bonus=jnp.mean(sigma), largest_q=largest_v)
 
     def learn(state: State, key: Key) -> tuple[State, learning.Metrics]:
         return learning.when(state.phase == 0, update, state, key)
@@ -144,5 +152,6 @@ def make(spec: EnvSpec, config: Config) -> Agent:
         learn=learn,
         rebase=rebase,
         head=lambda episode: jnp.zeros((), jnp.int32),
+        discount=config.discount,
         one_stream=True,
     )

@@ -4,7 +4,7 @@ import json
 
 from tdu.commands.output import own_output, say
 from tdu.commands.parser import Parser, folder, whole
-from tdu.evaluate import evaluate
+from tdu.evaluate import EPISODES, evaluate
 from tdu.runners import parallel
 from tdu.training.plan import LARGEST_SEED
 
@@ -17,17 +17,22 @@ def run(arguments: list[str]) -> int:
     )
     parser.add_argument("run", metavar="RUN", type=folder, help="the run's folder")
     parser.add_argument(
-        "--episodes", type=whole("episodes", 1, 10**6), default=200, metavar="N", help="how many (default 200)"
+        "--episodes",
+        type=whole("episodes", 1, 10**6),
+        default=EPISODES,
+        metavar="N",
+        help=f"how many (default {EPISODES})",
     )
     parser.add_argument(
         "--seed", type=whole("seed", 0, LARGEST_SEED), default=0, metavar="N",
         help="of the episodes; apart from the training's (default 0)",
     )  # fmt: skip
+    parser.add_argument("--best", action="store_true", help="the agent that did best in the run's --evaluate-every")
     parser.add_argument("--json", action="store_true", help="print it for machines")
     parsed = parser.parse_args(arguments)
     parallel.use_one_core()
     with own_output() as output:
-        played = evaluate(parsed.run, episodes=parsed.episodes, seed=parsed.seed, say=say)
+        played = evaluate(parsed.run, episodes=parsed.episodes, seed=parsed.seed, say=say, best=parsed.best)
         if parsed.json:
             print(json.dumps(played), file=output)
         else:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tdu import agents
 from tdu.errors import UserError
 from tdu.options import whole_number
 from tdu.training.plan import MOST_ENVS, MOST_EPISODES, MOST_STEPS
@@ -62,9 +63,18 @@ def add_length(parser: argparse.ArgumentParser, default: str) -> None:
         "--steps", type=whole("steps", 1, MOST_STEPS), metavar="N", help="at most so many environment steps"
     )
     parser.add_argument(
-        "--num-envs", type=whole("num_envs", 1, MOST_ENVS), default=1, metavar="N",
+        "--num-envs", type=whole("num_envs", 1, MOST_ENVS), metavar="N",
         help="environments side by side (default 1)",
     )  # fmt: skip
+
+
+def add_preset(parser: argparse.ArgumentParser) -> None:
+    """The argument that chooses a set of defaults."""
+    parser.add_argument(
+        "--preset",
+        help=f"set of defaults: {', '.join(agents.PRESETS)} (default: paper on Deep Sea, the tree and bsuite; for ensembles "
+        "elsewhere general)",
+    )
 
 
 class Parser(argparse.ArgumentParser):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tdu import agents, runs, sweeps
 from tdu import progress as displays
-from tdu.commands.parser import Parser, add_length, folder, whole
+from tdu.commands.parser import Parser, add_length, add_preset, folder, whole
 from tdu.errors import UserError
 from tdu.runners import parallel
 
@@ -36,7 +36,7 @@ def run(arguments: list[str]) -> int:
         "bsuite:TAG: a part of it",
     )  # fmt: skip
     parser.add_argument("--agent", action="append", help="an agent; may be given several times (default tdu)")
-    parser.add_argument("--preset", default="paper", help="set of defaults: paper or boot_dqn (default paper)")
+    add_preset(parser)
     parser.add_argument(
         "--seeds", type=whole("seeds", 1, 10**6), default=1, help="seeds 0 … SEEDS-1 of everything (default 1)"
     )
@@ -74,7 +74,7 @@ def run(arguments: list[str]) -> int:
         grid = agents.GRIDS[agent] if parsed.paper_grid else sweeps.parse_grid(parsed.grid)
         cells += sweeps.plan(
             parsed.targets, [agent], seeds=parsed.seeds, grid=dict(grid), preset=parsed.preset,
-            episodes=parsed.episodes, steps=parsed.steps, num_envs=parsed.num_envs, stop=parsed.stop,
+            episodes=parsed.episodes, steps=parsed.steps, num_envs=parsed.num_envs or 1, stop=parsed.stop,
         )  # fmt: skip
     out = parsed.out or Path("sweeps") / sweeps.file_name(parsed.targets[0])
     jobs = sweeps.missing(cells, out)
@@ -87,6 +87,9 @@ def run(arguments: list[str]) -> int:
         engine = functools.partial(distributed.run_all, address=parsed.address and parsed.address[0])
     runs.make_folder(out)
     outcomes = displays.run_jobs(jobs, parsed.progress, workers=parsed.workers, engine=engine)
+    for outcome in outcomes:
+        if outcome.code == 0 and outcome.words:
+            print(f"{outcome.job.name}: {outcome.words}", file=sys.stderr)
     failed = [o for o in outcomes if o.code]
     for outcome in failed:
         print(f"tdu: {outcome.job.name} failed: {outcome.reason}", file=sys.stderr)

@@ -1,6 +1,7 @@
 """`tdu train`: an agent on an environment, one seed or several."""
 
 import argparse
+import dataclasses
 import sys
 from pathlib import Path
 from typing import Any, TextIO
@@ -8,11 +9,12 @@ from typing import Any, TextIO
 from tdu import agents, environments, options, runs, sweeps, track
 from tdu import progress as displays
 from tdu.commands.output import own_output, say
-from tdu.commands.parser import Parser, add_length, folder, number, whole
+from tdu.commands.parser import Parser, add_length, add_preset, folder, number, whole
 from tdu.errors import UserError, unknown
 from tdu.runners import parallel
-from tdu.train import Interrupted, plan, train
-from tdu.training.plan import LARGEST_SEED
+from tdu.runs import folder as folders
+from tdu.train import CHECKPOINT_SECONDS, EVALUATION_EPISODES, Interrupted, plan, train
+from tdu.training.plan import DEFAULT_AGENT, LARGEST_SEED, MOST_EPISODES, asked_for
 
 EXAMPLES = """\
 examples:
@@ -21,6 +23,7 @@ examples:
   tdu train binary_tree:depth=100 --beta 2          any option of the agent is a flag
   tdu train bsuite:catch/0 --out runs/catch         bsuite's official environment, stepwise
   tdu train deep_sea:size=20 --out DIR --resume     go on where a run was cut off
+  tdu train --config DIR/config.json --seed 5       another run like that one
   tdu train --agent bdqn --help                     that agent's options
   tdu list                                          agents and environments
 """
@@ -34,12 +37,14 @@ def run(arguments: list[str]) -> int:
 
 
 def _train_one(parsed: argparse.Namespace, given: dict[str, Any], arguments: list[str], output: TextIO) -> int:
+    del arguments
     out = parsed.out or _default_out(parsed, given)
     settings = _settings(parsed, given)
-    if parsed.resume:
-        settings = _with_stored(out, settings, arguments)
+    if parsed.resume and (out / folders.CONFIG).exists():
+        settings["config"] = out
+    config = asked_for(**settings).config
     parallel.use_one_core()
-    shown, close = displays.display(parsed.progress, f"{settings['agent']} seed {settings['seed']}", output)
+    shown, close = displays.display(parsed.progress, f"{config.agent} seed {config.seed}", output)
     try:
         train(
             **settings,
@@ -47,6 +52,7 @@ def _train_one(parsed: argparse.Namespace, given: dict[str, Any], arguments: lis
             resume=parsed.resume,
             checkpoint_seconds=parsed.checkpoint_seconds,
             evaluation_episodes=parsed.evaluation_episodes,
+            evaluate_every=parsed.evaluate_every,
             progress=shown,
             compiling=_announce_compilation if parsed.progress in ("auto", "plain") else None,
             say=say,
@@ -95,8 +101,10 @@ def _train_seeds(parsed: argparse.Namespace, given: dict[str, Any], arguments: l
 def parse(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     """The command's own arguments, and the agent's options as texts by name."""
     chooser = Parser(add_help=False, allow_abbrev=False)
-    chooser.add_argument("--agent", default="tdu")
-    agent = chooser.parse_known_args(arguments)[0].agent
+    for name in ("--agent", "--config", "--out"):
+        chooser.add_argument(name)
+    chooser.add_argument("--resume", action="store_true")
+    agent = _agent_of(chooser.parse_known_args(arguments)[0])
     entry = agents.find(agent)
     parser = Parser(
         prog="tdu train",
@@ -105,13 +113,19 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
         allow_abbrev=False,
         epilog=EXAMPLES,
     )
-    parser.add_argument("env", metavar="ENV", help="environment id, e.g. deep_sea:size=20 (see tdu list)")
-    parser.add_argument("--agent", default="tdu", help=f"one of {', '.join(agents.AGENTS)} (default tdu)")
-    parser.add_argument("--preset", default="paper", help="set of defaults: paper or boot_dqn (default paper)")
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument(
-        "--seed", type=whole("seed", 0, LARGEST_SEED), default=0, help="seed of everything random (default 0)"
+    parser.add_argument(
+        "env",
+        metavar="ENV",
+        nargs="?",
+        help="environment id, e.g. deep_sea:size=20 (see tdu list); --config may say it too",
     )
+    parser.add_argument("--agent", help=f"one of {', '.join(agents.AGENTS)} (default {DEFAULT_AGENT})")
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="a run's config.json: all that is not said here is as it says"
+    )
+    add_preset(parser)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--seed", type=whole("seed", 0, LARGEST_SEED), help="seed of everything random (default 0)")
     which.add_argument("--seeds", type=whole("seeds", 1, 10**6), help="run seeds 0 … SEEDS-1, one process per core")
     add_length(parser, "the environment's")
     parser.add_argument("--out", type=folder, metavar="DIR", help="the run's folder (default runs/…)")
@@ -122,21 +136,26 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
         "--resume-if-there", dest="resume", action="store_const", const="if_there", help=argparse.SUPPRESS
     )
     parser.add_argument(
-        "--no-stop", dest="stop", action="store_false", help="go on after the environment counts as solved"
+        "--no-stop", dest="stop", action="store_const", const=False, help="go on after the environment counts as solved"
     )
     parser.add_argument(
-        "--evaluation-episodes", type=whole("evaluation_episodes", 0, 10**6), default=100, metavar="N",
-        help="episodes of the trained policy once the run is over; 0 for none (default 100)",
+        "--evaluate-every", type=whole("evaluate_every", 1, MOST_EPISODES), metavar="E",
+        help="play with the trained policy every E episodes, and keep the agent that did best",
     )  # fmt: skip
     parser.add_argument(
-        "--checkpoint-seconds", type=number("checkpoint_seconds"), default=60.0, metavar="X",
-        help="time between checkpoints (default 60)",
+        "--evaluation-episodes", type=whole("evaluation_episodes", 0, 10**6), default=EVALUATION_EPISODES,
+        metavar="N",
+        help=f"episodes of the trained policy once the run is over; 0 for none (default {EVALUATION_EPISODES})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--checkpoint-seconds", type=number("checkpoint_seconds"), default=CHECKPOINT_SECONDS, metavar="X",
+        help=f"time between checkpoints (default {CHECKPOINT_SECONDS:g})",
     )  # fmt: skip
     parser.add_argument(
         "--progress", choices=("auto", "plain", "json", "none"), default="auto", help="how to show progress"
     )
     parser.add_argument("--track", choices=track.KINDS, help="log every episode there too (default: only log.csv)")
-    group = parser.add_argument_group(f"options of agent {agent}")
+    group = parser.add_argument_group(f"options of agent {agent}, with the paper's defaults")
     fields = options.describe(entry.config)
     for name, kind, default, sentence in fields:
         shown = ",".join(map(str, default)) if isinstance(default, tuple) else default
@@ -162,8 +181,18 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     return parsed, given
 
 
+def _agent_of(chosen: argparse.Namespace) -> str:
+    """Whose options the command has: what is typed, what a config says, or the usual agent's."""
+    if chosen.agent is not None:
+        return str(chosen.agent)
+    file = chosen.config or (chosen.out if chosen.resume else None)
+    if file and (chosen.config or (Path(file) / folders.CONFIG).exists()):
+        return runs.read_template(Path(file)).agent
+    return DEFAULT_AGENT
+
+
 def _settings(parsed: argparse.Namespace, given: dict[str, Any]) -> dict[str, Any]:
-    names = ("env", "agent", "seed", "episodes", "steps", "num_envs", "stop", "preset")
+    names = ("env", "agent", "config", "seed", "episodes", "steps", "num_envs", "stop", "preset")
     return {name: getattr(parsed, name) for name in names} | given
 
 
@@ -180,37 +209,12 @@ def _without(arguments: list[str], *, options: tuple[str, ...], flags: tuple[str
     return kept
 
 
-def _with_stored(out: Path, settings: dict[str, Any], arguments: list[str]) -> dict[str, Any]:
-    """Settings to resume with: what was typed, and the folder's own config for everything that was not."""
-    if not (out / "config.json").exists():
-        return settings
-    config = runs.read_config(out)
-    typed = {argument.split("=")[0] for argument in arguments}
-    stored: dict[str, Any] = {}
-    if "--agent" not in typed:
-        stored["agent"] = config.agent
-    if "--seed" not in typed:
-        stored["seed"] = config.seed
-    if "--num-envs" not in typed:
-        stored["num_envs"] = config.num_envs
-    if not {"--episodes", "--steps"} & typed:
-        stored |= {"episodes": config.episodes, "steps": config.steps}
-    if "--no-stop" not in typed:
-        stored["stop"] = config.stop
-    same_agent = settings["agent"] == config.agent or "agent" in stored
-    if same_agent and "--preset" not in typed:
-        flags = {k: k.replace("_", "-") for k in config.config}
-        stored |= {k: v for k, v in config.config.items() if not {f"--{flags[k]}", f"--no-{flags[k]}"} & typed}
-    return settings | stored
-
-
 def _default_out(parsed: argparse.Namespace, given: dict[str, Any]) -> Path:
     """Where a run, or the runs of several seeds, go when no folder is named."""
-    cell = sweeps.Cell(
-        parsed.env, parsed.agent, parsed.preset, tuple(given.items()), seed=parsed.seed, episodes=parsed.episodes,
-        steps=parsed.steps, num_envs=parsed.num_envs, stop=parsed.stop,
-    )  # fmt: skip
-    name = [parsed.env, parsed.agent, *(f"{option}={value}" for option, value in given.items())]
+    config = asked_for(**_settings(parsed, given)).config
+    if config.episodes is None and config.steps is None:
+        config = dataclasses.replace(config, episodes=environments.default_episodes(config.env))
+    name = [config.env, config.agent, *(f"{option}={value}" for option, value in given.items())]
     if parsed.seeds is None:
-        name.append(f"seed{parsed.seed}")
-    return sweeps.run_folder(Path("runs"), "-".join(name), cell.config())
+        name.append(f"seed{config.seed}")
+    return sweeps.run_folder(Path("runs"), "-".join(name), config)

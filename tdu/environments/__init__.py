@@ -19,7 +19,7 @@ from gymnasium.vector import VectorEnv
 
 from tdu.environments import binary_tree, bsuite, deep_sea, gymnasium, gymnax, key_door
 from tdu.environments.python import PythonEnvironment, Seed, described, see_current_folder
-from tdu.environments.settings import BinaryTreeSettings, DeepSeaSettings, KeyDoorSettings
+from tdu.environments.settings import GYM_EPISODES, BinaryTreeSettings, DeepSeaSettings, KeyDoorSettings
 from tdu.environments.vector import PythonVector, VectorEnvironment
 from tdu.errors import UserError, unknown
 from tdu.options import build
@@ -30,6 +30,8 @@ class BuiltIn(NamedTuple):
     summary: str
     settings: type
     make: Callable[[Any], Environment]
+    of_the_paper: bool = False
+    """Whether it is one of the paper's benchmarks."""
 
 
 BUILT_IN: dict[str, BuiltIn] = {
@@ -37,16 +39,18 @@ BUILT_IN: dict[str, BuiltIn] = {
         "Deep Sea: one policy in 2^size finds the chest.",
         DeepSeaSettings,
         lambda s: deep_sea.deep_sea(**dataclasses.asdict(s)),
+        of_the_paper=True,
     ),
     "binary_tree": BuiltIn(
         "Binary Tree: one wrong action anywhere ends the episode.",
         BinaryTreeSettings,
         lambda s: binary_tree.binary_tree(**dataclasses.asdict(s)),
+        of_the_paper=True,
     ),
     "key_door": BuiltIn(
         "Key and door: fetch the key, open the door; a grid with cycles and one reward at the end.",
         KeyDoorSettings,
-        lambda s: key_door.key_door(s.size, limit=s.limit, observation=s.observation, slip=s.slip),
+        lambda s: key_door.key_door(**dataclasses.asdict(s)),
     ),
 }
 
@@ -83,6 +87,18 @@ def make(env: Any, seed: Seed = 0, *, num_envs: int = 1) -> MadeEnvironment:
     if num_envs > 1 and not isinstance(env, str):
         raise UserError("an object is one environment; for several, give an id or a vector environment of Gymnasium's.")
     return PythonVector([made, *(_in_python(_single(env, seed)) for _ in range(num_envs - 1))])
+
+
+def is_of_the_paper(env: Any) -> bool:
+    """Whether the paper's settings were made for an environment: Deep Sea, the tree, and all of bsuite."""
+    if isinstance(env, Environment):
+        env = env.spec.name
+    if not isinstance(env, str):
+        return type(env).__module__.partition(".")[0] == "bsuite"
+    scheme, colon, _ = env.partition(":")
+    if scheme in BUILT_IN and "/" not in env:
+        return BUILT_IN[scheme].of_the_paper
+    return scheme == "bsuite" or (not colon and "/" in env)
 
 
 def close(env: MadeEnvironment) -> None:
@@ -187,7 +203,7 @@ def default_episodes(env_id: str) -> int | None:
         return bsuite.default_episodes(env_id.partition(":")[2])
     if scheme not in SCHEMES:
         raise unknown("environment", scheme, [*BUILT_IN, *TWINS, *SCHEMES])
-    return {"gym": gymnasium.EPISODES, "gymnax": gymnax.EPISODES}.get(scheme)
+    return dict.fromkeys(("gym", "gymnax"), GYM_EPISODES).get(scheme)
 
 
 def _twin_index(env_id: str, name: str, index: str) -> int:

@@ -12,28 +12,31 @@ from tdu import random
 from tdu.environments import settings
 from tdu.environments.binary_tree import binary_tree
 from tdu.environments.deep_sea import deep_sea
+from tdu.environments.key_door import key_door
 from tdu.options import build
 from tdu.types import Environment
 
 
 class _Ours(gymnasium.Env[np.ndarray, np.int64]):
-    """One of our compiled environments as a Gymnasium one: observations are one-hot arrays."""
+    """One of our compiled environments as a Gymnasium one: observations of states are one-hot arrays."""
 
     metadata = {"render_modes": []}  # noqa: RUF012
 
     def __init__(self, env: Environment, shape: tuple[int, ...]):
-        assert env.spec.num_states is not None
         self._states, self._shape = env.spec.num_states, shape
         self._reset_compiled, self._step_compiled = jax.jit(env.reset), jax.jit(env.step)
         self._state: Any = None
-        self.observation_space = spaces.Box(0.0, 1.0, shape, np.float32)
+        lowest = -1.0 if self._states is None else 0.0
+        self.observation_space = spaces.Box(lowest, 1.0, shape, np.float32)
         self.action_space = spaces.Discrete(env.spec.num_actions)
 
     def _key(self) -> Any:
         return random.key(int(self.np_random.integers(2**32)))
 
-    def _observation(self, index: Any) -> np.ndarray:
-        return np.eye(self._states + 1, self._states, dtype=np.float32)[int(index)].reshape(self._shape)
+    def _observation(self, seen: Any) -> np.ndarray:
+        if self._states is None:
+            return np.asarray(seen)
+        return np.eye(self._states + 1, self._states, dtype=np.float32)[int(seen)].reshape(self._shape)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
@@ -63,8 +66,19 @@ class BinaryTree(_Ours):
         super().__init__(binary_tree(**dataclasses.asdict(made)), (made.depth,))
 
 
+class KeyDoor(_Ours):
+    """Key and door; the same settings as `key_door:` of the command line."""
+
+    def __init__(self, **given: Any):
+        made = build(settings.KeyDoorSettings, given, kind="environment KeyDoor")
+        env = key_door(**dataclasses.asdict(made))
+        super().__init__(env, env.spec.observation_shape)
+
+
 def register() -> None:
-    """Makes `gymnasium.make("tdu/DeepSea-v0", size=20)` and `"tdu/BinaryTree-v0"` work; importing tdu calls it."""
-    for name in ("DeepSea", "BinaryTree"):
+    """Makes `gymnasium.make("tdu/DeepSea-v0", size=20)`, `"tdu/BinaryTree-v0"` and `"tdu/KeyDoor-v0"` work; importing tdu
+    calls it.
+    """
+    for name in ("DeepSea", "BinaryTree", "KeyDoor"):
         if f"tdu/{name}-v0" not in gymnasium.registry:
             gymnasium.register(f"tdu/{name}-v0", entry_point=f"{__name__}:{name}")

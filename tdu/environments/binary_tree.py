@@ -30,7 +30,6 @@ def binary_tree(depth: int, *, seed: int) -> Environment:
         observation_shape=(depth,),
         num_actions=2,
         num_states=depth,
-        default_episodes=10_000,
         solved=SolvedRule(streak=10),
         info_names=("total_bad_episodes",),
     )

@@ -84,7 +84,6 @@ def deep_sea(
         observation_shape=(size, size),
         num_actions=2,
         num_states=size * size,
-        default_episodes=10_000,
         solved=rule._replace(bad_share=solved_share) if solved_share else rule,
         info_names=("total_bad_episodes", "denoised_return"),
     )

@@ -10,12 +10,15 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector.utils import iterate
 
 from tdu.environments.observations import carried_dtype, encode
+from tdu.environments.parts import MINIGRID_BYTES, taken_apart
 from tdu.environments.python import PythonEnvironment, Seed, described, number, see_current_folder
+from tdu.environments.settings import GYM_EPISODES
 from tdu.environments.vector import Ended, PythonVector, Stepped, VectorEnvironment
 from tdu.errors import EnvironmentFault, UserError
-from tdu.types import EnvSpec, TimeStep
+from tdu.types import EnvSpec, Parts, TimeStep
 
 
 def load(gym_id: str, seed: Seed) -> PythonEnvironment:
@@ -32,49 +35,44 @@ def load(gym_id: str, seed: Seed) -> PythonEnvironment:
 
 def adapt(env: Any, name: str, seed: Seed) -> PythonEnvironment:
     """A Gymnasium environment as ours."""
-    _check_spaces(name, env.action_space, env.observation_space)
+    parts = _parts(env, env.observation_space)
+    _check_spaces(name, env.action_space, env.observation_space, parts)
     return PythonEnvironment(
-        _AsDmEnv(env),
+        _AsDmEnv(env, parts),
         name=name,
         seed=seed,
         num_states=_num_states(env.observation_space),
-        default_episodes=EPISODES,
+        default_episodes=GYM_EPISODES,
+        parts=parts,
     )
 
 
 def adapt_vector(env: VectorEnv[Any, Any, Any], name: str, seed: Seed) -> VectorEnvironment:
     """A vector environment of Gymnasium's as ours; one that steps its environments in this process is taken apart."""
-    _check_spaces(name, env.single_action_space, env.single_observation_space)
+    parts = _parts(env, env.single_observation_space)
+    _check_spaces(name, env.single_action_space, env.single_observation_space, parts)
     if type(env) is SyncVectorEnv:
         return PythonVector([adapt(one, name, seed) for one in env.envs])
-    return GymnasiumVector(env, name, seed)
+    return GymnasiumVector(env, name, seed, parts)
 
 
-def _check_spaces(name: str, actions: Any, observations: Any) -> None:
+def _check_spaces(name: str, actions: Any, observations: Any, parts: Parts | None) -> None:
     if not isinstance(actions, spaces.Discrete):
         raise UserError(f"{name} does not have discrete actions but {actions}, and only discrete ones are supported.")
-    if isinstance(observations, spaces.Dict | spaces.Tuple):
-        raise UserError(f"{name} observes {type(observations).__name__}, not one array; {_flattening(observations)}")
-    if getattr(observations, "shape", None) is None:
+    if parts is None and getattr(observations, "shape", None) is None:
         raise UserError(f"{name} observes {type(observations).__name__}, not one array, which no agent here can take.")
 
 
-def _flattening(observations: Any) -> str:
-    """What to do about an observation of several parts."""
-    if observations.is_np_flattenable:
-        return "wrap it in gymnasium.wrappers.FlattenObservation, in a function of yours for python:module:function."
-    return (
-        "leave out the parts that are no arrays (gymnasium.wrappers.FilterObservation), and flatten the rest "
-        "(gymnasium.wrappers.FlattenObservation), in a function of yours for python:module:function."
-    )
+def _parts(env: Any, observations: Any) -> Parts | None:
+    """How an observation of several parts is laid out; None where it is one array, or nothing that an agent can see."""
+    if not isinstance(observations, spaces.Dict | spaces.Tuple):
+        return None
+    is_minigrid = type(env.unwrapped).__module__.partition(".")[0] == "minigrid"
+    return taken_apart(observations, largest_byte=MINIGRID_BYTES) if is_minigrid else taken_apart(observations)
 
 
 def _num_states(observations: Any) -> int | None:
     return int(observations.n) if isinstance(observations, spaces.Discrete) else None
-
-
-EPISODES = 1000
-"""In a run, if nobody says otherwise."""
 
 
 class _Spec(NamedTuple):
@@ -98,13 +96,15 @@ class _Step(NamedTuple):
 class _AsDmEnv:
     """A Gymnasium environment behind dm_env's names."""
 
-    def __init__(self, env: Any):
-        self._env = env
+    def __init__(self, env: Any, parts: Parts | None):
+        self._env, self._parts = env, parts
         self._first_action = int(env.action_space.start)
         self._next_seed: int | None = None
 
     def observation_spec(self) -> _Spec:
         space = self._env.observation_space
+        if self._parts is not None:
+            return _Spec(shape=self._parts.shape, dtype=np.float32)
         first = int(space.start) if isinstance(space, spaces.Discrete) else 0
         return _Spec(shape=tuple(space.shape), dtype=space.dtype, first=first)
 
@@ -136,17 +136,18 @@ class GymnasiumVector:
 
     exact = False
 
-    def __init__(self, env: VectorEnv[Any, Any, Any], name: str, seed: Seed):
+    def __init__(self, env: VectorEnv[Any, Any, Any], name: str, seed: Seed, parts: Parts | None = None):
         actions, observations = env.single_action_space, env.single_observation_space
         assert isinstance(actions, spaces.Discrete)
         self.spec = EnvSpec(
             name=name,
-            observation_shape=tuple(observations.shape or ()),
+            observation_shape=tuple(observations.shape or ()) if parts is None else parts.shape,
             num_actions=int(actions.n),
             num_states=_num_states(observations),
-            dtype=carried_dtype(observations.dtype),
+            dtype=carried_dtype(observations.dtype if parts is None else np.float32),
             first_state=int(observations.start) if isinstance(observations, spaces.Discrete) else 0,
-            default_episodes=EPISODES,
+            default_episodes=GYM_EPISODES,
+            parts=parts,
         )
         self.size = int(env.num_envs)
         self._env, self._seed = env, seed
@@ -214,6 +215,8 @@ class GymnasiumVector:
         return [number(f"{self._seed}/{self._starts}/{row}") if begun[row] else None for row in range(self.size)]
 
     def _encoded(self, observations: Any) -> np.ndarray:
+        if self.spec.parts is not None:
+            observations = list(iterate(self._env.observation_space, observations))
         return np.stack([encode(self.spec, observations[row]) for row in range(self.size)])
 
     def _call(self, call: Any, *arguments: Any, **named: Any) -> Any:

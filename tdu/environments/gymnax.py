@@ -7,11 +7,9 @@ import jax
 import jax.numpy as jnp
 
 from tdu.environments.observations import carried_dtype
+from tdu.environments.settings import GYM_EPISODES
 from tdu.errors import UserError, unknown
 from tdu.types import Array, Environment, EnvSpec, Key, TimeStep
-
-EPISODES = 1000
-"""In a run, if nobody says otherwise."""
 
 
 @lru_cache(maxsize=32)
@@ -41,7 +39,7 @@ def load(name: str) -> Environment:
         num_actions=int(actions.n),
         num_states=int(observations.n) if discrete else None,
         dtype=carried_dtype(getattr(observations, "dtype", None)),
-        default_episodes=EPISODES,
+        default_episodes=GYM_EPISODES,
     )
     dtype = spec.carried_dtype
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from tdu.environments.parts import together
 from tdu.errors import EnvironmentFault
 from tdu.types import EnvSpec
 
@@ -22,6 +23,8 @@ def encode(spec: EnvSpec, observation: Any) -> np.ndarray:
     Raises:
         EnvironmentFault: where it is not what the environment's own specification says.
     """
+    if spec.parts is not None and isinstance(observation, dict | tuple):
+        observation = together(spec.parts, observation, spec.name)
     try:
         x = np.asarray(observation)
         x = x.astype(np.float64) if x.dtype.kind == "O" else x

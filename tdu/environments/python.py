@@ -18,7 +18,7 @@ import numpy as np
 
 from tdu.environments.observations import carried_dtype, encode
 from tdu.errors import EnvironmentFault, UserError
-from tdu.types import EnvSpec, SolvedRule, TimeStep
+from tdu.types import DEFAULT_EPISODES, EnvSpec, Parts, SolvedRule, TimeStep
 
 Seed = int | str
 """What everything random is drawn from: a run's seed, or a text that no run's seed can be."""
@@ -34,8 +34,9 @@ class PythonEnvironment:
         name: str,
         seed: Seed,
         num_states: int | None = None,
-        default_episodes: int = 10_000,
+        default_episodes: int = DEFAULT_EPISODES,
         solved: SolvedRule | None = None,
+        parts: Parts | None = None,
     ):
         self._env = env
         self._seed = seed
@@ -54,6 +55,7 @@ class PythonEnvironment:
             default_episodes=getattr(env, "bsuite_num_episodes", default_episodes),
             solved=solved,
             info_names=tuple(info),
+            parts=parts,
         )
 
     def reset(self, episode: int) -> TimeStep:

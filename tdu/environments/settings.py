@@ -5,6 +5,9 @@ from typing import Literal
 
 from tdu.options import option
 
+GYM_EPISODES = 1000
+"""Of a run on an environment of Gymnasium's or gymnax's, if nobody says otherwise."""
+
 
 @dataclass(frozen=True)
 class DeepSeaSettings:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tdu import files, sweeps
+from tdu.errors import UserError
 from tdu.evaluate import evaluate
 from tdu.progress import run_jobs
 from tdu.reporting import statistics
@@ -140,6 +141,18 @@ def main(
     parser.add_argument("--only-table", action="store_true", help="run nothing, write the table of what is there")
     parser.add_argument("--markdown", action="store_true", help="print the table for people too")
     parsed = parser.parse_args()
+    try:
+        return _run(settings, parsed, markdown)
+    except UserError as e:
+        print(f"{parser.prog}: {e}", file=sys.stderr)
+        return 2
+
+
+def _run(
+    settings: Sequence[Setting],
+    parsed: argparse.Namespace,
+    markdown: Callable[[Sequence[Setting], Sequence[Row]], str],
+) -> int:
     cells = [setting.cell(seed) for setting, seed in every_run(settings)]
     missing = [] if parsed.only_table else sweeps.missing(cells, parsed.runs)
     outcomes = run_jobs(missing, "auto", workers=parsed.workers)

@@ -106,12 +106,19 @@ def _check_log(run: Found) -> None:
 
 
 def label(config: runs.RunConfig) -> str:
-    """The agent's name, and every option that is not its default; and how many environments, if not one."""
-    default = dataclasses.asdict(agents.configure(config.agent, {}))
-    changed = {k: v for k, v in config.config.items() if k in default and v != _listed(default[k])}
+    """The agent's name, the preset it is nearest to if not the paper's, and every option in which it differs from that; and
+    how many environments, if not one.
+    """
+    differences = {preset: _changed(config, preset) for preset in agents.presets(config.agent)}
+    preset, changed = min(differences.items(), key=lambda item: len(item[1]))
     changed |= {"num_envs": config.num_envs} if config.num_envs != 1 else {}
     words = (f"{k}={'x'.join(map(str, v)) if isinstance(v, list) else v}" for k, v in changed.items())
-    return " ".join((config.agent, *words))
+    return " ".join((config.agent, *(() if preset == "paper" else (preset,)), *words))
+
+
+def _changed(config: runs.RunConfig, preset: str) -> dict[str, Any]:
+    default = dataclasses.asdict(agents.configure(config.agent, {}, preset))
+    return {k: v for k, v in config.config.items() if k in default and v != _listed(default[k])}
 
 
 def as_text(summary: Summary, published: bool = False) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from tdu import agents
+from tdu import agents, environments
 from tdu.environments import bsuite
 from tdu.environments.python import PythonEnvironment
 from tdu.errors import UserError
@@ -13,7 +13,7 @@ from tdu.runners.stepwise import Round, StepwisePlayer
 from tdu.types import TimeStep
 
 
-def bsuite_agent(env: Any, agent: str = "tdu", *, seed: int = 0, preset: str = "paper", **options: Any) -> Any:
+def bsuite_agent(env: Any, agent: str = "tdu", *, seed: int = 0, preset: str | None = None, **options: Any) -> Any:
     """An agent for a bsuite (or any dm_env) environment.
 
     >>> env = bsuite.load_from_id("catch/0")
@@ -24,6 +24,7 @@ def bsuite_agent(env: Any, agent: str = "tdu", *, seed: int = 0, preset: str = "
     except ModuleNotFoundError as e:
         raise UserError(f"this needs the extra 'bsuite' ({e.name} is missing): pip install 'tdu[bsuite]'.") from None
     reader = PythonEnvironment(env, name=type(env).__name__, seed=seed, num_states=bsuite.num_states(env))
+    preset = preset or agents.default_preset(agent, of_the_paper=environments.is_of_the_paper(env))
     config = agents.configure(agent, options, preset)
     player = StepwisePlayer(agents.find(agent).make(reader.spec, config), seed)
 

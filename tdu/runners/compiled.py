@@ -5,6 +5,7 @@ and hands out the log between them; it stops at the very episode at which the ta
 on the host, in Python's own numbers; the device counts within a chunk.
 """
 
+import contextlib
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -14,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from tdu.runners import interaction
-from tdu.runners.interaction import Player, Sums
+from tdu.runners.interaction import Learned, Player
 from tdu.runners.protocol import Budget, Clock, Saved
-from tdu.runners.rows import Progress, Row, learner_row
+from tdu.runners.rows import Progress, Row, learner_row, possible_return
 from tdu.types import Agent, Array, EitherArray, Environment, Key, Params, State, TimeStep
 
 CHUNK = 1000
@@ -28,7 +29,9 @@ class Episode(NamedTuple):
 
     length: Array
     reward: Array
-    learned: Sums
+    reward_size: Array
+    """Of absolute rewards."""
+    learned: Learned
 
 
 class Carry(NamedTuple):
@@ -53,10 +56,10 @@ class Rows(NamedTuple):
     """Of the episode."""
     head: Array
     real: Array
-    """Return, mean bonus and mean loss, [C, 3]."""
+    """Return, the largest return that is possible, and `Learned.told`, [C, 6]."""
     info: dict[str, Array]
     """What the episode adds to each of the environment's totals, in the environment's own type."""
-    learned: Sums
+    learned: Learned
     """Over all steps since the rows were empty."""
 
 
@@ -70,7 +73,7 @@ def _start(env: Environment, agent: Agent, key: Key) -> Carry:
 
 
 def _empty_episode() -> Episode:
-    return Episode(jnp.zeros((), jnp.int32), jnp.zeros(()), Sums.zero())
+    return Episode(jnp.zeros((), jnp.int32), jnp.zeros(()), jnp.zeros(()), Learned.nothing())
 
 
 def _empty_rows(env: Environment, capacity: int) -> Rows:
@@ -81,9 +84,9 @@ def _empty_rows(env: Environment, capacity: int) -> Rows:
         filled=jnp.zeros((), jnp.int32),
         length=whole,
         head=whole,
-        real=jnp.zeros((capacity, 3)),
+        real=jnp.zeros((capacity, 6)),
         info={name: jnp.zeros(capacity, info[name].dtype) for name in env.spec.info_names},
-        learned=Sums.zero(),
+        learned=Learned.nothing(),
     )
 
 
@@ -98,6 +101,7 @@ def _step(env: Environment, agent: Agent, key: Key, t: EitherArray, carry: Carry
     so_far = Episode(
         length=carry.episode.length + 1,
         reward=carry.episode.reward + after.reward,
+        reward_size=carry.episode.reward_size + jnp.abs(after.reward),
         learned=carry.episode.learned.plus(metrics),
     )
     last = after.last
@@ -108,12 +112,13 @@ def _step(env: Environment, agent: Agent, key: Key, t: EitherArray, carry: Carry
     streak = jnp.where(last, jnp.where(bad > 0, 0, carry.streak + 1), carry.streak)
     rule = env.spec.solved
     solved = carry.solved | (last & rule(total_bad, episodes, streak)) if rule else carry.solved
+    possible = possible_return(so_far.reward_size, so_far.length, after.discount, agent.discount)
     at = rows.filled
     rows = Rows(
         filled=at + last,
         length=rows.length.at[at].set(so_far.length),
         head=rows.head.at[at].set(head.astype(jnp.int32)),
-        real=rows.real.at[at].set(jnp.append(so_far.reward, so_far.learned.means())),
+        real=rows.real.at[at].set(jnp.append(jnp.stack([so_far.reward, possible]), so_far.learned.told())),
         info={name: column.at[at].set(info[name]) for name, column in rows.info.items()},
         learned=rows.learned.plus(metrics),
     )
@@ -222,7 +227,7 @@ class CompiledRunner:
         self._chunk = chunk
         self._programs = _programs(env, agent, self._stop, chunk)
         self.carry: Carry = self._programs.start(self._key)
-        self.progress = Progress(env.spec)
+        self.progress = Progress(env.spec, agent.discount)
         self._steps = self._began = 0  # and at which step the episode under way began
         self._learner_rows: list[Row] = []
         if compiled:
@@ -243,13 +248,15 @@ class CompiledRunner:
         """What XLA made of a chunk."""
         return str(self._programs.compile(self.carry, self._key).as_text())
 
-    def advance(self) -> list[Row]:
+    def advance(self, upto_episode: int | None = None) -> list[Row]:
         """Runs one chunk."""
         run_chunk = self._programs.compile(self.carry, self._key)
         key, first = interaction.key_and_number(self._key, self._steps)
         rest_of_budget = self._chunk if self._budget.steps is None else self._budget.steps - self._steps
         steps = min(self._chunk, rest_of_budget, interaction.FOLDED_STEPS - int(first))
-        episodes = np.int32(min(self._budget.episodes or _MOST_EPISODES, _MOST_EPISODES))
+        episodes = np.int32(
+            min(self._budget.episodes or _MOST_EPISODES, upto_episode or _MOST_EPISODES, _MOST_EPISODES)
+        )
         self.carry, done, rows = run_chunk(self.carry, key, _Limits(first, np.int32(steps), episodes))
         ages = self._steps // interaction.REBASE_PERIOD
         self._steps += int(done)
@@ -266,15 +273,15 @@ class CompiledRunner:
 
     def _row(self, rows: Rows, i: int) -> Row:
         self._began += int(rows.length[i])
-        episode_return, bonus, loss = rows.real[i]
+        episode_return, possible, *told = rows.real[i]
         gained = {name: column[i].item() for name, column in rows.info.items()}
         return self.progress.row(
             steps=self._began,
             length=int(rows.length[i]),
             episode_return=episode_return,
             head=int(rows.head[i]),
-            bonus=bonus,
-            loss=loss,
+            possible_return=possible,
+            told=told,
             bad=bool(gained.get("total_bad_episodes", 0)),
             totals={name: self.progress.totals[name] + value for name, value in gained.items()},
         )
@@ -288,12 +295,16 @@ class CompiledRunner:
         """Puts back what `save` gave."""
         self.carry = jax.tree.map(jnp.asarray, saved.state)
         self._steps, self._began = saved.plain["steps"], saved.plain["began"]
-        self.progress = Progress.from_plain(self.spec, saved.plain["progress"])
+        self.progress = Progress.from_plain(self.spec, self._agent.discount, saved.plain["progress"])
 
     def params(self, saved: Saved | None = None) -> Params:
         """What the trained agent acts on: now, or as it was saved."""
         carry: Carry = self.carry if saved is None else saved.state
         return self._agent.params(carry.player.learner)
+
+    def environment_aside(self) -> contextlib.AbstractContextManager[None]:
+        """Its functions keep nothing: anybody may use them."""
+        return contextlib.nullcontext()
 
     def close(self) -> None:
         """There is nothing to give up."""

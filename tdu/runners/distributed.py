@@ -6,7 +6,6 @@ on from its last checkpoint where the folder is shared.
 """
 
 import contextlib
-import fcntl
 import io
 import itertools
 import os
@@ -22,6 +21,7 @@ from typing import Any
 
 from tdu.errors import RunError, UserError
 from tdu.runners.parallel import Job, Lines, Outcome, Tell, ended, in_own_folder, one_line, parse_report
+from tdu.runs import folder as folders
 
 _RETRIES = 10
 
@@ -215,19 +215,8 @@ def _text_stream(raw: Any) -> io.TextIOWrapper:
 def _await_lock(folder: Path, seconds: float = 60.0) -> None:
     """Waits for the lock of a worker that has died or is about to; if somebody else holds it, the run will say so."""
     deadline = time.monotonic() + seconds
-    while _is_locked(folder) and time.monotonic() < deadline:
+    while folders.is_in_use(folder) and time.monotonic() < deadline:
         time.sleep(0.2)
-
-
-def _is_locked(folder: Path) -> bool:
-    try:
-        with open(folder / ".lock", "r+") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        pass  # there is none
-    return False
 
 
 def _outcome(ray: Any, reference: Any, job: Job) -> Outcome:
@@ -249,7 +238,7 @@ def _pack(folder: Path) -> bytes:
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w") as archive:
         for path in sorted(folder.rglob("*")):
-            if path.is_file() and path.name != ".lock":
+            if path.is_file() and path.name not in folders.LOCKS:
                 archive.write(path, path.relative_to(folder).as_posix())
     return data.getvalue()
 
@@ -269,13 +258,14 @@ def _place(packed: bytes, out: Path) -> str:
             archive.extractall(sent)
         if not sent.exists():
             return ""
-        if _is_locked(out):
+        if folders.is_in_use(out):
             aside = _unused(out, "sent")
             sent.rename(aside)
             raise RunError(f"{out} is in use by another process; what a worker sent for it is in {aside}.")
         sentence = ""
         if _is_as_good_as_empty(out):
-            (out / ".lock").unlink(missing_ok=True)
+            for name in folders.LOCKS:
+                (out / name).unlink(missing_ok=True)
         elif os.path.lexists(out):
             aside = _unused(out, "before")
             out.rename(aside)
@@ -285,7 +275,7 @@ def _place(packed: bytes, out: Path) -> str:
 
 
 def _is_as_good_as_empty(folder: Path) -> bool:
-    return folder.is_dir() and not folder.is_symlink() and all(path.name == ".lock" for path in folder.iterdir())
+    return folder.is_dir() and not folder.is_symlink() and {p.name for p in folder.iterdir()} <= folders.LOCKS
 
 
 def _unused(out: Path, kind: str) -> Path:

@@ -40,25 +40,34 @@ class Player(NamedTuple):
     """The actor's state: the head that acts at present."""
 
 
-class Sums(NamedTuple):
-    """Sums over the learning steps of the episode under way."""
+class Learned(NamedTuple):
+    """What the learning steps of a stretch of time amount to: sums, and the largest of what is named so."""
 
     bonus: Array
     loss: Array
     updates: Array
+    largest_q: Array
+    largest_extra: Array
 
     @classmethod
-    def zero(cls) -> "Sums":
+    def nothing(cls) -> "Learned":
         """Before the first step."""
-        return cls(jnp.zeros(()), jnp.zeros(()), jnp.zeros(()))
+        return cls(*(jnp.zeros(()) for _ in cls._fields))
 
-    def plus(self, metrics: dict[str, Array]) -> "Sums":
+    def plus(self, metrics: dict[str, Array]) -> "Learned":
         """With one more step's metrics."""
-        return Sums(*(old + metrics[name] for name, old in zip(self._fields, self, strict=True)))
+        return Learned(
+            bonus=self.bonus + metrics["bonus"],
+            loss=self.loss + metrics["loss"],
+            updates=self.updates + metrics["updates"],
+            largest_q=jnp.maximum(self.largest_q, metrics["largest_q"]),
+            largest_extra=jnp.maximum(self.largest_extra, metrics["largest_extra"]),
+        )
 
-    def means(self) -> Array:
-        """Mean bonus and mean loss, [2]."""
-        return jnp.stack([self.bonus, self.loss]) / jnp.maximum(self.updates, 1.0)
+    def told(self) -> Array:
+        """Mean bonus, mean loss, largest |Q| and the most paid beside the reward, [4]."""
+        means = jnp.stack([self.bonus, self.loss]) / jnp.maximum(self.updates, 1.0)
+        return jnp.append(means, jnp.stack([self.largest_q, self.largest_extra]))
 
 
 def run_key(seed: int | Array) -> Key:

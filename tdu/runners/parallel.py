@@ -250,7 +250,7 @@ def parse_report(line: str) -> dict[str, Any] | None:
 
 _NUMBERS = {"episode", "steps", "seconds", "share", "bonus", "steps_per_second"}
 _PERHAPS = {"episodes", "most_steps", "return", "regret", "seconds_left"}
-"""Numbers that may not be known."""
+"""Numbers that may not be known. A test holds both to what a run reports."""
 
 
 def one_line(text: str) -> str:

@@ -1,5 +1,6 @@
 """What a run drives: something that advances, can be saved and put back, and keeps a clock of Python's own numbers."""
 
+import contextlib
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -61,8 +62,8 @@ class Runner(Protocol):
     def clock(self) -> Clock:
         """Environment steps taken and episodes finished."""
 
-    def advance(self) -> list[Row]:
-        """Runs some steps; the rows of the episodes that ended in them."""
+    def advance(self, upto_episode: int | None = None) -> list[Row]:
+        """Runs some steps, not beyond the end of that episode; the rows of the episodes that ended in them."""
 
     def learner_rows(self) -> list[Row]:
         """What the learner has told since this was last asked: a row for every thousand steps or so."""
@@ -75,6 +76,9 @@ class Runner(Protocol):
 
     def params(self, saved: Saved | None = None) -> Any:
         """What the trained agent acts on: now, or as it was saved."""
+
+    def environment_aside(self) -> contextlib.AbstractContextManager[None]:
+        """While it lasts, somebody else may use the environment; then it is as it was."""
 
     def close(self) -> None:
         """Gives up what the environment holds."""

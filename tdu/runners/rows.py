@@ -38,10 +38,13 @@ STANDARD = (
     Column("head", whole=True),
     Column("bonus", whole=False),
     Column("loss", whole=False),
+    Column("largest_q", whole=False),
 )
-"""bsuite's standard columns, then the acting head and the episode's mean bonus and loss."""
+"""bsuite's standard columns, the acting head, and of the episode's learning steps mean bonus, mean loss and largest |Q|."""
 
-_BY_NAME = {c.name: c for c in (*STANDARD, *(Column(name, whole=True) for name in ("total_bad_episodes", "updates")))}
+_OTHER_COUNTS = ("total_bad_episodes", "updates", "evaluation_episodes")
+
+_BY_NAME = {c.name: c for c in (*STANDARD, *(Column(name, whole=True) for name in _OTHER_COUNTS))}
 
 
 def column(name: str) -> Column:
@@ -60,18 +63,33 @@ def plain_row(row: Row, its_columns: tuple[Column, ...]) -> Row:
 
 
 def learner_row(steps: int, learned: Any) -> list[Row]:
-    """A row of the learner's own log: means over its last learning steps (`interaction.Sums`); none where there were none."""
+    """A row of the learner's own log, of its last learning steps (`interaction.Learned`); none where there were none."""
     updates = int(learned.updates)
     if not updates:
         return []
-    return [{"steps": steps, "updates": updates, "bonus": learned.bonus / updates, "loss": learned.loss / updates}]
+    means = {"bonus": learned.bonus / updates, "loss": learned.loss / updates}
+    return [{"steps": steps, "updates": updates, **means, "largest_q": learned.largest_q}]
+
+
+def possible_return(reward_size: Any, length: Any, discount: Any, gamma: float) -> Any:
+    """The largest value that an episode of rewards like these can have.
+
+    All of them count, undiscounted. One that was cut off (its last discount is not 0) may go on like this for ever.
+    """
+    return reward_size / (1.0 - (discount > 0) * min(gamma, _NEARLY_ONE) ** length)
+
+
+_NEARLY_ONE = 1 - 1e-6
+"""Stands for γ = 1, with which nothing would limit a value."""
 
 
 class Progress:
-    """Running totals over episodes, in double precision: return, bad episodes, and whether the task is solved."""
+    """Running totals over episodes, in double precision: return, bad episodes, whether the task is solved, and how large
+    values can be.
+    """
 
-    def __init__(self, spec: EnvSpec):
-        self._spec = spec
+    def __init__(self, spec: EnvSpec, gamma: float):
+        self._spec, self._gamma = spec, gamma
         self.total_return = 0.0
         self.total_bad = 0
         self.streak = 0
@@ -79,6 +97,17 @@ class Progress:
         self.solved_episode: int | None = None
         self.totals: dict[str, float] = dict.fromkeys(spec.info_names, 0)
         """Of what the environment counts."""
+        self.largest_return = 0.0
+        """That was possible in any episode, by its rewards alone."""
+        self.largest_extra = 0.0
+        """Paid for a step beside the reward, to what learns the task."""
+        self.first_largest_q: float | None = None
+        """In the first episode that was learned from: what priors and first weights bring with them."""
+
+    @property
+    def possible_return(self) -> float:
+        """No value should be larger, by the rewards and the bonus seen so far."""
+        return self.largest_return + self.largest_extra / (1 - min(self._gamma, _NEARLY_ONE))
 
     def row(
         self,
@@ -87,13 +116,21 @@ class Progress:
         length: int,
         episode_return: Any,
         head: int,
-        bonus: Any,
-        loss: Any,
+        possible_return: Any,
+        told: Any,
         bad: bool,
         totals: dict[str, Any],
     ) -> Row:
-        """Takes in one finished episode and gives its row of the log; `totals` are the environment's, with the episode."""
+        """Takes in one finished episode and gives its row of the log.
+
+        `told` is `interaction.Learned.told`; `totals` are the environment's, with the episode.
+        """
+        bonus, loss, largest_q, largest_extra = told
         self.add(episode_return, bad)
+        self.largest_return = max(self.largest_return, float(possible_return))
+        self.largest_extra = max(self.largest_extra, float(largest_extra))
+        if self.first_largest_q is None and largest_q > 0:
+            self.first_largest_q = float(largest_q)
         self.totals = totals
         standard = {
             "episode": self.episode,
@@ -104,6 +141,7 @@ class Progress:
             "head": head,
             "bonus": bonus,
             "loss": loss,
+            "largest_q": largest_q,
         }
         return standard | self.totals
 
@@ -119,12 +157,12 @@ class Progress:
 
     def to_plain(self) -> dict[str, Any]:
         """The totals as JSON can hold them, exactly."""
-        return {name: value for name, value in vars(self).items() if name != "_spec"}
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
     @classmethod
-    def from_plain(cls, spec: EnvSpec, plain: dict[str, Any]) -> "Progress":
+    def from_plain(cls, spec: EnvSpec, gamma: float, plain: dict[str, Any]) -> "Progress":
         """What `to_plain` gave."""
-        progress = cls(spec)
+        progress = cls(spec, gamma)
         for name in progress.to_plain():
             setattr(progress, name, plain[name])
         return progress

@@ -8,7 +8,9 @@ learned one after the other in a single call, so that a call's cost is shared by
 has a call per round of steps, which also picks the next actions.
 """
 
+import contextlib
 import time
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -20,9 +22,9 @@ from tdu import random
 from tdu.environments.vector import Ended, VectorEnvironment
 from tdu.errors import UserError
 from tdu.runners import interaction
-from tdu.runners.interaction import Player, Sums
+from tdu.runners.interaction import Learned, Player
 from tdu.runners.protocol import Budget, Clock, Saved
-from tdu.runners.rows import Progress, Row, learner_row
+from tdu.runners.rows import Progress, Row, learner_row, possible_return
 from tdu.types import Agent, Array, EitherArray, EnvSpec, Key, Params, State, TimeStep
 
 _GATHERED = 32
@@ -42,9 +44,9 @@ class StepwiseCarry(NamedTuple):
     learner: State
     acting: State
     """The actor's state for each row, [B, …]."""
-    learned: Sums
+    learned: Learned
     """Over the episode under way, of each row, [B]."""
-    learned_lately: Sums
+    learned_lately: Learned
     """Over the steps since the learner last told of itself."""
 
 
@@ -69,8 +71,8 @@ class EpisodeNote(NamedTuple):
     """What the log says of each row's episode under way or just over, [B, …]."""
 
     head: Array
-    means: Array
-    """Mean bonus and mean loss, [B, 2]."""
+    learned: Array
+    """`Learned.told` of each, [B, 4]."""
 
 
 def _row(tree: Any, i: EitherArray) -> Any:
@@ -89,8 +91,8 @@ class _Programs:
                 acting = jax.tree.map(lambda x: x[None], agent.actor.begin(params, key_begin))
             else:
                 acting = jax.vmap(agent.actor.begin, in_axes=(None, 0))(params, jax.random.split(key_begin, size))
-            each = jax.tree.map(lambda x: jnp.zeros((size,)), Sums.zero())
-            return StepwiseCarry(learner, acting, each, Sums.zero())
+            each = jax.tree.map(lambda x: jnp.zeros((size,)), Learned.nothing())
+            return StepwiseCarry(learner, acting, each, Learned.nothing())
 
         def act(params: Params, acting: State, now: TimeStep, key: Key, slot: Array) -> tuple[Array, State | None]:
             """Actions [B] at slots slot … slot + B − 1, one number for each row; and what the actors then remember."""
@@ -116,8 +118,10 @@ class _Programs:
                 return jax.tree.map(lambda rows, x: rows.at[row].set(x), carry.acting, new)
 
             acting = jax.lax.cond(it.after.last, begun, lambda: carry.acting)
-            sums = jax.tree.map(lambda rows, x: rows.at[row].add(x), carry.learned, Sums.zero().plus(metrics))
-            return StepwiseCarry(learner, acting, sums, carry.learned_lately.plus(metrics))
+            learned = jax.tree.map(
+                lambda rows, x: rows.at[row].set(x), carry.learned, _row(carry.learned, row).plus(metrics)
+            )
+            return StepwiseCarry(learner, acting, learned, carry.learned_lately.plus(metrics))
 
         def learn(
             carry: StepwiseCarry, key: Key, slot: Array, rounds: Round, count: Array
@@ -132,7 +136,7 @@ class _Programs:
 
             heads = jax.vmap(agent.head)(carry.acting)
             carry = jax.lax.fori_loop(0, count * size, one, carry)
-            note = EpisodeNote(heads, jax.vmap(Sums.means)(carry.learned))
+            note = EpisodeNote(heads, jax.vmap(Learned.told)(carry.learned))
             ended = rounds.after.last[count - 1] & rounds.taken[count - 1]
             sums = jax.tree.map(lambda x: jnp.where(ended, jnp.zeros_like(x), x), carry.learned)
             return carry._replace(learned=sums), note
@@ -203,8 +207,13 @@ class StepwisePlayer:
         if ended or at + 1 == self._room or self.rounds % ages == 0 or tells:
             self.learn_gathered(now)
         if tells:
-            self.learner_rows += learner_row(self.steps, jax.tree.map(np.asarray, self.carry.learned_lately))
-            self.carry = self.carry._replace(learned_lately=Sums.zero())
+            self.tell()
+
+    def tell(self) -> None:
+        """Notes what was learned since the last note."""
+        self.learn_gathered()
+        self.learner_rows += learner_row(self.steps, jax.tree.map(np.asarray, self.carry.learned_lately))
+        self.carry = self.carry._replace(learned_lately=Learned.nothing())
 
     def learn_gathered(self, now: TimeStep | None = None) -> None:
         """Learns from what was gathered; with `now`, a live agent picks its next actions in the same call."""
@@ -272,9 +281,11 @@ class StepwiseRunner:
         self._player = StepwisePlayer(agent, seed, size=env.size, skips=env.skips)
         self._budget = budget
         self._stop = stop and env.spec.solved is not None
-        self.progress = Progress(env.spec)
+        self.progress = Progress(env.spec, agent.discount)
         self._lengths = np.zeros(env.size, np.int64)
         self._returns = np.zeros(env.size)
+        self._reward_sizes = np.zeros(env.size)
+        """Sums of absolute rewards."""
         self._now: TimeStep | None = None
         """What the environments have answered; nothing before they are begun."""
         if compiled:
@@ -303,8 +314,9 @@ class StepwiseRunner:
         """Environment steps taken and episodes finished."""
         return Clock(steps=self._player.steps, episodes=self.progress.episode)
 
-    def advance(self) -> list[Row]:
+    def advance(self, upto_episode: int | None = None) -> list[Row]:
         """Runs until an episode ends, or for some steps."""
+        del upto_episode  # it never goes further
         if self._now is None:
             self._now = _first(self._env.start())
         began = time.monotonic()
@@ -315,40 +327,45 @@ class StepwiseRunner:
             after, taken = stepped.after, stepped.taken
             self._lengths += taken
             self._returns += np.where(taken, after.reward, 0.0)
+            self._reward_sizes += np.where(taken, np.abs(after.reward), 0.0)
             self._now = _following(after, stepped.now)
             self._player.update(Round(now.observation, actions, after, taken), self._now)
             if stepped.ended:
-                return self._rows(stepped.ended)
+                return self._rows(stepped.ended, after.discount)
             if self._budget.spent(self.clock) or time.monotonic() - began > _LONGEST_PIECE:
                 break
         return []
 
-    def _rows(self, ended: dict[int, Ended]) -> list[Row]:
+    def _rows(self, ended: dict[int, Ended], discounts: np.ndarray) -> list[Row]:
         assert self._player.note is not None
         note: EpisodeNote = jax.tree.map(np.asarray, self._player.note)
         rows: list[Row] = []
         for row, end in ended.items():
             if rows and (self._solved or self._budget.has_episodes(self.progress.episode)):
                 break  # of several that ended together, those beyond the run's end
-            bonus, loss = note.means[row]
+            possible = possible_return(
+                self._reward_sizes[row], self._lengths[row], discounts[row], self._agent.discount
+            )
             rows.append(
                 self.progress.row(
                     steps=self._player.steps,
                     length=int(self._lengths[row]),
                     episode_return=float(self._returns[row]),
                     head=int(note.head[row]),
-                    bonus=bonus,
-                    loss=loss,
+                    possible_return=possible,
+                    told=note.learned[row],
                     bad=end.bad,
                     totals=end.totals,
                 )
             )
         for row in ended:
-            self._lengths[row], self._returns[row] = 0, 0.0
+            self._lengths[row], self._returns[row], self._reward_sizes[row] = 0, 0.0, 0.0
         return rows
 
     def learner_rows(self) -> list[Row]:
         """What the learner has told since this was last asked."""
+        if self.finished:
+            self._player.tell()
         rows, self._player.learner_rows = self._player.learner_rows, []
         return rows
 
@@ -362,6 +379,7 @@ class StepwiseRunner:
         under_way = {
             "lengths": self._lengths.copy(),
             "returns": self._returns.copy(),
+            "reward_sizes": self._reward_sizes.copy(),
             "reward": np.asarray(self._now.reward),
             "discount": np.asarray(self._now.discount),
         }
@@ -371,14 +389,16 @@ class StepwiseRunner:
     def restore(self, saved: Saved) -> None:
         """Puts back what `save` gave; environments that cannot be brought back begin new episodes."""
         self._player.restore(saved.state, rounds=saved.plain["rounds"], steps=saved.plain["steps"])
-        self.progress = Progress.from_plain(self.spec, saved.plain["progress"])
+        self.progress = Progress.from_plain(self.spec, self._agent.discount, saved.plain["progress"])
         if "environment" not in saved.plain:
             return
         arrays = {n.removeprefix(_ENVIRONMENT): x for n, x in saved.arrays.items() if n.startswith(_ENVIRONMENT)}
         now = _first(self._env.restore(arrays, saved.plain["environment"]))
         if self.exact:
             now = now._replace(reward=saved.arrays["reward"], discount=saved.arrays["discount"])
-            self._lengths, self._returns = saved.arrays["lengths"].copy(), saved.arrays["returns"].copy()
+            self._lengths, self._returns, self._reward_sizes = (
+                saved.arrays[name].copy() for name in ("lengths", "returns", "reward_sizes")
+            )
         else:
             self._player.begin_again()
         self._now = now
@@ -388,6 +408,18 @@ class StepwiseRunner:
         self._player.learn_gathered()
         carry: StepwiseCarry = self._player.carry if saved is None else saved.state
         return self._agent.params(carry.learner)
+
+    @contextlib.contextmanager
+    def environment_aside(self) -> Iterator[None]:
+        """Environments that can be brought back are, to where they were; others have to be left alone."""
+        if not self.exact:
+            raise UserError(
+                f"{self.spec.name} cannot be brought back to where it is, so nobody else can use it meanwhile."
+            )
+        where = self._env.save() if self._now is not None else None
+        yield
+        if where is not None:
+            self._env.restore(*where)
 
     def close(self) -> None:
         """Lets the environments give up what they hold."""

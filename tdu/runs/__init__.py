@@ -1,6 +1,14 @@
 """A run's folder: config.json, log.csv, learner.csv, checkpoints/ and result.json, locked while the run goes on."""
 
-from tdu.runs.folder import Folder, find_runs, make_folder, read_checked_log, read_config, read_result
+from tdu.runs.folder import (
+    Folder,
+    find_runs,
+    make_folder,
+    read_checked_log,
+    read_config,
+    read_result,
+    read_template,
+)
 from tdu.runs.log import read_log
 from tdu.runs.records import GreedyReturn, RunConfig, RunResult, read_json
 
@@ -16,4 +24,5 @@ __all__ = [
     "read_json",
     "read_log",
     "read_result",
+    "read_template",
 ]

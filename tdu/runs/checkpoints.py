@@ -34,7 +34,7 @@ from tdu.runs.log import Stamp
 from tdu.runs.records import canonical
 
 KEPT = 2
-_FORMAT = 3
+_FORMAT = 4
 _WRITING = ".writing-"
 _MANIFEST = "manifest.json"
 _ARRAYS = "arrays.safetensors"
@@ -57,7 +57,8 @@ class Manifest:
     """Time spent running."""
     plain: dict[str, Any]
     log: Stamp
-    learner_log: Stamp
+    other_logs: dict[str, Stamp]
+    """By the names of their files."""
     parts: dict[str, Stamp]
     """The other files, by name."""
 
@@ -74,9 +75,9 @@ class Manifest:
             raise ValueError(
                 f"another version of tdu made it, in format {content.get('format')}, and this one reads format {_FORMAT}"
             )
-        for name in ("log", "learner_log"):
-            content[name] = Stamp(**content[name])
-        content["parts"] = {name: Stamp(**stamp) for name, stamp in content["parts"].items()}
+        content["log"] = Stamp(**content["log"])
+        for several in ("other_logs", "parts"):
+            content[several] = {name: Stamp(**stamp) for name, stamp in content[several].items()}
         return cls(**content)
 
     def sha256(self) -> str:
@@ -89,8 +90,9 @@ class Manifest:
 
     def _content(self) -> dict[str, Any]:
         content = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        content |= {"log": self.log._asdict(), "learner_log": self.learner_log._asdict()}
-        content["parts"] = {name: stamp._asdict() for name, stamp in self.parts.items()}
+        content["log"] = self.log._asdict()
+        for several, stamps in (("other_logs", self.other_logs), ("parts", self.parts)):
+            content[several] = {name: stamp._asdict() for name, stamp in stamps.items()}
         return content
 
 
@@ -99,9 +101,17 @@ ReasonAgainst = Callable[[Manifest], str | None]
 
 
 def save(
-    folder: Path, saved: Saved, *, step: int, run: dict[str, Any], seconds: float, log: Stamp, learner_log: Stamp
+    folder: Path,
+    saved: Saved,
+    *,
+    step: int,
+    run: dict[str, Any],
+    seconds: float,
+    log: Stamp,
+    other_logs: dict[str, Stamp],
+    kept: int = KEPT,
 ) -> Manifest:
-    """Writes checkpoint number `step` and removes all but the last `KEPT`."""
+    """Writes checkpoint number `step` and removes all but the last `kept`."""
     folder.mkdir(exist_ok=True)
     for left_over in folder.glob(f"{_WRITING}*"):
         shutil.rmtree(left_over)
@@ -110,7 +120,16 @@ def save(
     try:
         unfinished.mkdir()
         parts = {name: _write_tensors(unfinished / name, leaves) for name, leaves in _parts(saved).items()}
-        manifest = Manifest(_FORMAT, step, run, seconds, saved.plain, log, learner_log, parts)
+        manifest = Manifest(
+            format=_FORMAT,
+            step=step,
+            run=run,
+            seconds=seconds,
+            plain=saved.plain,
+            log=log,
+            other_logs=other_logs,
+            parts=parts,
+        )
         manifest.write(unfinished / _MANIFEST)
         files.flush_folder(unfinished)
         if final.exists():
@@ -120,7 +139,7 @@ def save(
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
     files.flush_folder(folder)
-    for old in sorted(_finished(folder))[:-KEPT]:
+    for old in sorted(_finished(folder))[:-kept]:
         shutil.rmtree(old)
     return manifest
 

@@ -18,11 +18,15 @@ from tdu.runs.records import RunConfig, RunResult, read_json, written_json
 CONFIG = "config.json"
 LOG = "log.csv"
 LEARNER_LOG = "learner.csv"
+EVALUATIONS = "evaluations.csv"
+BEST = "best"
 CHECKPOINTS = "checkpoints"
 RESULT = "result.json"
 _LOCK = ".lock"
 _LOCK_FILE = ".lock-held"
-_BEFORE_THE_RUN = {_LOCK, _LOCK_FILE, f".{CONFIG}.writing"}
+LOCKS = {_LOCK, _LOCK_FILE}
+"""Not of the run: who writes into its folder now."""
+_BEFORE_THE_RUN = {*LOCKS, f".{CONFIG}.writing"}
 """What may be in a folder before its config is."""
 
 
@@ -41,7 +45,8 @@ class Folder:
             self._lock.release()
             raise
         self._log: LogWriter | None = None
-        self._learner_log: LogWriter | None = None
+        self._others: dict[str, LogWriter] = {}
+        """Logs that are made when there is something in them."""
 
     def _refuse_if_taken(self, resume: bool) -> None:
         if self.path.exists() and not self.path.is_dir():
@@ -74,42 +79,49 @@ class Folder:
 
     def open_logs(self, columns: tuple[Column, ...], at: checkpoints.Manifest | None) -> None:
         """Opens the logs, cut back to what a checkpoint has seen of them."""
-        log, learner_log = (EMPTY, EMPTY) if at is None else (at.log, at.learner_log)
-        self._log = LogWriter(self.path / LOG, columns, keep=log.bytes)
-        if learner_log.bytes:
-            self._learner_log = LogWriter(self.path / LEARNER_LOG, None, keep=learner_log.bytes)
-        else:
-            (self.path / LEARNER_LOG).unlink(missing_ok=True)
+        self._log = LogWriter(self.path / LOG, columns, keep=EMPTY.bytes if at is None else at.log.bytes)
+        for name in (LEARNER_LOG, EVALUATIONS):
+            seen = EMPTY if at is None else at.other_logs.get(name, EMPTY)
+            if seen.bytes:
+                self._others[name] = LogWriter(self.path / name, None, keep=seen.bytes)
+            else:
+                (self.path / name).unlink(missing_ok=True)
 
-    def append(self, rows: list[Row], learner_rows: list[Row]) -> None:
-        """Adds rows to the log, and what the learner tells to its own, which is made when there is something in it."""
+    def append(self, rows: list[Row]) -> None:
+        """Adds rows to the log."""
         assert self._log is not None
         self._log.append(rows)
-        if learner_rows:
-            if self._learner_log is None:
-                self._learner_log = LogWriter(self.path / LEARNER_LOG, None)
-            self._learner_log.append(learner_rows)
 
-    def save_checkpoint(self, saved: Saved, *, step: int, config: RunConfig, seconds: float) -> checkpoints.Manifest:
-        """Writes a checkpoint that remembers the logs' present length."""
+    def append_to(self, name: str, rows: list[Row]) -> None:
+        """Adds rows to another log, which is made when there is something in it."""
+        if rows and name not in self._others:
+            self._others[name] = LogWriter(self.path / name, None)
+        if rows:
+            self._others[name].append(rows)
+
+    def save_checkpoint(
+        self, saved: Saved, *, step: int, config: RunConfig, seconds: float, best: bool = False
+    ) -> checkpoints.Manifest:
+        """Writes a checkpoint that remembers the logs' present length; the best one has a place of its own."""
         assert self._log is not None
-        self._log.flush()
-        if self._learner_log is not None:
-            self._learner_log.flush()
-        with writing(self.path / CHECKPOINTS):
+        place = self.path / (BEST if best else CHECKPOINTS)
+        for log in (self._log, *self._others.values()):
+            log.flush()
+        with writing(place):
             return checkpoints.save(
-                self.path / CHECKPOINTS,
+                place,
                 saved,
                 step=step,
                 run=config.to_json(),
                 seconds=seconds,
                 log=self._log.stamp(),
-                learner_log=EMPTY if self._learner_log is None else self._learner_log.stamp(),
+                other_logs={name: log.stamp() for name, log in self._others.items()},
+                kept=1 if best else checkpoints.KEPT,
             )
 
     def close(self) -> None:
         """Closes the logs and gives up the lock."""
-        for log in (self._log, self._learner_log):
+        for log in (self._log, *self._others.values()):
             if log is not None:
                 log.close()
         self._lock.release()
@@ -161,6 +173,20 @@ class _Lock:
             self._held = False
 
 
+def is_in_use(folder: Path) -> bool:
+    """Whether a process writes into that folder now."""
+    if (folder / _LOCK_FILE).exists() and not _is_stale(folder / _LOCK_FILE):
+        return True
+    try:
+        with open(folder / _LOCK, "r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass  # there is none
+    return False
+
+
 def _is_stale(path: Path) -> bool:
     """Whether the process that a lock file names was on this machine and is no more."""
     try:
@@ -202,6 +228,13 @@ def read_config(folder: Path) -> RunConfig:
     return RunConfig.from_json(read_json(folder / CONFIG), folder / CONFIG)
 
 
+def read_template(path: Path) -> RunConfig:
+    """A config.json, or that of a run's folder, to start another run like it; it may have been edited."""
+    path = path / CONFIG if path.is_dir() else path
+    content = read_json(path)
+    return RunConfig.from_json({name: value for name, value in content.items() if name != "sha256"}, path)
+
+
 def read_result(folder: Path) -> RunResult | None:
     """A run's result.json, if it has finished. That it, config and log are as the run left them is checked."""
     path = folder / RESULT
@@ -241,9 +274,10 @@ def final_checkpoint(
     def reason_against(manifest: checkpoints.Manifest) -> str | None:
         if result.checkpoint_sha256 not in (None, manifest.sha256()):
             return f"it is not the one that {RESULT} names"
-        learner_log = folder / LEARNER_LOG
-        if (learner_log.stat().st_size if learner_log.exists() else 0) != manifest.learner_log.bytes:
-            return f"{LEARNER_LOG} is not the log it belongs to"
+        for name in (LEARNER_LOG, EVALUATIONS):
+            size = (folder / name).stat().st_size if (folder / name).exists() else 0
+            if size != manifest.other_logs.get(name, EMPTY).bytes:
+                return f"{name} is not the log it belongs to"
         return against(manifest)
 
     try:
@@ -255,13 +289,24 @@ def final_checkpoint(
         ) from None
 
 
+def best_checkpoint(folder: Path, config: RunConfig, like: Saved) -> tuple[Saved, checkpoints.Manifest]:
+    """The checkpoint whose policy did best when it was evaluated."""
+    try:
+        found = checkpoints.load_latest(folder / BEST, like, _reason_against(folder, config), lambda words: None)
+    except RunError as e:
+        raise RunError(f"the best agent of {folder} cannot be used ({e}).") from None
+    if found is None:
+        raise RunError(f"{folder} kept no best agent; train with --evaluate-every to have one.")
+    return found
+
+
 def _reason_against(folder: Path, config: RunConfig) -> checkpoints.ReasonAgainst:
     run = config.to_json()
 
     def reason_against(manifest: checkpoints.Manifest) -> str | None:
         if manifest.run != run:
             return "it belongs to another run"
-        for name, stamp in ((LOG, manifest.log), (LEARNER_LOG, manifest.learner_log)):
+        for name, stamp in ((LOG, manifest.log), *manifest.other_logs.items()):
             if not matches(folder / name, stamp):
                 return f"{name} is not the log it belongs to"
         return None

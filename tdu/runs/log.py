@@ -5,13 +5,11 @@ never was.
 """
 
 import array
-import csv
 import hashlib
-import io
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -93,7 +91,7 @@ class MemoryLog:
     """The log of a run that has no folder: eight bytes a number."""
 
     def __init__(self, columns: Sequence[Column]):
-        self._columns: dict[Column, array.array[Any]] = {c: array.array("q" if c.whole else "d") for c in columns}
+        self._columns: dict[Column, array.array[Any]] = {c: _growing(c) for c in columns}
 
     def append(self, rows: Iterable[Row]) -> None:
         """Adds rows."""
@@ -117,28 +115,49 @@ def matches(path: Path, stamp: Stamp) -> bool:
 
 
 def read_log(path: Path, *, upto: int | None = None) -> Log:
-    """A log as arrays by column; with `upto`, only its first bytes. Half a row at its end is passed over."""
+    """A log as arrays by column; with `upto`, only its first bytes. Half a row at its end is passed over.
+
+    It is read row by row: besides the arrays, little is ever in memory.
+    """
     try:
-        text = path.read_bytes()[:upto].decode() if path.exists() else ""
-        header, *lines = list(csv.reader(io.StringIO(text[: text.rfind("\n") + 1]))) or [[]]
-    except (UnicodeDecodeError, csv.Error):
+        with open(path, "rb") as f:
+            return _read(f, path, upto)
+    except FileNotFoundError:
+        return {}
+    except UnicodeDecodeError:
         raise RunError(f"{path} is not a log.") from None
     except OSError as e:
         raise RunError(f"{path} cannot be read ({e.strerror or e}).") from None
-    for number, line in enumerate(lines, 1):
-        if len(line) != len(header):
-            raise RunError(f"row {number} of {path} has {len(line)} cells and not {len(header)}.")
-    cells = list(zip(*lines, strict=True)) if lines else [()] * len(header)
-    return {name: _parsed(column(name), texts) for name, texts in zip(header, cells, strict=True)}
 
 
-def _parsed(its_column: Column, texts: Sequence[str]) -> np.ndarray:
-    try:
-        numbers = [int(text) if its_column.whole else float(text) for text in texts]
-        return np.array(numbers, _dtype(its_column))
-    except (ValueError, OverflowError):
-        kind = "a whole number" if its_column.whole else "a number"
-        raise RunError(f"the log's column {its_column.name} holds something that is not {kind}.") from None
+def _read(file: BinaryIO, path: Path, upto: int | None) -> Log:
+    rows = _rows(file, upto)
+    columns = [column(name) for name in next(rows, [])]
+    numbers = [_growing(c) for c in columns]
+    for row, cells in enumerate(rows, 1):
+        if len(cells) != len(columns):
+            raise RunError(f"row {row} of {path} has {len(cells)} cells and not {len(columns)}.")
+        for c, mine, text in zip(columns, numbers, cells, strict=True):
+            try:
+                mine.append(int(text) if c.whole else float(text))
+            except (ValueError, OverflowError):
+                kind = "a whole number" if c.whole else "a number"
+                raise RunError(f"the log's column {c.name} holds something that is not {kind}.") from None
+    return {c.name: np.array(mine, _dtype(c)) for c, mine in zip(columns, numbers, strict=True)}
+
+
+def _rows(file: BinaryIO, upto: int | None) -> Iterator[list[str]]:
+    """The cells of every whole row within the first `upto` bytes, the header's first."""
+    read = 0
+    for line in file:
+        read += len(line)
+        if not line.endswith(b"\n") or (upto is not None and read > upto):
+            return
+        yield line.decode().rstrip("\r\n").split(",")
+
+
+def _growing(its_column: Column) -> "array.array[Any]":
+    return array.array("q" if its_column.whole else "d")
 
 
 def _dtype(its_column: Column) -> type:

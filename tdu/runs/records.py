@@ -107,6 +107,10 @@ class RunResult:
     """Whether the environment says when it counts as solved."""
     solved_episode: int | None
     greedy_return: GreedyReturn | None
+    largest_q: float | None
+    """Largest absolute value in the last `mean_return_episodes`; None where no episode has ended, or by older versions."""
+    possible_return: float | None
+    """What rewards and bonus can explain of it."""
     config_sha256: str | None
     """Checksum of the run's config; this one and those below are None in results of older versions."""
     log_sha256: str | None
@@ -166,6 +170,8 @@ class RunResult:
             )
             if played is not None
             else None,
+            largest_q=fields.real_or_none("largest_q") if "largest_q" in content else None,
+            possible_return=fields.real_or_none("possible_return") if "possible_return" in content else None,
             config_sha256=fields.text_or_none("config_sha256"),
             log_sha256=fields.text_or_none("log_sha256"),
             checkpoint_sha256=fields.text_or_none("checkpoint_sha256"),

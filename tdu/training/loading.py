@@ -12,10 +12,11 @@ from tdu.training.plan import make_runner, object_name
 from tdu.training.run import Run
 
 
-def load(path: str | Path, env: Any = None, say: Callable[[str], None] = print) -> Run:
+def load(path: str | Path, env: Any = None, say: Callable[[str], None] = print, *, best: bool = False) -> Run:
     """A run from its folder: finished, or as it was at its last checkpoint.
 
-    A run on an environment object of the user's needs that object again, as `env`.
+    A run on an environment object of the user's needs that object again, as `env`. With `best`, the agent is the one that
+    did best in the evaluations during the run, and the log goes up to there.
     """
     path = Path(path)
     if not (path / folders.CONFIG).exists():
@@ -33,7 +34,9 @@ def load(path: str | Path, env: Any = None, say: Callable[[str], None] = print) 
     if was_object and object_name(made.spec).split(":")[2:] != config.env.split(":")[2:]:
         raise RunError(f"{path} was trained on {config.env.split(':')[1]}, which {made.spec.name} does not look like.")
     runner, agent = make_runner(config, made, compiled=False)
-    if result is not None:
+    if best:
+        loaded = folders.best_checkpoint(path, config, runner.save())
+    elif result is not None:
         loaded = folders.final_checkpoint(path, config, result, runner.save())
     elif (found := folders.latest_checkpoint(path, config, runner.save(), say, set_aside=False)) is not None:
         loaded = found

@@ -3,10 +3,12 @@
 import dataclasses
 from collections.abc import Callable
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from tdu import agents, environments
+from tdu import agents, environments, runs
 from tdu.environments import MadeEnvironment
+from tdu.errors import UserError
 from tdu.options import whole_number
 from tdu.runners.compiled import CompiledRunner
 from tdu.runners.protocol import Budget, Runner
@@ -18,6 +20,7 @@ MOST_EPISODES = 2**31 - 1
 MOST_STEPS = 10**12
 MOST_ENVS = 4096
 LARGEST_SEED = 2**32 - 1
+DEFAULT_AGENT = "tdu"
 
 
 class Plan(NamedTuple):
@@ -27,32 +30,89 @@ class Plan(NamedTuple):
     env: MadeEnvironment
     source: Any
     """An environment's id, or the object that was given."""
+    preset_words: str | None
+    """Which defaults it has and why, where that was not said."""
 
 
-def plan(
-    env: Any,
-    agent: str,
-    *,
-    seed: int = 0,
-    episodes: int | None = None,
-    steps: int | None = None,
-    num_envs: int = 1,
-    stop: bool = True,
-    preset: str = "paper",
-    **options: Any,
-) -> Plan:
-    """Everything that defines a run, checked, as config.json holds it; and the environment."""
-    name = env if isinstance(env, str) else ""
-    asked = ask(
-        name, agent, seed=seed, episodes=episodes, steps=steps, num_envs=num_envs, stop=stop, preset=preset,
-        options=options,
-    )  # fmt: skip
+class Asked(NamedTuple):
+    """A run as it is asked for, its environment not yet made."""
+
+    config: RunConfig
+    """Its number of episodes may be missing: the environment's own."""
+    source: Any
+    preset_words: str | None
+
+
+def plan(env: Any = None, agent: str | None = None, **settings: Any) -> Plan:
+    """A run that can be started; see `asked_for` for its settings."""
+    asked, env, preset_words = asked_for(env, agent, **settings)
     made = environments.make(env, asked.seed, num_envs=asked.num_envs)
     if asked.episodes is None and asked.steps is None:
         default = whole_number("episodes", made.spec.default_episodes, 1, MOST_EPISODES)
         asked = dataclasses.replace(asked, episodes=default)
-    asked = dataclasses.replace(asked, env=name or object_name(made.spec), num_envs=environments.size(made))
-    return Plan(asked, made, env)
+    asked = dataclasses.replace(asked, env=asked.env or object_name(made.spec), num_envs=environments.size(made))
+    return Plan(asked, made, env, preset_words)
+
+
+def asked_for(
+    env: Any = None,
+    agent: str | None = None,
+    *,
+    config: str | Path | None = None,
+    seed: int | None = None,
+    episodes: int | None = None,
+    steps: int | None = None,
+    num_envs: int | None = None,
+    stop: bool | None = None,
+    preset: str | None = None,
+    **options: Any,
+) -> Asked:
+    """Everything that defines a run, checked, as config.json holds it.
+
+    What is None is as in the file `config`, a run's config.json, or else the usual.
+    """
+    preset_words = None
+    if config is not None:
+        stored = runs.read_template(Path(config))
+        if env is None and stored.env.startswith("object:"):
+            raise UserError(f"{config} is of a run on an object, which a file cannot hold; give the environment too.")
+        env = stored.env if env is None else env
+        agent = stored.agent if agent is None else agent
+        seed = stored.seed if seed is None else seed
+        num_envs = stored.num_envs if num_envs is None else num_envs
+        stop = stored.stop if stop is None else stop
+        if episodes is None and steps is None:
+            episodes, steps = stored.episodes, stored.steps
+        if agent == stored.agent and preset is None:
+            options = stored.config | options
+            preset = "paper"  # every option has its value
+    if env is None:
+        raise UserError("an environment is missing, for example deep_sea:size=20; see tdu list.")
+    name = env if isinstance(env, str) else ""
+    agent = DEFAULT_AGENT if agent is None else agent
+    if preset is None:
+        of_the_paper = environments.is_of_the_paper(env)
+        preset = agents.default_preset(agent, of_the_paper=of_the_paper)
+        if len(agents.presets(agent)) > 1:
+            preset_words = _PRESET_WORDS[of_the_paper]
+    asked = ask(
+        name,
+        agent,
+        seed=0 if seed is None else seed,
+        episodes=episodes,
+        steps=steps,
+        num_envs=1 if num_envs is None else num_envs,
+        stop=stop is None or stop,
+        preset=preset,
+        options=options,
+    )
+    return Asked(asked, env, preset_words)
+
+
+_PRESET_WORDS = {
+    True: "preset paper, because the paper's settings were made for this environment.",
+    False: "preset general, because this is not one of the paper's environments (preset=paper has the paper's settings).",
+}
 
 
 def ask(

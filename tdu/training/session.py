@@ -9,11 +9,13 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from tdu import runs
 from tdu import track as tracking
-from tdu.errors import TrainingError
+from tdu.errors import TrainingError, UserError
 from tdu.greedy import greedy_returns, mean_and_error
 from tdu.runners.protocol import Clock
 from tdu.runners.rows import WALL_TIME, Row, columns, plain_row
@@ -30,7 +32,15 @@ _EVALUATION_STEPS = 1000
 """An episode of the evaluation has at least so many steps to end in, and ten times the longest of the training's."""
 
 
-_DIVERGED = "the loss stopped being finite {}; try a smaller learning_rate, a larger target_period or bootstrap=double."
+_AGAINST_DRIFT = "try a smaller learning_rate, a larger target_period or bootstrap=double, or the preset general."
+
+_DIVERGED = f"the loss stopped being finite {{}}; {_AGAINST_DRIFT}"
+
+_DRIFT = 2.0
+"""Values that are so many times what rewards, or the first networks, can explain are worth a warning."""
+
+_DRIFT_WITHOUT_REWARD = 10.0
+"""The same before the first reward, when the networks' first values say little."""
 
 
 class Report(NamedTuple):
@@ -55,6 +65,28 @@ class Report(NamedTuple):
     bad_share: float | None
 
 
+class Evaluation(NamedTuple):
+    """What the policy returns that was learned so far."""
+
+    episode: int
+    steps: int
+    returns: GreedyReturn
+    agent: TrainedAgent
+
+
+class Watching(NamedTuple):
+    """Who looks on, and how often the policy is tried out."""
+
+    evaluation_episodes: int
+    """Once the run is over, and at most so many during it; 0 for none."""
+    evaluate_every: int | None = None
+    """Episodes between evaluations during the run."""
+    on_episode: Callable[[Row], object] | None = None
+    """Called with every episode's row of the log; the run ends soon after it has returned True."""
+    on_evaluation: Callable[[Evaluation], object] | None = None
+    """Called after every evaluation during the run, which ends if it returns True."""
+
+
 class Interrupted(KeyboardInterrupt):
     """The run was told to end, by Ctrl-C or by another process, and has saved what it can."""
 
@@ -73,23 +105,33 @@ class Session:
         *,
         resuming: bool,
         checkpoint_seconds: float,
-        evaluation_episodes: int,
+        watching: Watching,
         progress: Callable[[Report], None] | None,
         say: Callable[[str], None],
         track: str | None,
     ):
         self._plan, self._config, self._folder = plan, plan.config, folder
         self._progress, self._say = progress, say
-        self._checkpoint_seconds, self._evaluation_episodes = checkpoint_seconds, evaluation_episodes
+        self._checkpoint_seconds, self._watching = checkpoint_seconds, watching
+        self._best = -math.inf
+        self._evaluated = Clock(0, 0)
+        """When the policy was last tried out."""
+        self._is_told_to_end = False
         self._track: Callable[[Row], None] | None = None
         self._end_track: Callable[[], None] | None = None
         if track:
             self._track, self._end_track = tracking.start(track, folder.path if folder else None, plan.config.to_json())
         self._runner, self._agent = make_runner(plan.config, plan.env)
+        if watching.evaluate_every is not None and not isinstance(plan.source, str) and not self._runner.exact:
+            raise UserError(
+                "evaluate_every needs an environment that can be brought back to where it was; give its id."
+            )
         self._columns = columns(self._runner.spec)
         self._seconds = 0.0
         self._last: Row | None = None
         self._recent_returns: collections.deque[float] = collections.deque(maxlen=RECENT)
+        self._recent_q: collections.deque[float] = collections.deque(maxlen=RECENT)
+        self._has_warned = False
         self._longest_episode = 0
         self._memory_log = None if folder is not None else MemoryLog(self._columns)
         if folder is not None:
@@ -111,7 +153,13 @@ class Session:
             self._say("its environments cannot be brought back to where they were: they begin new episodes.")
         log = runs.read_log(folder.path / folders.LOG, upto=manifest.log.bytes)
         self._recent_returns.extend(log["episode_return"][-RECENT:].tolist())
+        self._recent_q.extend(log["largest_q"][-RECENT:].tolist())
         self._longest_episode = int(log["episode_len"].max(initial=0))
+        seen = manifest.other_logs.get(folders.EVALUATIONS)
+        if seen is not None:
+            evaluations = runs.read_log(folder.path / folders.EVALUATIONS, upto=seen.bytes)
+            self._best = float(evaluations["greedy_return"].max())
+            self._evaluated = Clock(*(int(evaluations[name][-1]) for name in ("steps", "episode")))
         folder.open_logs(self._columns, at=manifest)
 
     def run(self) -> Run:
@@ -129,25 +177,63 @@ class Session:
         runner, folder = self._runner, self._folder
         with _Signals(self._say) as signals:
             started = last_saved = time.perf_counter()
-            while not runner.finished:
+            while not self._is_over:
                 before = runner.clock
-                rows = [plain_row(row | {WALL_TIME: 0.0}, self._columns) for row in runner.advance()]
+                advanced = runner.advance(self._next_evaluation)
+                rows = [plain_row(row | {WALL_TIME: 0.0}, self._columns) for row in advanced]
                 if runner.clock.steps == before.steps:
                     raise TrainingError(f"the run stands still at episode {runner.clock.episodes}; start it anew.")
                 now = time.perf_counter()
                 self._seconds = self._seconds_before + now - started
                 self._take(rows)
+                if self._next_evaluation is not None and runner.clock.episodes >= self._next_evaluation:
+                    self._evaluate()
+                    started += time.perf_counter() - now  # this is not time spent learning either
+                    now = time.perf_counter()
                 ends_by = signals.received
                 is_due = ends_by is not None or now - last_saved >= self._checkpoint_seconds
-                if folder is not None and is_due and not runner.finished:
+                if folder is not None and is_due and not self._is_over:
                     self._checkpoint(folder)
                     # Time spent on the disk is not time spent learning.
                     last_saved = time.perf_counter()
                     started += last_saved - now
                 if self._progress is not None:
                     self._progress(self._report())
-                if ends_by is not None and not runner.finished:
+                if ends_by is not None and not self._is_over:
                     raise Interrupted(self._interruption(), ends_by)
+
+    @property
+    def _is_over(self) -> bool:
+        return self._runner.finished or self._is_told_to_end
+
+    @property
+    def _next_evaluation(self) -> int | None:
+        """The episode after which the policy is tried out again."""
+        every = self._watching.evaluate_every
+        return None if every is None else (self._evaluated.episodes // every + 1) * every
+
+    def _evaluate(self) -> None:
+        """Tries out the policy, notes what it returns, and keeps it if it is the best so far."""
+        runner, clock = self._runner, self._runner.clock
+        params = jax.tree.map(jnp.copy, runner.params())  # which the next step would overwrite
+        trained = TrainedAgent(runner.spec, self._agent, params)
+        since = clock.steps - self._evaluated.steps
+        self._evaluated = clock
+        aside = contextlib.nullcontext() if isinstance(self._plan.source, str) else runner.environment_aside()
+        with aside:
+            returns = self._greedy_return(trained, steps=since)
+        if returns is None:
+            return
+        if self._folder is not None:
+            row = {"episode": clock.episodes, "steps": clock.steps, "greedy_return": returns.mean}
+            row |= {"standard_error": returns.standard_error, "evaluation_episodes": returns.episodes}
+            self._folder.append_to(folders.EVALUATIONS, [row])
+            if returns.mean > self._best:
+                self._checkpoint(self._folder, best=True)
+        self._best = max(self._best, returns.mean)
+        if self._watching.on_evaluation is not None:
+            evaluation = Evaluation(clock.episodes, clock.steps, returns, trained)
+            self._is_told_to_end |= self._watching.on_evaluation(evaluation) is True
 
     def _take(self, rows: list[Row]) -> None:
         """Logs the rows of episodes that have just ended, and what the learner has to tell."""
@@ -157,20 +243,45 @@ class Session:
                 raise TrainingError(_DIVERGED.format(f"in episode {row['episode']}"))
             if self._track is not None:
                 self._track(row)
+            if self._watching.on_episode is not None:
+                self._is_told_to_end |= self._watching.on_episode(dict(row)) is True
             self._last = row
+            self._recent_q.append(row["largest_q"])
             self._recent_returns.append(row["episode_return"])
             self._longest_episode = max(self._longest_episode, row["episode_len"])
+        self._warn_of_drift(rows)
         learner_rows: list[Row] = self._runner.learner_rows()
         if any(not math.isfinite(row["loss"]) for row in learner_rows):
             raise TrainingError(_DIVERGED.format(f"before step {self._runner.clock.steps}"))
         if self._folder is not None:
-            self._folder.append(rows, learner_rows)
+            self._folder.append(rows)
+            self._folder.append_to(folders.LEARNER_LOG, learner_rows)
         if self._memory_log is not None:
             self._memory_log.append(rows)
 
-    def _checkpoint(self, folder: runs.Folder) -> Manifest:
-        steps = self._runner.clock.steps
-        return folder.save_checkpoint(self._runner.save(), step=steps, config=self._config, seconds=self._seconds)
+    def _warn_of_drift(self, rows: list[Row]) -> None:
+        """Says once that values are larger than what rewards can explain."""
+        progress = self._runner.progress
+        if self._has_warned or not rows or progress.first_largest_q is None:
+            return
+        possible, first = progress.possible_return, progress.first_largest_q
+        limit = _DRIFT * max(possible, first) if possible > 0 else _DRIFT_WITHOUT_REWARD * first
+        worst = max(rows, key=lambda row: row["largest_q"])
+        if worst["largest_q"] > limit:
+            self._has_warned = True
+            self._say(
+                f"values drift: in episode {worst['episode']} the largest |Q| is {worst['largest_q']:.3g}, and no return "
+                f"seen so far explains more than {possible:.3g}; {_AGAINST_DRIFT}"
+            )
+
+    def _checkpoint(self, folder: runs.Folder, *, best: bool = False) -> Manifest:
+        return folder.save_checkpoint(
+            self._runner.save(),
+            step=self._runner.clock.steps,
+            config=self._config,
+            seconds=self._seconds,
+            best=best,
+        )
 
     def _interruption(self) -> str:
         steps, episodes = self._runner.clock
@@ -211,20 +322,23 @@ class Session:
             mean_return_episodes=len(self._recent_returns),
             has_solved_rule=runner.spec.solved is not None,
             solved_episode=runner.progress.solved_episode,
-            greedy_return=self._greedy_return(trained),
+            greedy_return=self._greedy_return(trained, steps=clock.steps),
+            largest_q=max(self._recent_q) if self._recent_q else None,
+            possible_return=runner.progress.possible_return if self._recent_q else None,
             config_sha256=config.sha256(),
             log_sha256=None if last is None else last.log.sha256,
             checkpoint_sha256=None if last is None else last.sha256(),
         )
 
-    def _greedy_return(self, trained: TrainedAgent) -> GreedyReturn | None:
+    def _greedy_return(self, trained: TrainedAgent, *, steps: int) -> GreedyReturn | None:
         """What the trained policy returns; None where that was not asked for, or no episode has ended, then or now."""
-        if not self._evaluation_episodes or not self._runner.clock.episodes:
+        wanted = self._watching.evaluation_episodes
+        if not wanted or not self._runner.clock.episodes:
             return None
-        # As many as fit into a tenth of the training, by the longest of its episodes: none is left out for being long.
+        # As many as fit into a tenth of the steps trained, by the longest of the episodes: none is left out for being long.
         longest = max(_EVALUATION_STEPS, 10 * self._longest_episode)
-        affordable = max(self._runner.clock.steps // 10, _EVALUATION_STEPS) // max(self._longest_episode, 1)
-        episodes = max(min(self._evaluation_episodes, affordable), 1)
+        affordable = max(steps // 10, _EVALUATION_STEPS) // max(self._longest_episode, 1)
+        episodes = max(min(wanted, affordable), 1)
         returns = greedy_returns(self._plan.source, trained, episodes=episodes, longest=longest)
         return GreedyReturn(*mean_and_error(returns), len(returns)) if len(returns) else None
 

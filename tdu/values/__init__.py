@@ -6,6 +6,7 @@ never trained and lies outside the optimiser's tree; a head's target shares its 
 weights themselves (`types.Weights`): noisy networks train a mean and a scale for each.
 """
 
+from tdu.errors import UserError
 from tdu.types import EnvSpec, Values, Weights
 from tdu.values.dense import dense
 from tdu.values.one_hot import one_hot
@@ -18,6 +19,8 @@ __all__ = ["FOLDED", "PLAIN", "Shape", "dense", "make", "one_hot"]
 def make(spec: EnvSpec, shape: Shape, *, weights: Weights = PLAIN, force_dense: bool = False) -> Values:
     """The ensemble for an environment: sparse where its observation is one-hot, unless told otherwise."""
     shape.looks_at_images(spec)  # refuses what cannot be
+    if force_dense and spec.num_states is None:
+        raise UserError(f"dense changes nothing on {spec.name}, whose observation is not one-hot; leave it out.")
     if spec.num_states is None or force_dense:
         return dense(spec, shape, weights)
     return one_hot(spec, shape, weights)

@@ -38,6 +38,8 @@ class Shape(NamedTuple):
             raise UserError(
                 f"torso conv needs images of height, width and channels; {spec.name} observes {spec.observation_shape}."
             )
+        if self.torso == "mlp" and not image:
+            raise UserError(f"torso mlp changes nothing on {spec.name}, which does not observe images; leave it out.")
         return image and self.torso != "mlp"
 
     def copied(self, params: Any, target: Any, step: Array) -> tuple[Any, Array]:

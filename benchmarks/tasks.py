@@ -1,0 +1,294 @@
+"""Tasks with cycles, as users bring them: our agents with their defaults beside Stable-Baselines3's DQN with its own.
+
+    python benchmarks/tasks.py --out results/tasks.csv
+    python benchmarks/tasks.py --out results/tasks.csv --only key_door_5 CartPole --agents tdu dqn --seeds 2
+
+A row per run, written as it ends; started again, it does what is missing. `--markdown` prints the table. Every run has
+so many environment steps, and ends when the greedy policy has been at the target in five evaluations one after the other.
+The target is nine tenths of the way from what a random policy returns to the best return. Stable-Baselines3 runs in an
+environment of its own, which is made at the first need (`--sb3-venv`).
+
+Tasks that are marked as tuned are those on which the settings of the preset `general` were chosen.
+"""
+
+import argparse
+import csv
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).parent.parent
+SB3 = ("torch==2.13.0", "stable-baselines3==2.7.1", "minigrid==3.0.0")
+
+
+class Task(NamedTuple):
+    """What is tried."""
+
+    env: str
+    steps: int
+    every: int
+    """Episodes between evaluations."""
+    best: float
+    """Return of a good policy."""
+    floor: float = 0.0
+    """Return of a random one."""
+    sparse: bool = True
+    tuned: bool = False
+
+    @property
+    def target(self) -> float:
+        return self.floor + 0.9 * (self.best - self.floor)
+
+
+TASKS = {
+    "key_door_5": Task("key_door:size=5,limit=40", 40_000, 20, 1.0, tuned=True),
+    "key_door_8": Task("key_door:size=8,limit=80", 80_000, 20, 1.0, tuned=True),
+    "key_door_12": Task("key_door:size=12,limit=120", 150_000, 20, 1.0),
+    "key_door_8_features": Task("key_door:size=8,limit=80,observation=features", 80_000, 20, 1.0, tuned=True),
+    "key_door_5_image": Task("key_door:size=5,limit=40,observation=image", 40_000, 20, 1.0),
+    "key_door_8_slip": Task("key_door:size=8,limit=80,slip=0.1", 80_000, 20, 1.0),
+    "FrozenLake8x8": Task("gym:FrozenLake8x8-v1", 60_000, 20, 0.85),
+    "MountainCar": Task("gym:MountainCar-v0", 60_000, 10, -105.0, floor=-200.0),
+    "Acrobot": Task("gym:Acrobot-v1", 40_000, 5, -75.0, floor=-500.0, sparse=False),
+    "CartPole": Task("gym:CartPole-v1", 40_000, 10, 500.0, floor=20.0, sparse=False),
+    "MiniGrid-Empty-8x8": Task("gym:MiniGrid-Empty-8x8-v0", 30_000, 5, 0.96),
+    "MiniGrid-DoorKey-5x5": Task("gym:MiniGrid-DoorKey-5x5-v0", 40_000, 5, 0.96),
+    "MiniGrid-MultiRoom-N2-S4": Task("gym:MiniGrid-MultiRoom-N2-S4-v0", 40_000, 10, 0.8),
+}
+AGENTS = ("tdu", "bdqn", "dqn", "cts", "rnd", "sb3_dqn")
+IN_A_ROW = 5
+EPISODES = 20
+"""Of an evaluation, or fewer: a tenth of the steps trained since the last, and at least a thousand steps."""
+
+COLUMNS = (
+    "task", "agent", "seed", "first_goal_episode", "first_goal_step", "target_episode", "target_step", "best_return",
+    "last_return", "episodes", "steps", "largest_q", "possible_return", "warned", "seconds",
+)  # fmt: skip
+
+
+class Watch:
+    """What a run's row needs to know: when the first goal was, and when the target was reached."""
+
+    def __init__(self, task: Task):
+        self._task = task
+        self._in_a_row = 0
+        self.row: dict[str, Any] = dict.fromkeys(COLUMNS)
+
+    def episode(self, episode: int, step: int, episode_return: float) -> None:
+        if self._task.sparse and self.row["first_goal_episode"] is None and episode_return > self._task.floor:
+            self.row |= {"first_goal_episode": episode, "first_goal_step": step}
+
+    def evaluation(self, episode: int, step: int, mean: float) -> bool:
+        """True once there is nothing more to see."""
+        self.row["last_return"] = round(mean, 4)
+        self.row["best_return"] = max(self.row["best_return"] or -1e9, round(mean, 4))
+        reached = mean >= self._task.target
+        if reached and self.row["target_step"] is None:
+            self.row |= {"target_episode": episode, "target_step": step}
+        self._in_a_row = self._in_a_row + 1 if reached else 0
+        return self._in_a_row == IN_A_ROW
+
+
+def ours(task: Task, agent: str, seed: int, **options: Any) -> dict[str, Any]:
+    """A run of an agent of ours, with its defaults but for `options`."""
+    from tdu.runners.parallel import use_one_core
+
+    use_one_core()
+    import tdu
+
+    watch, said = Watch(task), []
+
+    def on_episode(row: dict[str, Any]) -> None:
+        watch.episode(row["episode"], row["steps"], row["episode_return"])
+
+    def on_evaluation(evaluation: Any) -> bool:
+        return watch.evaluation(evaluation.episode, evaluation.steps, evaluation.returns.mean)
+
+    run = tdu.train(
+        task.env, agent, seed=seed, steps=task.steps, evaluate_every=task.every, evaluation_episodes=EPISODES,
+        on_episode=on_episode, on_evaluation=on_evaluation, say=said.append, **options,
+    )  # fmt: skip
+    warned = any(words.startswith("values drift") for words in said)
+    kept = {name: run.result[name] for name in ("episodes", "steps", "largest_q", "possible_return")}
+    return watch.row | kept | {"warned": warned}
+
+
+def theirs(task: Task, seed: int) -> dict[str, Any]:
+    """A run of Stable-Baselines3's DQN with its defaults, on the same environment."""
+    import gymnasium
+    import numpy as np
+    import torch
+    from stable_baselines3 import DQN
+    from stable_baselines3.common.callbacks import BaseCallback
+
+    import tdu  # noqa: F401 (registers key and door)
+    from tdu.environments.parts import MINIGRID_BYTES, taken_apart, together
+
+    torch.set_num_threads(1)
+
+    def make() -> Any:
+        scheme, _, rest = task.env.partition(":")
+        if scheme == "gym":
+            env = gymnasium.make(rest)
+        else:
+            given = dict(part.split("=") for part in rest.split(","))
+            env = gymnasium.make("tdu/KeyDoor-v0", disable_env_checker=True, **given)
+        if isinstance(env.observation_space, gymnasium.spaces.Dict):  # MiniGrid's, laid out as our agents see it
+            parts = taken_apart(env.observation_space, largest_byte=MINIGRID_BYTES)
+            space = gymnasium.spaces.Box(0.0, 1.0, parts.shape, np.float32)
+            env = gymnasium.wrappers.TransformObservation(env, lambda seen: together(parts, seen, rest), space)
+        return env
+
+    watch, tests = Watch(task), make()
+
+    class Look(BaseCallback):
+        episodes = longest = evaluated = 0
+        total, length = 0.0, 0
+
+        def _on_step(self) -> bool:
+            self.total += float(self.locals["rewards"][0])
+            self.length += 1
+            if not self.locals["dones"][0]:
+                return True
+            self.episodes += 1
+            self.longest = max(self.longest, self.length)
+            watch.episode(self.episodes, self.num_timesteps, self.total)
+            self.total, self.length = 0.0, 0
+            if self.episodes % task.every:
+                return True
+            count = max(min(EPISODES, max((self.num_timesteps - self.evaluated) // 10, 1000) // self.longest), 1)
+            self.evaluated = self.num_timesteps
+            mean = statistics.mean(self._play(k) for k in range(count))
+            return not watch.evaluation(self.episodes, self.num_timesteps, mean)
+
+        def _play(self, episode: int) -> float:
+            seen, _ = tests.reset(seed=10_000 * (seed + 1) + episode)
+            total, over = 0.0, False
+            while not over:
+                action, _ = self.model.predict(seen, deterministic=True)
+                seen, reward, terminated, truncated, _ = tests.step(action)
+                total += float(reward)
+                over = terminated or truncated
+            return total
+
+    look = Look()
+    model = DQN("MlpPolicy", make(), seed=seed, device="cpu")
+    model.learn(task.steps, callback=look)
+    return watch.row | {"episodes": look.episodes, "steps": model.num_timesteps}
+
+
+def worker(name: str, agent: str, seed: int) -> None:
+    started, task = time.perf_counter(), TASKS[name]
+    row = theirs(task, seed) if agent == "sb3_dqn" else ours(task, agent, seed)
+    row |= {"task": name, "agent": agent, "seed": seed, "seconds": round(time.perf_counter() - started, 1)}
+    print(json.dumps(row))
+
+
+def sb3_python(venv: Path) -> Path:
+    """The interpreter of Stable-Baselines3's own environment, made if it is not there."""
+    python = venv / "bin" / "python"
+    if not (venv / "made").exists():
+        print(f"making {venv}, which takes some minutes …", file=sys.stderr)
+        subprocess.run([sys.executable, "-m", "venv", venv], check=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *SB3, str(ROOT)], check=True)
+        (venv / "made").touch()
+    return python
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    if not path.exists():
+        return []
+    with open(path, newline="") as f:
+        return list(csv.DictReader(f))
+
+
+def append(path: Path, row: dict[str, Any]) -> None:
+    is_new = not path.exists()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a", newline="") as f:
+        writer = csv.DictWriter(f, COLUMNS, lineterminator="\n")
+        if is_new:
+            writer.writeheader()
+        writer.writerow(row)
+
+
+def markdown(rows: list[dict[str, str]]) -> str:
+    """A line per task and agent: every seed's step of the first goal and of the target."""
+    lines = [
+        "| task | agent | seeds | first goal at step | target at step | reached | largest Q / possible | seconds |"
+    ]
+    lines.append("|---" * 8 + "|")
+    for task in TASKS:
+        for agent in AGENTS:
+            mine = [r for r in rows if (r["task"], r["agent"]) == (task, agent)]
+            if not mine:
+                continue
+            reached = [r for r in mine if r["target_step"]]
+            ratios = [float(r["largest_q"]) / max(float(r["possible_return"]), 1e-9) for r in mine if r["largest_q"]]
+            cells = [
+                f"{task}{' (tuned)' if TASKS[task].tuned else ''}",
+                agent,
+                str(len(mine)),
+                _median([r["first_goal_step"] for r in mine]) if TASKS[task].sparse else "–",
+                _median([r["target_step"] for r in mine]),
+                f"{len(reached)} of {len(mine)}",
+                f"{max(ratios):.2g}" if ratios else "–",
+                f"{statistics.median(float(r['seconds']) for r in mine):.0f}",
+            ]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _median(texts: list[str]) -> str:
+    """The median, runs without one counted as longest, and every seed's number."""
+    numbers = sorted(float(t) if t else float("inf") for t in texts)
+    middle = statistics.median(numbers)
+    shown = ", ".join("never" if n == float("inf") else f"{n / 1000:.1f}k" for n in numbers)
+    return f"{'never' if middle == float('inf') else f'{middle / 1000:.1f}k'} ({shown})"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=ROOT / "results" / "tasks.csv")
+    parser.add_argument("--only", nargs="+", choices=TASKS, default=list(TASKS), metavar="TASK")
+    parser.add_argument("--agents", nargs="+", choices=AGENTS, default=list(AGENTS), metavar="AGENT")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--sb3-venv", type=Path, default=ROOT / ".venv-sb3")
+    parser.add_argument("--markdown", action="store_true", help="print the table and run nothing")
+    parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
+    parsed = parser.parse_args()
+    if parsed.worker:
+        name, agent, seed = parsed.worker
+        worker(name, agent, int(seed))
+        return 0
+    if parsed.markdown:
+        print(markdown(read(parsed.out)))
+        return 0
+    done = {(r["task"], r["agent"], r["seed"]) for r in read(parsed.out)}
+    plan = [(t, a, str(s)) for s in range(parsed.seeds) for t in parsed.only for a in parsed.agents]
+    missing = [run for run in plan if run not in done]
+    started, failed = time.monotonic(), 0
+    for count, run in enumerate(missing):
+        python = sb3_python(parsed.sb3_venv) if run[1] == "sb3_dqn" else Path(sys.executable)
+        command = [str(python), __file__, "--worker", *run]
+        environment = os.environ | {"SDL_VIDEODRIVER": "dummy"}
+        found = subprocess.run(command, capture_output=True, text=True, env=environment)
+        left = (time.monotonic() - started) / (count + 1) * (len(missing) - count - 1)
+        if found.returncode:
+            failed += 1
+            print(f"{' '.join(run)} failed: {found.stderr.strip()[-500:]}", file=sys.stderr)
+            continue
+        row = json.loads(found.stdout.strip().splitlines()[-1])
+        append(parsed.out, row)
+        words = f"target at {row['target_step'] or 'no'} steps, {row['seconds']:.0f} s"
+        print(f"{' '.join(run)}: {words} ({left / 60:.0f} min left)", file=sys.stderr, flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

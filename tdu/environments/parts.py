@@ -1,0 +1,80 @@
+"""Observations of several parts, as Gymnasium's Dict and Tuple spaces have them: taken apart into one array of numbers.
+
+Numbers are laid out as they are (bytes from 0 to 1), a choice of n becomes n numbers of which one is 1. What holds no
+numbers, a text for example, is left out, and the user is told. A single part that remains keeps its shape.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from tdu.errors import EnvironmentFault
+from tdu.types import Part, Parts
+
+MINIGRID_BYTES = 10.0
+"""MiniGrid's images are of bytes that name things: no number in them is larger."""
+
+
+def taken_apart(space: Any, *, largest_byte: float = 255.0) -> Parts | None:
+    """How an observation of several parts is laid out; None where nothing in it can be."""
+    taken: list[Part] = []
+    left_out: list[str] = []
+    for path, one in _leaves(space, ()):
+        name = ".".join(map(str, path))
+        if isinstance(one, spaces.Discrete):
+            taken.append(Part(path, choices=((int(one.start), int(one.n)),)))
+        elif isinstance(one, spaces.MultiDiscrete):
+            starts, counts = np.ravel(one.start).tolist(), np.ravel(one.nvec).tolist()
+            taken.append(Part(path, choices=tuple(zip(starts, counts, strict=True))))
+        elif isinstance(one, spaces.Box | spaces.MultiBinary):
+            largest = largest_byte if one.dtype == np.uint8 else 1.0
+            taken.append(Part(path, shape=tuple(one.shape or ()), largest=largest))
+        else:
+            left_out.append(f"{name} ({type(one).__name__})")
+    return Parts(tuple(taken), tuple(left_out)) if taken else None
+
+
+def _leaves(space: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    if isinstance(space, spaces.Dict):
+        for name, inner in sorted(space.spaces.items()):
+            yield from _leaves(inner, (*path, name))
+    elif isinstance(space, spaces.Tuple):
+        for i, inner in enumerate(space.spaces):
+            yield from _leaves(inner, (*path, i))
+    else:
+        yield path, space
+
+
+def together(parts: Parts, observation: Any, name: str) -> np.ndarray:
+    """An observation of several parts as one array."""
+    arrays = [_array(part, observation, name) for part in parts.taken]
+    return arrays[0] if len(arrays) == 1 else np.concatenate([x.ravel() for x in arrays])
+
+
+def _array(part: Part, observation: Any, name: str) -> np.ndarray:
+    path = ".".join(map(str, part.path))
+    try:
+        for key in part.path:
+            observation = observation[key]
+        x: np.ndarray[Any, Any] = np.asarray(observation, np.float32 if not part.choices else np.int64)
+    except (KeyError, IndexError, TypeError, ValueError):
+        raise EnvironmentFault(f"{name} gave an observation without the numbers of its part {path}.") from None
+    if not part.choices:
+        if x.shape != part.shape:
+            raise EnvironmentFault(f"{name} gave a part {path} of shape {x.shape}; its own space says {part.shape}.")
+        return np.asarray(x / np.float32(part.largest))
+    ones = []
+    for chosen, (start, count) in zip(x.ravel().tolist(), part.choices, strict=True):
+        if not 0 <= chosen - start < count:
+            raise EnvironmentFault(f"{name} gave {chosen} as its part {path}, which its own space does not have.")
+        ones.append(np.eye(count, dtype=np.float32)[chosen - start])
+    return np.concatenate(ones)
+
+
+def words(parts: Parts, name: str) -> str:
+    """What a user has to know of it."""
+    taken = " and ".join(f"{'.'.join(map(str, part.path))} ({part.size} numbers)" for part in parts.taken)
+    left_out = f"; left out, because it holds no numbers: {', '.join(parts.left_out)}" if parts.left_out else ""
+    return f"{name} observes several parts. Agents see {taken}{left_out}."

@@ -1,0 +1,300 @@
+"""On tasks that are not the paper's: which settings, drift that is seen and said, evaluations on the way, parts, configs."""
+
+import functools
+import json
+import re
+
+import gymnasium
+import jax
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import AsyncVectorEnv
+
+import tdu
+from tdu import agents, environments, runs
+from tdu.environments.parts import taken_apart, together
+from tdu.errors import EnvironmentFault, RunError, UserError
+from tdu.reporting.summary import label
+from tdu.runners.rows import possible_return
+from tdu.training.plan import asked_for, plan
+
+TINY = {"hidden_sizes": (8,), "exploiters": 3, "explorers": 2, "batch_size": 8, "min_replay": 16}
+GRID = "key_door:size=3,limit=12"
+
+
+class Corridor(gymnasium.Env):
+    """Five cells; the right end pays 1. What is seen may be anything that `see` makes of the cell."""
+
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, space=None, see=None):
+        self.observation_space = spaces.Discrete(5) if space is None else space
+        self._see = int if see is None else see
+        self.resets = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.cell, self.time = int(self.np_random.integers(2)), 0
+        self.resets += 1
+        return self._see(self.cell), {}
+
+    def step(self, action):
+        self.cell, self.time = max(self.cell + 2 * int(action) - 1, 0), self.time + 1
+        there = self.cell == 4
+        return self._see(self.cell), float(there), there, self.time >= 9, {}
+
+
+def quiet(*arguments, **settings):
+    """A run, and what it said."""
+    said = []
+    agent = arguments[1] if len(arguments) > 1 else "tdu"
+    fields = agents.AGENTS[agent].config.__dataclass_fields__
+    options = {"evaluation_episodes": 0} | {k: v for k, v in TINY.items() if k in fields} | settings
+    return tdu.train(*arguments, say=said.append, **options), said
+
+
+# Which settings
+
+
+@pytest.mark.parametrize(
+    ("env", "preset"),
+    [
+        ("deep_sea:size=5", "paper"),
+        ("deep_sea/3", "paper"),
+        ("binary_tree", "paper"),
+        ("catch/0", "paper"),
+        ("bsuite:catch/0", "paper"),
+        ("key_door", "general"),
+        ("gym:CartPole-v1", "general"),
+        ("gymnax:Breakout-MinAtar", "general"),
+        ("python:lake:make", "general"),
+    ],
+)
+def test_the_paper_s_settings_are_for_the_paper_s_environments(env, preset):
+    for agent in ("tdu", "bdqn", "qu", "q_ucb"):
+        chosen, _, words = asked_for(env, agent)
+        assert agents.configure(agent, {}, preset) == agents.configure(agent, chosen.config)
+        assert words.startswith(f"preset {preset}, because")
+        assert label(chosen) == (agent if preset == "paper" else f"{agent} general")
+    chosen, _, words = asked_for(env, "dqn")
+    assert agents.configure("dqn", {}) == agents.configure("dqn", chosen.config)
+    assert words is None
+
+
+def test_objects_have_the_settings_of_what_they_are():
+    assert not environments.is_of_the_paper(Corridor())
+    assert environments.is_of_the_paper(environments.make("deep_sea:size=4"))
+    assert not environments.is_of_the_paper(environments.make(GRID))
+    bsuite = pytest.importorskip("bsuite")
+    assert environments.is_of_the_paper(bsuite.load_from_id("catch/0"))
+
+
+def test_a_preset_can_be_chosen_and_changed():
+    asked = asked_for("key_door", preset="paper", beta=2.0)
+    assert asked.preset_words is None
+    assert label(asked.config) == "tdu beta=2.0"
+    assert label(asked_for("key_door", beta=2.0).config) == "tdu general beta=2.0"
+    with pytest.raises(UserError, match="preset general is for ensembles, and agent dqn is none"):
+        asked_for("key_door", "dqn", preset="general")
+
+
+# Drift
+
+
+def test_what_rewards_can_explain():
+    assert possible_return(2.0, 10, 0.0, 0.5) == 2.0
+    assert possible_return(1.0, 1, 1.0, 0.5) == 2.0  # 1 + ½ + ¼ …
+    assert possible_return(0.0, 7, 1.0, 1.0) == 0.0
+    assert possible_return(1.0, 3, 1.0, 1.0) > 1e5
+
+
+def test_drift_is_said_once_and_kept():
+    wild = {"learning_rate": 0.03, "target_period": 1, "preset": "paper", "episodes": 120}
+    run, said = quiet(GRID, seed=1, **wild)
+    (warning,) = [words for words in said if words.startswith("values drift")]
+    episode, largest, possible = re.search(
+        r"episode (\d+) the largest \|Q\| is (\S+), .* than (\S+);", warning
+    ).groups()
+    assert float(largest) == pytest.approx(run.log["largest_q"][int(episode) - 1], rel=1e-2)
+    assert float(largest) > 2 * float(possible)
+    assert run.result["largest_q"] == run.log["largest_q"][-100:].max() > 2 * run.result["possible_return"]
+    assert run.result["possible_return"] in (0.0, 1.0)
+
+
+@pytest.mark.parametrize("agent", ["tdu", "dqn", "cts", "tdu_ac", "su"])
+def test_a_sound_run_is_not_warned_of(agent):
+    run, said = quiet(GRID, agent, episodes=60)
+    assert not [words for words in said if "drift" in words]
+    assert run.result["largest_q"] == run.log["largest_q"].max()
+    assert run.result["largest_q"] > 0 or agent == "su"  # whose values are 0 before the first reward
+
+
+def test_the_stepwise_runner_sees_the_same_values():
+    """Deep Sea is compiled, and bsuite's own is not."""
+    a, b = (quiet(env, episodes=30, stop=False)[0] for env in ("deep_sea/0", "bsuite:deep_sea/0"))
+    np.testing.assert_allclose(a.log["largest_q"], b.log["largest_q"], rtol=1e-6)
+    assert a.result["possible_return"] == pytest.approx(b.result["possible_return"])
+
+
+# Evaluations on the way
+
+
+@pytest.mark.parametrize("env", [GRID, Corridor])
+def test_evaluations_come_when_they_should_and_change_nothing(env, tmp_path):
+    make = env if callable(env) else lambda: env
+    plain, _ = quiet(make(), seed=3, episodes=90, out=tmp_path / "plain")
+    seen = []
+    run, _ = quiet(
+        make(), seed=3, episodes=90, out=tmp_path / "run", evaluation_episodes=5, evaluate_every=20,
+        on_evaluation=seen.append,
+    )  # fmt: skip
+    evaluations = runs.read_log(tmp_path / "run" / "evaluations.csv")
+    assert evaluations["episode"].tolist() == [20, 40, 60, 80] == [e.episode for e in seen]
+    assert evaluations["steps"].tolist() == [run.log["steps"][e - 1] for e in (20, 40, 60, 80)]
+    for name, column in plain.log.items():
+        if name != "seconds":
+            np.testing.assert_array_equal(run.log[name], column)
+    best = int(np.argmax(evaluations["greedy_return"]))
+    loaded = tdu.load(tmp_path / "run", None if isinstance(env, str) else make(), best=True)
+    assert len(loaded.log["episode"]) == evaluations["episode"][best]
+    for a, b in zip(*(map(np.asarray, tree_of(agent)) for agent in (loaded.agent, seen[best].agent)), strict=True):
+        np.testing.assert_array_equal(a, b)
+    with pytest.raises(RunError, match="kept no best agent; train with --evaluate-every"):
+        tdu.load(tmp_path / "plain", None if isinstance(env, str) else make(), best=True)
+
+
+def tree_of(agent):
+    return jax.tree.leaves(agent.params)
+
+
+def test_a_resumed_run_evaluates_as_the_whole_one(tmp_path):
+    settings = {"episodes": 60, "seed": 1, "evaluation_episodes": 3, "evaluate_every": 15} | TINY
+    tdu.train(GRID, out=tmp_path / "whole", say=print, **settings)
+
+    def stop_at_40(report):
+        if report.episode >= 30:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tdu.train(GRID, out=tmp_path / "cut", progress=stop_at_40, checkpoint_seconds=0, **settings)
+    tdu.train(GRID, out=tmp_path / "cut", resume=True, **settings)
+    texts = [(tmp_path / name / "evaluations.csv").read_text() for name in ("whole", "cut")]
+    assert texts[0] == texts[1]
+    assert len(texts[0].splitlines()) == 5
+    kept = [sorted(p.name for p in (tmp_path / name / "best").iterdir()) for name in ("whole", "cut")]
+    assert kept[0] == kept[1]
+    assert len(kept[0]) == 1
+
+
+def test_a_callback_ends_a_run(tmp_path):
+    rows = []
+
+    def three(row):
+        rows.append(row)
+        return row["episode"] == 3
+
+    run, _ = quiet(Corridor(), episodes=500, out=tmp_path / "run", on_episode=three)
+    assert [row["episode"] for row in rows] == [1, 2, 3]
+    assert run.result["episodes"] == 3
+    assert runs.read_result(tmp_path / "run").episodes == 3
+    ended, _ = quiet(
+        GRID, episodes=500, evaluation_episodes=1, evaluate_every=10, on_evaluation=lambda e: e.episode == 30
+    )
+    assert ended.result["episodes"] == 30
+
+
+def test_what_cannot_be_evaluated_on_the_way_is_refused():
+    with pytest.raises(UserError, match="needs evaluation_episodes"):
+        quiet(GRID, evaluate_every=5)
+    vector = AsyncVectorEnv([Corridor, Corridor], context="spawn")
+    try:
+        with pytest.raises(UserError, match="give its id"):
+            quiet(vector, episodes=5, evaluate_every=2, evaluation_episodes=1)
+    finally:
+        vector.close()
+
+
+# Observations of several parts
+
+SEVERAL = spaces.Dict(
+    compass=spaces.Discrete(4, start=1),
+    camera=spaces.Box(0, 255, (2, 2), np.uint8),
+    arms=spaces.Tuple((spaces.MultiDiscrete([2, 3]), spaces.Box(-1, 1, (1,)))),
+    mission=spaces.Text(20),
+)
+
+
+def several(cell):
+    arms = (np.array([1, cell % 3]), np.array([0.5], np.float32))
+    return {"compass": 1 + cell % 4, "camera": np.full((2, 2), 51, np.uint8), "arms": arms, "mission": "go"}
+
+
+def test_parts_are_laid_out_in_one_array():
+    parts = taken_apart(SEVERAL)
+    assert parts.shape == (2 + 3 + 1 + 4 + 4,)
+    assert parts.left_out == ("mission (Text)",)
+    seen = together(parts, several(2), "it")
+    np.testing.assert_allclose(seen, [0, 1, 0, 0, 1, 0.5, 0.2, 0.2, 0.2, 0.2, 0, 0, 1, 0], rtol=1e-6)
+    with pytest.raises(EnvironmentFault, match=r"it gave 9 as its part compass"):
+        together(parts, several(2) | {"compass": 9}, "it")
+    with pytest.raises(EnvironmentFault, match=r"part camera of shape \(3,\)"):
+        together(parts, several(2) | {"camera": np.zeros(3)}, "it")
+    with pytest.raises(EnvironmentFault, match="without the numbers of its part mast"):
+        together(taken_apart(spaces.Dict(mast=spaces.Box(0, 1, (1,)))), several(2), "it")
+
+
+def test_a_single_part_keeps_its_shape():
+    parts = taken_apart(spaces.Dict(camera=spaces.Box(0, 255, (4, 4, 3), np.uint8), mission=spaces.Text(9)))
+    assert parts.shape == (4, 4, 3)
+    assert taken_apart(spaces.Dict(mission=spaces.Text(9))) is None
+
+
+def test_an_environment_of_several_parts_trains_and_says_so(tmp_path):
+    env = Corridor(SEVERAL, several)
+    run, said = quiet(env, episodes=10, out=tmp_path / "run")
+    assert any("Agents see arms.0 (5 numbers) and" in words and "mission (Text)" in words for words in said)
+    assert run.agent.act(several(1)) in (0, 1)
+    vector = AsyncVectorEnv([functools.partial(Corridor, SEVERAL, several)] * 2, context="spawn")
+    try:
+        assert quiet(vector, episodes=4)[0].result["episodes"] == 4
+    finally:
+        vector.close()
+
+
+def test_minigrid_trains_as_it_is():
+    pytest.importorskip("minigrid")
+    run, said = quiet("gym:MiniGrid-Empty-5x5-v0", steps=60)
+    assert any("direction (4 numbers) and image (147 numbers)" in words for words in said)
+    made = environments.make("gym:MiniGrid-Empty-5x5-v0")
+    assert 0.5 < made.start().max() <= 1.0
+    made.close()
+    assert run.result["steps"] == 60
+
+
+# A run's config as a template
+
+
+def test_a_run_like_another(tmp_path):
+    first, _ = quiet(GRID, "bdqn", seed=4, episodes=7, out=tmp_path / "a")
+    again = tdu.train(config=tmp_path / "a" / "config.json", evaluation_episodes=0)
+    np.testing.assert_array_equal(again.log["loss"], first.log["loss"])
+    assert again.config == first.config
+    other = plan(config=tmp_path / "a", seed=5, learning_rate=1e-2).config
+    assert (other.seed, other.agent, other.episodes) == (5, "bdqn", 7)
+    assert other.config == first.config.config | {"learning_rate": 1e-2}
+    assert plan(config=tmp_path / "a", preset="paper").config.config == plan("deep_sea", "bdqn").config.config
+    edited = json.loads((tmp_path / "a" / "config.json").read_text()) | {"episodes": 3}
+    (tmp_path / "mine.json").write_text(json.dumps(edited))
+    assert plan(config=tmp_path / "mine.json").config.episodes == 3
+
+
+def test_a_template_that_is_none_is_refused(tmp_path):
+    with pytest.raises(RunError, match="missing"):
+        plan(config=tmp_path / "no.json")
+    quiet(Corridor(), episodes=2, out=tmp_path / "run")
+    with pytest.raises(UserError, match="which a file cannot hold"):
+        plan(config=tmp_path / "run")
+    assert plan(Corridor(), config=tmp_path / "run").config.episodes == 2
+    with pytest.raises(UserError, match="an environment is missing"):
+        plan()
