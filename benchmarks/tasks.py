@@ -234,8 +234,8 @@ def markdown(rows: list[dict[str, str]]) -> str:
                 f"{task}{' (tuned)' if TASKS[task].tuned else ''}",
                 agent,
                 str(len(mine)),
-                _median([r["first_goal_step"] for r in mine]) if TASKS[task].sparse else "–",
-                _median([r["target_step"] for r in mine]),
+                median_words([r["first_goal_step"] for r in mine]) if TASKS[task].sparse else "–",
+                median_words([r["target_step"] for r in mine]),
                 f"{len(reached)} of {len(mine)}",
                 f"{max(ratios):.2g}" if ratios else "–",
                 f"{statistics.median(float(r['seconds']) for r in mine):.0f}",
@@ -244,8 +244,10 @@ def markdown(rows: list[dict[str, str]]) -> str:
     return "\n".join(lines)
 
 
-def _median(texts: list[str]) -> str:
+def median_words(texts: list[str]) -> str:
     """The median, runs without one counted as longest, and every seed's number."""
+    if not texts:
+        return "–"
     numbers = sorted(float(t) if t else float("inf") for t in texts)
     middle = statistics.median(numbers)
     shown = ", ".join("never" if n == float("inf") else f"{n / 1000:.1f}k" for n in numbers)

@@ -16,10 +16,11 @@ from tdu.runners import parallel
 
 SIZES = (6, 10, 14)
 EPISODES = 400
+SEEDS = 2
 
 
 def main(folder: Path) -> Path:
-    cells = sweeps.plan([f"deep_sea:size={n}" for n in SIZES], ["tdu", "dqn"], seeds=2, episodes=EPISODES)
+    cells = sweeps.plan([f"deep_sea:size={n}" for n in SIZES], ["tdu", "dqn"], seeds=SEEDS, episodes=EPISODES)
     jobs = sweeps.missing(cells, folder)
     parallel.run_all(jobs, tell=lambda name, report: None, done=lambda outcome: print(outcome.job.name, "is done"))
     figure = Figure(figsize=(5, 3.5), layout="constrained")

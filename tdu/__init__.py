@@ -5,11 +5,22 @@ from tdu.errors import UserError
 from tdu.evaluate import evaluate
 from tdu.runners.bsuite_agent import bsuite_agent
 from tdu.runners.interaction import run_key
-from tdu.train import Run, load, train
+from tdu.train import Evaluation, Interrupted, Run, load, train
 from tdu.trained import TrainedAgent
 
 register()
 
 __version__ = "0.1.0"
 
-__all__ = ["Run", "TrainedAgent", "UserError", "bsuite_agent", "evaluate", "load", "run_key", "train"]
+__all__ = [
+    "Evaluation",
+    "Interrupted",
+    "Run",
+    "TrainedAgent",
+    "UserError",
+    "bsuite_agent",
+    "evaluate",
+    "load",
+    "run_key",
+    "train",
+]

@@ -1,9 +1,17 @@
-"""Errors that are the user's to mend. Each is one sentence that says what to do; the command line exits with 2 on it."""
+"""What the user is told: errors that are theirs to mend, one sentence each that says what to do (the command line exits
+with 2 on it), and news that are no errors.
+"""
 
 import contextlib
 import difflib
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+
+def tell(sentence: str) -> None:
+    """Tells the user something that is no result: on standard error, which scripts do not read."""
+    print(f"tdu: {sentence}", file=sys.stderr)
 
 
 class UserError(ValueError):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tdu.errors import UserError
+from tdu.errors import UserError, tell
 from tdu.greedy import greedy_returns, mean_and_error
 from tdu.options import whole_number
 from tdu.training.loading import load
@@ -22,7 +22,7 @@ def evaluate(
     episodes: int = EPISODES,
     seed: int = 0,
     env: Any = None,
-    say: Callable[[str], None] = print,
+    say: Callable[[str], None] = tell,
     best: bool = False,
 ) -> dict[str, Any]:
     """Mean return of a run's agent over `episodes` new episodes, with its standard error.

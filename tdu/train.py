@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from tdu import runs
 from tdu.environments import parts
-from tdu.errors import RunError, UserError
+from tdu.errors import RunError, UserError, tell
 from tdu.options import whole_number
 from tdu.runners.rows import Row
 from tdu.trained import TrainedAgent
@@ -45,7 +45,7 @@ def train(
     on_evaluation: Callable[[Evaluation], object] | None = None,
     progress: Callable[[Report], None] | None = None,
     compiling: Callable[[], None] | None = None,
-    say: Callable[[str], None] = print,
+    say: Callable[[str], None] = tell,
     track: str | None = None,
     **options: Any,
 ) -> Run:
@@ -99,8 +99,8 @@ def train(
     def session(folder: runs.Folder | None, *, resuming: bool) -> Session:
         if planned.env.spec.parts is not None:
             say(parts.words(planned.env.spec.parts, planned.env.spec.name))
-        if planned.preset_words is not None:
-            say(f"{planned.config.agent} has {planned.preset_words}")
+        if planned.general_because is not None:
+            say(planned.general_because)
         if compiling is not None:
             compiling()
         return Session(

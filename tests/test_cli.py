@@ -28,7 +28,7 @@ def columns(path):
     ("arguments", "words"),
     [
         (["trian"], "unknown command 'trian'; did you mean 'train'?"),
-        (["train"], "the following arguments are required: ENV"),
+        (["train"], "an environment is missing, for example deep_sea:size=20"),
         (["train", "dep_sea:size=5"], "unknown environment 'dep_sea'; did you mean 'deep_sea'?"),
         (["train", "deep_sea:size=5", "--agent", "tud"], "unknown agent 'tud'; did you mean 'tdu'?"),
         (["train", "deep_sea:size=5", "--bata", "3"], "did you mean '--beta'?"),

@@ -1,9 +1,13 @@
 """What the pages tell people to type works as it stands there, made shorter."""
 
+import importlib.util
 import re
 from pathlib import Path
 
 import numpy as np
+
+import tdu
+from tdu import agents
 
 ROOT = Path(__file__).parent.parent
 
@@ -26,7 +30,7 @@ def test_the_readme_s_many_seeds_in_one_call():
     exec(snippet, names)  # our own documentation
     log = names["log"]
     np.testing.assert_array_equal(log.filled, 15)
-    assert log.real.shape == (8, 60, 3)
+    assert log.real.shape == (8, 60, 6)
     np.testing.assert_array_equal(log.length[:, :15], 4)
     assert len(np.unique(log.real[:, :15, 0].sum(axis=1))) > 1, "eight seeds are eight runs"
 
@@ -38,3 +42,48 @@ def test_your_own_environment_in_five_lines(tmp_path, monkeypatch, capsys):
     exec(snippet.replace("episodes=500", "episodes=3, evaluation_episodes=0"), {})
     assert (tmp_path / "runs" / "lake" / "result.json").exists()
     assert re.fullmatch(r"[\d.]+ \d\n", capsys.readouterr().out)
+
+
+def test_the_reference_is_what_the_docstrings_say():
+    reference = imported("docs/reference.py")
+    assert reference.PAGE.read_text() == reference.page(), "python docs/reference.py writes it anew"
+
+
+def imported(place):
+    spec = importlib.util.spec_from_file_location(Path(place).stem, ROOT / place)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_example_of_an_own_task_trains():
+    example = imported("examples/own_task.py")
+    source = (ROOT / "examples/own_task.py").read_text().partition("__main__")[2]
+    assert len([line for line in source.splitlines() if line.strip()]) <= 7, "an import, a run, and what it says"
+    options = {"hidden_sizes": (8,), "exploiters": 2, "explorers": 1, "min_replay": 16}
+    run = tdu.train(example.Room(), episodes=5, evaluation_episodes=1, say=lambda words: None, **options)
+    assert run.result["episodes"] == 5
+    assert run.agent.act(0) in range(4)
+
+
+def test_the_example_of_an_own_bonus_trains_and_its_options_are_options(monkeypatch):
+    monkeypatch.setattr(agents, "AGENTS", dict(agents.AGENTS))
+    imported("examples/own_bonus.py")
+    options = {"hidden_sizes": (8,), "exploiters": 3, "explorers": 2, "min_replay": 16}
+    runs = [tdu.train("deep_sea:size=4", "range", episodes=30, stop=False, beta=b, **options) for b in (0.0, 3.0)]
+    assert runs[0].log["bonus"].max() > 0
+    assert not np.array_equal(*(run.log["loss"] for run in runs))
+
+
+def test_the_example_of_a_sweep_draws_its_picture(tmp_path, monkeypatch):
+    example = imported("examples/sweep_and_plot.py")
+    monkeypatch.setattr(example, "SIZES", (4,))
+    monkeypatch.setattr(example, "EPISODES", 8)
+    monkeypatch.setattr(example, "SEEDS", 1)
+    assert example.main(tmp_path).stat().st_size > 5000
+    assert len([p for p in tmp_path.iterdir() if p.is_dir()]) == 2
+
+
+def test_the_example_of_many_seeds_runs_them():
+    example = imported("examples/many_seeds_at_once.py")
+    assert example.main(3, steps=60).shape == (3,)

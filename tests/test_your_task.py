@@ -75,7 +75,7 @@ def test_the_paper_s_settings_are_for_the_paper_s_environments(env, preset):
     for agent in ("tdu", "bdqn", "qu", "q_ucb"):
         chosen, _, words = asked_for(env, agent)
         assert agents.configure(agent, {}, preset) == agents.configure(agent, chosen.config)
-        assert words.startswith(f"preset {preset}, because")
+        assert words is None if preset == "paper" else words.startswith(f"{agent} has the preset general, because")
         assert label(chosen) == (agent if preset == "paper" else f"{agent} general")
     chosen, _, words = asked_for(env, "dqn")
     assert agents.configure("dqn", {}) == agents.configure("dqn", chosen.config)
@@ -92,7 +92,7 @@ def test_objects_have_the_settings_of_what_they_are():
 
 def test_a_preset_can_be_chosen_and_changed():
     asked = asked_for("key_door", preset="paper", beta=2.0)
-    assert asked.preset_words is None
+    assert asked.general_because is None
     assert label(asked.config) == "tdu beta=2.0"
     assert label(asked_for("key_door", beta=2.0).config) == "tdu general beta=2.0"
     with pytest.raises(UserError, match="preset general is for ensembles, and agent dqn is none"):

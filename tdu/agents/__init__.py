@@ -1,5 +1,6 @@
 """The agents, in one table. Adding one takes a file with `Config` and `make`, and a line here."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -61,4 +62,12 @@ def configure(name: str, options: dict[str, Any], preset: str = "paper") -> Any:
         raise unknown("preset", preset, PRESETS)
     if preset not in presets(name):
         raise UserError(f"preset {preset} is for ensembles, and agent {name} is none; leave it out.")
-    return build(entry.config, PRESETS[preset] | options, kind=f"agent {name}")
+    return build(entry.config, _defaults(entry, preset) | options, kind=f"agent {name}")
+
+
+def _defaults(entry: Entry, preset: str) -> dict[str, Any]:
+    """What a preset changes in an agent."""
+    options: dict[str, Any] = dict(PRESETS[preset])
+    if "explorers" in options and "explorers" not in {field.name for field in dataclasses.fields(entry.config)}:
+        options["exploiters"] += options.pop("explorers")
+    return options

@@ -84,13 +84,17 @@ PRESETS: dict[str, dict[str, object]] = {
     "paper": {},
     "boot_dqn": {"batch_size": 128, "hidden_sizes": (50, 50), "prior_scale": 5.0},
     "general": {
+        "exploiters": 5,
+        "explorers": 5,
+        "prior_scale": 1.0,
         "bootstrap": "double",
-        "learning_rate": 3e-4,
         "target_period": 100,
+        "replay_capacity": 50_000,
         "epsilon": 0.05,
         "acting": "live",
-        "prior_scale": 1.0,
-        "replay_capacity": 50_000,
     },
 }
-"""Sets of defaults: the paper's table 2; those of bsuite's own boot_dqn; and those for tasks with cycles, which most have."""
+"""Sets of defaults: the paper's table 2; those of bsuite's own boot_dqn; and those for tasks with cycles, which most have.
+
+An ensemble without explorers has as many exploiters as both together.
+"""

@@ -2,7 +2,7 @@
 
 import json
 
-from tdu.commands.output import own_output, say
+from tdu.commands.output import own_output
 from tdu.commands.parser import Parser, folder, whole
 from tdu.evaluate import EPISODES, evaluate
 from tdu.runners import parallel
@@ -32,7 +32,7 @@ def run(arguments: list[str]) -> int:
     parsed = parser.parse_args(arguments)
     parallel.use_one_core()
     with own_output() as output:
-        played = evaluate(parsed.run, episodes=parsed.episodes, seed=parsed.seed, say=say, best=parsed.best)
+        played = evaluate(parsed.run, episodes=parsed.episodes, seed=parsed.seed, best=parsed.best)
         if parsed.json:
             print(json.dumps(played), file=output)
         else:

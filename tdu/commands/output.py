@@ -8,11 +8,6 @@ from collections.abc import Iterator
 from typing import TextIO
 
 
-def say(sentence: str) -> None:
-    """Tells the user something that is no result."""
-    print(f"tdu: {sentence}", file=sys.stderr)
-
-
 @contextlib.contextmanager
 def own_output() -> Iterator[TextIO]:
     """The real standard output, to print to; meanwhile everybody else's words, those of C code too, go to stderr."""

@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 from tdu import agents, environments, options, runs, sweeps, track
 from tdu import progress as displays
-from tdu.commands.output import own_output, say
+from tdu.commands.output import own_output
 from tdu.commands.parser import Parser, add_length, add_preset, folder, number, whole
 from tdu.errors import UserError, unknown
 from tdu.runners import parallel
@@ -55,7 +55,6 @@ def _train_one(parsed: argparse.Namespace, given: dict[str, Any], arguments: lis
             evaluate_every=parsed.evaluate_every,
             progress=shown,
             compiling=_announce_compilation if parsed.progress in ("auto", "plain") else None,
-            say=say,
             track=parsed.track,
         )
     except Interrupted as e:

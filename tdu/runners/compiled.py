@@ -56,7 +56,7 @@ class Rows(NamedTuple):
     """Of the episode."""
     head: Array
     real: Array
-    """Return, the largest return that is possible, and `Learned.told`, [C, 6]."""
+    """Return, mean bonus and loss, largest |Q|, most paid beside the reward, and the largest possible return, [C, 6]."""
     info: dict[str, Array]
     """What the episode adds to each of the environment's totals, in the environment's own type."""
     learned: Learned
@@ -118,7 +118,7 @@ def _step(env: Environment, agent: Agent, key: Key, t: EitherArray, carry: Carry
         filled=at + last,
         length=rows.length.at[at].set(so_far.length),
         head=rows.head.at[at].set(head.astype(jnp.int32)),
-        real=rows.real.at[at].set(jnp.append(jnp.stack([so_far.reward, possible]), so_far.learned.told())),
+        real=rows.real.at[at].set(jnp.append(jnp.append(so_far.reward, so_far.learned.told()), possible)),
         info={name: column.at[at].set(info[name]) for name, column in rows.info.items()},
         learned=rows.learned.plus(metrics),
     )
@@ -273,7 +273,7 @@ class CompiledRunner:
 
     def _row(self, rows: Rows, i: int) -> Row:
         self._began += int(rows.length[i])
-        episode_return, possible, *told = rows.real[i]
+        episode_return, *told, possible = rows.real[i]
         gained = {name: column[i].item() for name, column in rows.info.items()}
         return self.progress.row(
             steps=self._began,

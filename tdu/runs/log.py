@@ -151,9 +151,10 @@ def _rows(file: BinaryIO, upto: int | None) -> Iterator[list[str]]:
     read = 0
     for line in file:
         read += len(line)
-        if not line.endswith(b"\n") or (upto is not None and read > upto):
+        text = line.decode()
+        if not text.endswith("\n") or (upto is not None and read > upto):
             return
-        yield line.decode().rstrip("\r\n").split(",")
+        yield text.rstrip("\r\n").split(",")
 
 
 def _growing(its_column: Column) -> "array.array[Any]":

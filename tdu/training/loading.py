@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from tdu import environments, runs
-from tdu.errors import RunError
+from tdu.errors import RunError, tell
 from tdu.runs import folder as folders
 from tdu.trained import TrainedAgent
 from tdu.training.plan import make_runner, object_name
 from tdu.training.run import Run
 
 
-def load(path: str | Path, env: Any = None, say: Callable[[str], None] = print, *, best: bool = False) -> Run:
+def load(path: str | Path, env: Any = None, say: Callable[[str], None] = tell, *, best: bool = False) -> Run:
     """A run from its folder: finished, or as it was at its last checkpoint.
 
     A run on an environment object of the user's needs that object again, as `env`. With `best`, the agent is the one that

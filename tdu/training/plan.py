@@ -30,8 +30,8 @@ class Plan(NamedTuple):
     env: MadeEnvironment
     source: Any
     """An environment's id, or the object that was given."""
-    preset_words: str | None
-    """Which defaults it has and why, where that was not said."""
+    general_because: str | None
+    """Why it has the general settings and not the paper's, where nobody has said which."""
 
 
 class Asked(NamedTuple):
@@ -40,18 +40,18 @@ class Asked(NamedTuple):
     config: RunConfig
     """Its number of episodes may be missing: the environment's own."""
     source: Any
-    preset_words: str | None
+    general_because: str | None
 
 
 def plan(env: Any = None, agent: str | None = None, **settings: Any) -> Plan:
     """A run that can be started; see `asked_for` for its settings."""
-    asked, env, preset_words = asked_for(env, agent, **settings)
+    asked, env, general_because = asked_for(env, agent, **settings)
     made = environments.make(env, asked.seed, num_envs=asked.num_envs)
     if asked.episodes is None and asked.steps is None:
         default = whole_number("episodes", made.spec.default_episodes, 1, MOST_EPISODES)
         asked = dataclasses.replace(asked, episodes=default)
     asked = dataclasses.replace(asked, env=asked.env or object_name(made.spec), num_envs=environments.size(made))
-    return Plan(asked, made, env, preset_words)
+    return Plan(asked, made, env, general_because)
 
 
 def asked_for(
@@ -71,7 +71,7 @@ def asked_for(
 
     What is None is as in the file `config`, a run's config.json, or else the usual.
     """
-    preset_words = None
+    general_because = None
     if config is not None:
         stored = runs.read_template(Path(config))
         if env is None and stored.env.startswith("object:"):
@@ -91,10 +91,9 @@ def asked_for(
     name = env if isinstance(env, str) else ""
     agent = DEFAULT_AGENT if agent is None else agent
     if preset is None:
-        of_the_paper = environments.is_of_the_paper(env)
-        preset = agents.default_preset(agent, of_the_paper=of_the_paper)
-        if len(agents.presets(agent)) > 1:
-            preset_words = _PRESET_WORDS[of_the_paper]
+        preset = agents.default_preset(agent, of_the_paper=environments.is_of_the_paper(env))
+        if preset == "general":
+            general_because = _GENERAL_BECAUSE.format(agent)
     asked = ask(
         name,
         agent,
@@ -106,13 +105,13 @@ def asked_for(
         preset=preset,
         options=options,
     )
-    return Asked(asked, env, preset_words)
+    return Asked(asked, env, general_because)
 
 
-_PRESET_WORDS = {
-    True: "preset paper, because the paper's settings were made for this environment.",
-    False: "preset general, because this is not one of the paper's environments (preset=paper has the paper's settings).",
-}
+_GENERAL_BECAUSE = (
+    "{} has the preset general, because this is not one of the paper's environments; "
+    "preset paper has the paper's settings."
+)
 
 
 def ask(

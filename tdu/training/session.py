@@ -37,10 +37,10 @@ _AGAINST_DRIFT = "try a smaller learning_rate, a larger target_period or bootstr
 _DIVERGED = f"the loss stopped being finite {{}}; {_AGAINST_DRIFT}"
 
 _DRIFT = 2.0
-"""Values that are so many times what rewards, or the first networks, can explain are worth a warning."""
+"""Values that are so many times what rewards can explain are worth a warning …"""
 
-_DRIFT_WITHOUT_REWARD = 10.0
-"""The same before the first reward, when the networks' first values say little."""
+_DRIFT_OF_FIRST = 10.0
+"""… if they are also so many times what the first batches had, with their priors and first weights."""
 
 
 class Report(NamedTuple):
@@ -265,9 +265,8 @@ class Session:
         if self._has_warned or not rows or progress.first_largest_q is None:
             return
         possible, first = progress.possible_return, progress.first_largest_q
-        limit = _DRIFT * max(possible, first) if possible > 0 else _DRIFT_WITHOUT_REWARD * first
         worst = max(rows, key=lambda row: row["largest_q"])
-        if worst["largest_q"] > limit:
+        if worst["largest_q"] > max(_DRIFT * possible, _DRIFT_OF_FIRST * first):
             self._has_warned = True
             self._say(
                 f"values drift: in episode {worst['episode']} the largest |Q| is {worst['largest_q']:.3g}, and no return "
