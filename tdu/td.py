@@ -39,6 +39,34 @@ def lambda_returns(r_t: Array, d_t: Array, v_t: Array, lambda_t: Array) -> Array
     return jax.lax.stop_gradient(returns)
 
 
+_SLOPE = 1e-3
+"""ε of the squashing: with it, it has an inverse that does not grow too fast."""
+
+
+def squash(x: Array) -> Array:
+    """h(x) = sign(x)·(√(|x| + 1) − 1) + ε·x (Pohlen et al., 2018): values of any size, brought near one another."""
+    return jnp.sign(x) * (jnp.sqrt(jnp.abs(x) + 1) - 1) + _SLOPE * x
+
+
+def unsquash(x: Array) -> Array:
+    """h⁻¹, in closed form."""
+    root = jnp.sqrt(1 + 4 * _SLOPE * (jnp.abs(x) + 1 + _SLOPE))
+    return jnp.sign(x) * (jnp.square((root - 1) / (2 * _SLOPE)) - 1)
+
+
+def transformed_q_lambda(
+    q_tm1: Array, a_tm1: Array, r_t: Array, d_t: Array, q_t: Array, selector_t: Array, lambda_: Array | float
+) -> Array:
+    """Errors [T] of Peng's Q(λ) along a sequence, in squashed space; no gradient through the target.
+
+    Values are squashed ones: `q_tm1`, `q_t` and `selector_t`, which picks the actions, are [T, A]. Returns are made of
+    unsquashed values and squashed again.
+    """
+    v_t = unsquash(jax.vmap(taken)(q_t, jnp.argmax(selector_t, axis=-1)))
+    returns = lambda_returns(r_t, d_t, v_t, lambda_ * jnp.ones_like(r_t))
+    return jax.lax.stop_gradient(squash(returns)) - jax.vmap(taken)(q_tm1, a_tm1)
+
+
 def _assert_ranks(*, one: tuple[Array, ...], none: tuple[Array, ...]) -> None:
     for rank, arrays in ((1, one), (0, none)):
         for x in arrays:

@@ -43,3 +43,39 @@ def test_gradient_reaches_only_the_action_taken():
 def test_a_batch_without_vmap_is_refused():
     with pytest.raises(ValueError, match="vmap"):
         td.q_learning(jnp.zeros((2, 3)), jnp.int32(0), jnp.float32(0), jnp.float32(0), Q_T)
+
+
+def test_squashing_is_rlax_s_and_can_be_undone():
+    x = jnp.concatenate([-jnp.logspace(-3, 5, 30), jnp.zeros(1), jnp.logspace(-3, 5, 30)])
+    np.testing.assert_allclose(td.squash(x), rlax.signed_hyperbolic(x), rtol=1e-6)
+    np.testing.assert_allclose(td.unsquash(td.squash(x)), x, rtol=2e-3, atol=1e-4)
+    np.testing.assert_allclose(td.unsquash(x / 1e3), rlax.signed_parabolic(x / 1e3), rtol=1e-4, atol=1e-6)
+
+
+def test_transformed_q_lambda_by_hand():
+    """Two steps: the last bootstraps, the first mixes its own bootstrap with what came after."""
+    q_tm1, q_t = jnp.array([[0.1, 0.2], [0.3, 0.4]]), jnp.array([[0.5, 0.1], [0.2, 0.6]])
+    selector = jnp.array([[0.0, 1.0], [1.0, 0.0]])  # picks the smaller of both
+    r, d = jnp.array([1.0, 2.0]), jnp.array([0.9, 0.8])
+    last = 2.0 + 0.8 * td.unsquash(0.2)
+    first = 1.0 + 0.9 * (0.3 * td.unsquash(0.1) + 0.7 * last)
+    errors = td.transformed_q_lambda(q_tm1, jnp.array([1, 0]), r, d, q_t, selector, 0.7)
+    np.testing.assert_allclose(errors, [td.squash(first) - 0.2, td.squash(last) - 0.3], rtol=1e-5)
+
+
+def test_transformed_q_lambda_is_rlax_s_where_the_largest_value_is_picked():
+    keys = jax.random.split(jax.random.key(1), 4)
+    q_tm1, q_t = (jax.random.normal(k, (20, 5)) for k in keys[:2])
+    a, r = jax.random.randint(keys[2], (20,), 0, 5), jax.random.normal(keys[3], (20,))
+    d = jnp.where(jnp.arange(20) % 7 == 6, 0.0, 0.99)
+    for lambda_ in (0.0, 0.97, 1.0):
+        theirs = rlax.transformed_q_lambda(q_tm1, a, r, d, q_t, lambda_, tx_pair=rlax.SIGNED_HYPERBOLIC_PAIR)
+        np.testing.assert_allclose(
+            td.transformed_q_lambda(q_tm1, a, r, d, q_t, q_t, lambda_), theirs, rtol=1e-3, atol=1e-4
+        )
+
+
+def test_no_gradient_goes_through_the_target_of_q_lambda():
+    q, a, r = jnp.ones((3, 2)), jnp.zeros(3, jnp.int32), jnp.ones(3)
+    through = jax.grad(lambda q_t: td.transformed_q_lambda(q, a, r, r, q_t, q_t, 0.9).sum())(q)
+    np.testing.assert_array_equal(through, 0)
