@@ -26,6 +26,7 @@ EXPLORING = {
     "cts": {"epsilon": 0.1},
     "qex": {"epsilon": 0.1},
     "tdu_ac": {"beta": 0.3},
+    "nns": {"epsilon": 0.1},
 }
 """So short a time is not enough for every agent's usual way to explore."""
 

@@ -151,10 +151,9 @@ def _rows(file: BinaryIO, upto: int | None) -> Iterator[list[str]]:
     read = 0
     for line in file:
         read += len(line)
-        text = line.decode()
-        if not text.endswith("\n") or (upto is not None and read > upto):
+        if not line.endswith(b"\n") or (upto is not None and read > upto):
             return
-        yield text.rstrip("\r\n").split(",")
+        yield line.decode().rstrip("\r\n").split(",")
 
 
 def _growing(its_column: Column) -> "array.array[Any]":
