@@ -39,8 +39,8 @@ _DIVERGED = f"the loss stopped being finite {{}}; {_AGAINST_DRIFT}"
 _DRIFT = 2.0
 """Values that are so many times what rewards can explain are worth a warning …"""
 
-_DRIFT_OF_FIRST = 10.0
-"""… if they are also so many times what the first batches had, with their priors and first weights."""
+_DRIFT_OF_FIRST = 100.0
+"""… if they are also so many times what the first batches had: before the first reward nothing else says what is large."""
 
 
 class Report(NamedTuple):
