@@ -50,25 +50,31 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=tasks.ROOT / "results" / "levers.csv")
     parser.add_argument("--markdown", action="store_true", help="print the table and run nothing")
-    parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--worker", nargs="+", help=argparse.SUPPRESS)
     parsed = parser.parse_args()
     if parsed.worker:
-        lever, task, seed = parsed.worker
-        started = time.perf_counter()
-        row = tasks.ours(tasks.TASKS[task], "tdu", int(seed), **LEVERS[lever])
-        row |= {"lever": lever, "task": task, "agent": "tdu", "seed": int(seed)}
-        print(json.dumps(row | {"seconds": round(time.perf_counter() - started, 1)}))
+        lever, task, *seeds = parsed.worker
+        for seed in seeds:
+            started = time.perf_counter()
+            row = tasks.ours(tasks.TASKS[task], "tdu", int(seed), **LEVERS[lever])
+            row |= {"lever": lever, "task": task, "agent": "tdu", "seed": int(seed), "compiled": seed == seeds[0]}
+            print(json.dumps(row | {"seconds": round(time.perf_counter() - started, 1)}), flush=True)
         return 0
     if parsed.markdown:
         print(markdown(tasks.read(parsed.out)))
         return 0
     done = {(r["lever"], r["task"], r["seed"]) for r in tasks.read(parsed.out)}
-    plan = [(lever, task, str(seed)) for task in TASKS for lever in LEVERS for seed in SEEDS]
-    for run in (run for run in plan if run not in done):
-        found = subprocess.run([sys.executable, __file__, "--worker", *run], capture_output=True, text=True, check=True)
-        row = json.loads(found.stdout.strip().splitlines()[-1])
-        append(parsed.out, row)
-        print(f"{' '.join(run)}: target at {row['target_step'] or 'no'} steps, {row['seconds']:.0f} s", flush=True)
+    for task in TASKS:
+        for lever in LEVERS:
+            seeds = [str(seed) for seed in SEEDS if (lever, task, str(seed)) not in done]
+            if not seeds:
+                continue
+            command = [sys.executable, __file__, "--worker", lever, task, *seeds]
+            found = subprocess.run(command, capture_output=True, text=True, check=True)
+            for row in (json.loads(line) for line in found.stdout.splitlines() if line.startswith("{")):
+                append(parsed.out, row)
+                reached = f"target at {row['target_step'] or 'no'} steps, {row['seconds']:.0f} s"
+                print(f"{lever} {task} {row['seed']}: {reached}", flush=True)
     return 0
 
 
