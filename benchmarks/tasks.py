@@ -50,7 +50,7 @@ class Task(NamedTuple):
 TASKS = {
     "key_door_5": Task("key_door:size=5,limit=40", 40_000, 20, 1.0, tuned=True),
     "key_door_8": Task("key_door:size=8,limit=80", 80_000, 20, 1.0, tuned=True),
-    "key_door_12": Task("key_door:size=12,limit=120", 150_000, 20, 1.0),
+    "key_door_12": Task("key_door:size=12,limit=120", 150_000, 20, 1.0, tuned=True),
     "key_door_8_features": Task("key_door:size=8,limit=80,observation=features", 80_000, 20, 1.0, tuned=True),
     "key_door_5_image": Task("key_door:size=5,limit=40,observation=image", 40_000, 20, 1.0),
     "key_door_8_slip": Task("key_door:size=8,limit=80,slip=0.1", 80_000, 20, 1.0),

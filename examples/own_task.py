@@ -37,7 +37,7 @@ class Room(gymnasium.Env):
 if __name__ == "__main__":
     import tdu
 
-    run = tdu.train(Room(), episodes=400, seed=0)
+    run = tdu.train(Room(), episodes=800, seed=0)
     print(run)
     print("the trained policy returns", run.result["greedy_return"]["mean"])
     print("in the first cell it goes", ("up", "down", "left", "right")[run.agent.act(0)])
