@@ -1,5 +1,6 @@
 """From a config and an environment to a recurrent agent."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -23,8 +24,8 @@ class Running(NamedTuple):
 
     shape: Shape
     replay: Settings
-    memory: Any
-    """Example of what a network remembers."""
+    memory: Callable[[], Any]
+    """What a network remembers when an episode begins."""
     batch_size: int
     min_replay: int
     """Sequences before learning starts."""
@@ -83,7 +84,7 @@ def make(spec: EnvSpec, config: Config) -> RecurrentAgent:
                 importance_exponent=config.importance_exponent,
                 compress=config.compress,
             ),
-            memory=network.memory(),
+            memory=network.memory,
             batch_size=config.batch_size,
             min_replay=config.min_replay,
             learn_period=config.learn_period,

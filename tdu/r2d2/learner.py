@@ -8,8 +8,8 @@ exploiters have r_k = r and explorers what the bonus pays, for TDU r + β·σ: �
 one-step TD errors in unsquashed space, r + γ·d·h⁻¹(Q̄_k(s', a*)) − h⁻¹(Q_k(s, a)). The bonus is added before squashing.
 
 The loss is ½·δ² summed over the trace and averaged over heads and sequences, each weighted by its importance and by the mask
-of the heads that learn from it. Before the trace, both networks are brought up to date over the burn-in from the memory that was stored,
-without gradient.
+of the heads that learn from it. Before the trace, both networks are brought up to date over the burn-in, from the memory that
+was stored and without gradient.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ import optax
 from tdu import random, td
 from tdu.r2d2.network import Recurrent, Seen
 from tdu.r2d2.sequences import Shape, Steps
-from tdu.types import Array, Bonus, Exploit, Key, Params, Transition
+from tdu.types import Array, Bonus, EitherArray, Exploit, Key, Params, Transition
 
 
 class Batch(NamedTuple):
@@ -32,9 +32,9 @@ class Batch(NamedTuple):
     """[T, B, …]."""
     memory: Any
     """[B, …], before the first step."""
-    mask: Array
+    mask: EitherArray
     """[B, H], which heads learn from a sequence."""
-    weights: Array
+    weights: EitherArray
     """[B]."""
 
 
@@ -89,7 +89,6 @@ class Errors(NamedTuple):
 
 def make(network: Recurrent, shape: Shape, settings: Settings, bonus: Bonus) -> Learner:
     """The learner of a network whose params are (trained, prior)."""
-    heads = settings.exploiters + settings.explorers
     optimiser = optax.chain(
         optax.clip_by_global_norm(settings.clip), optax.adam(settings.learning_rate, eps=settings.adam_eps)
     )
@@ -120,9 +119,9 @@ def make(network: Recurrent, shape: Shape, settings: Settings, bonus: Bonus) -> 
         return network.unroll(both, memory, seen(rest))[0]
 
     def errors(q: Array, target_q: Array, batch: Batch, novelty: Any) -> Errors:
-        now, after = (jax.tree.map(lambda x: x[cut], batch.steps) for cut in (_now(shape), _after(shape)))
-        by_head = lambda x: jnp.moveaxis(x, 2, 0)  # noqa: E731 (to [H, T, B, A])
-        q, target_t, selector_t = by_head(q[:-1]), by_head(target_q[1:]), by_head(jax.lax.stop_gradient(q[1:]))
+        now, after = trace(batch.steps, shape)
+        by_head = (q[:-1], target_q[1:], jax.lax.stop_gradient(q[1:]))
+        q, target_t, selector_t = (jnp.moveaxis(x, 2, 0) for x in by_head)  # [H, T, B, A]
         d_t = settings.discount * now.discount
         # An episode that was cut off ends in a step that nothing is learned on: its value is all there is.
         lambda_t = settings.td_lambda * after.valid.astype(jnp.float32)
@@ -142,7 +141,7 @@ def make(network: Recurrent, shape: Shape, settings: Settings, bonus: Bonus) -> 
         return Errors(delta * now.valid, sigma.reshape(now.reward.shape), largest, extra)
 
     def update(state: LearnerState, batch: Batch) -> tuple[LearnerState, Array, dict[str, Array]]:
-        now, after = (jax.tree.map(lambda x: x[cut], batch.steps) for cut in (_now(shape), _after(shape)))
+        now, after = trace(batch.steps, shape)
         bonus_state, novelty = bonus.learn(state.bonus, jax.tree.map(_flattened, transitions(now, after)))
         target_q = unrolled(state.target, state.prior, batch)
 
@@ -174,7 +173,6 @@ def make(network: Recurrent, shape: Shape, settings: Settings, bonus: Bonus) -> 
 
         return state._replace(bonus=jax.lax.scan(one, state.bonus, seen_once)[0])
 
-    assert heads > 0
     return Learner(init, params, update, observe)
 
 
@@ -195,12 +193,10 @@ def transitions(now: Steps, after: Steps) -> Transition:
     return Transition(now.observation, now.action, now.reward, now.discount, after.observation, {})
 
 
-def _now(shape: Shape) -> slice:
-    return slice(shape.burn_in, shape.burn_in + shape.trace)
-
-
-def _after(shape: Shape) -> slice:
-    return slice(shape.burn_in + 1, shape.burn_in + shape.trace + 1)
+def trace(steps: Steps, shape: Shape) -> tuple[Steps, Steps]:
+    """The steps that are learned from, and those after them, [T, B, …] each."""
+    start, end = shape.burn_in, shape.burn_in + shape.trace
+    return jax.tree.map(lambda x: x[start:end], steps), jax.tree.map(lambda x: x[start + 1 : end + 1], steps)
 
 
 def _flattened(x: Array) -> Array:

@@ -94,7 +94,7 @@ def make(spec: EnvSpec, sizes: Sizes) -> Recurrent:
             x = jnp.concatenate([x, action, td.squash(seen.previous_reward)[..., None]], axis=-1)
         if sizes.lstm:
             x, state = _lstm(params["lstm"], state, x, seen.first)
-        return _dueling(params["heads"], x, sizes.heads, spec.num_actions), state
+        return _dueling(params["heads"], x, sizes.heads), state
 
     return Recurrent(init, memory, unroll)
 
@@ -243,7 +243,7 @@ def _lstm(params: Any, state: tuple[Array, Array], x: Array, first: Array) -> tu
 
 
 def _init_heads(key: Key, width: int, hidden: int, heads: int, actions: int) -> dict[str, Array]:
-    """Each head's streams side by side: [value's hidden, advantage's hidden] of head 1, of head 2, …"""
+    """Each head's two streams side by side, the value's before the advantage's."""
     key_hidden, key_value, key_advantage = jax.random.split(key, 3)
     return {
         "w": _weights(key_hidden, (width, heads * 2 * hidden), width),
@@ -255,9 +255,8 @@ def _init_heads(key: Key, width: int, hidden: int, heads: int, actions: int) -> 
     }
 
 
-def _dueling(params: Any, x: Array, heads: int, actions: int) -> Array:
+def _dueling(params: Any, x: Array, heads: int) -> Array:
     """Values [..., H, A]; all heads' hidden layers are one product."""
-    del actions
     hidden = jax.nn.relu(x @ params["w"] + params["b"])
     hidden = hidden.reshape(*x.shape[:-1], heads, 2, -1)
     value = jnp.sum(hidden[..., 0, :] * params["value"], axis=-1) + params["value_b"]

@@ -163,10 +163,11 @@ class Replay:
         self._oldest, self._next = plain["oldest"], plain["next"]
         self.largest_priority = plain["largest_priority"]
         filled, used = len(arrays["slots"]), len(arrays["filled"])
-        for name, rows in (("filled", self._filled), ("users", self._users), ("names", self._names)):
-            rows[:used] = arrays.pop(name)
-        for name, rows in (("slots", self._slots), ("mask", self._mask)):
-            rows[:filled] = arrays.pop(name)
+        by_block: dict[str, np.ndarray] = {"filled": self._filled, "users": self._users, "names": self._names}
+        by_place: dict[str, np.ndarray] = {"slots": self._slots, "mask": self._mask}
+        for count, several in ((used, by_block), (filled, by_place)):
+            for name, rows in several.items():
+                rows[:count] = arrays.pop(name)
         for name, rows in self._steps.items():
             rows[:used] = arrays.pop(f"steps.{name}")
         for i, rows in enumerate(jax.tree.leaves(self._memory)):

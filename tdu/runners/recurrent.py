@@ -2,8 +2,8 @@
 
 A round is some steps of every environment, then as many learning steps as are due: one for every `learn_period` environment
 steps since the replay held enough sequences. So the ratio of learning to acting is stated and held. Steps go through one
-`Writer` per environment into the replay; every draw of a batch comes from (seed, number of the learning step), every mask from
-(seed, number of the sequence), every action from `interaction`'s keys.
+`Writer` per environment into the replay. A batch is drawn from (seed, number of the learning step), a mask from (seed, number
+of the sequence), an action from `interaction`'s keys.
 """
 
 import collections
@@ -83,7 +83,8 @@ class RecurrentRunner:
         running = agent.settings
         size = num_envs if isinstance(env, Environment) else env.size
         self._size = size
-        sizes = {"heads": agent.heads, "memory": running.memory, "streams": size}
+        self._memory = jax.tree.map(np.asarray, running.memory())
+        sizes = {"heads": agent.heads, "memory": self._memory, "streams": size}
         self.notes: tuple[str, ...] = ()
         if compiled:
             self.notes = (check_room(env.spec, running.shape, running.replay, **sizes),)
@@ -98,7 +99,6 @@ class RecurrentRunner:
         else:
             self._acting = SteppedActing(env, agent, params, self._key)
         self.exact = self._acting.exact
-        self._memory = jax.tree.map(np.asarray, running.memory)
         self._writers = [Writer(running.shape, self._memory) for _ in range(size)]
         self._streams = list(range(size))
         """The number of each row's stream."""
