@@ -73,7 +73,7 @@ def default_preset(name: str, *, of_the_paper: bool, kind: str = "other") -> str
 
 def default_num_envs(name: str, preset: str) -> int:
     """Environments side by side in a run that does not say how many."""
-    return r2d2_config.NUM_ENVS[preset] if find(name).is_recurrent else 1
+    return r2d2_config.NUM_ENVS.get(preset, 1) if find(name).is_recurrent else 1
 
 
 def configure(name: str, options: dict[str, Any], preset: str = "paper") -> Any:
