@@ -13,7 +13,13 @@ from tdu.r2d2 import agent as r2d2
 from tdu.r2d2 import config as r2d2_config
 from tdu.types import Agent, EnvSpec, RecurrentAgent
 
-__all__ = ["AGENTS", "GRIDS", "PRESETS", "Entry", "configure", "default_num_envs", "default_preset", "find", "presets"]
+__all__ = [
+    "AGENTS", "GRIDS", "PRESETS", "RECURRENT_PRESETS", "Entry", "configure", "default_num_envs", "default_preset", "find",
+    "presets",
+]  # fmt: skip
+
+RECURRENT_PRESETS = r2d2_config.PRESETS
+"""Sets of defaults of the agents with a memory."""
 
 
 class Entry(NamedTuple):

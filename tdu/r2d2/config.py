@@ -128,14 +128,14 @@ _SMALL: dict[str, Any] = {
     "hidden_sizes": (64,),
     "lstm_size": 64,
     "head_size": 64,
-    "torso": "mlp",
 }
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
     "memory": _SMALL | {"hidden_sizes": (32,)},
     "deep-sea": _SMALL,
-    "minatar": _SMALL | {"hidden_sizes": (128,), "lstm_size": 128, "discount": 0.99, "learning_rate": 5e-4},
+    "minatar": _SMALL
+    | {"torso": "mlp", "hidden_sizes": (128,), "lstm_size": 128, "discount": 0.99, "learning_rate": 5e-4},
     "atari-small": _SMALL
     | {
         "batch_size": 16,
@@ -144,7 +144,6 @@ PRESETS: dict[str, dict[str, Any]] = {
         "learning_rate": 5e-4,
         "adam_eps": 1e-4,
         "target_period": 200,
-        "torso": "conv",
         "filters": (16, 32),
         "shrink": 2,
         "hidden_sizes": (128,),
