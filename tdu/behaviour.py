@@ -16,9 +16,9 @@ def greedy(q: Array, key: Key) -> Array:
     return jnp.argmax(jnp.where(best, jax.random.uniform(key, q.shape), -1.0)).astype(jnp.int32)
 
 
-def epsilon_greedy(epsilon: float) -> Callable[[Array, Key], Array]:
+def epsilon_greedy(epsilon: float | Array) -> Callable[[Array, Key], Array]:
     """A random action with probability `epsilon`, else a greedy one."""
-    if epsilon == 0.0:
+    if isinstance(epsilon, float | int) and epsilon == 0.0:
         return greedy
 
     def act(q: Array, key: Key) -> Array:

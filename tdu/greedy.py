@@ -57,9 +57,12 @@ def _stepwise(env: VectorEnvironment, agent: TrainedAgent, episodes: int, max_st
     totals = np.zeros(env.size)
     returns: list[list[float]] = [[] for _ in rows]
     shares = [len(range(row, episodes, env.size)) for row in range(env.size)]
+    waits = np.zeros(env.size, bool)
     for _ in range(0, max_steps, env.size):
         seen = [TimeStep(now[i], rewards[i], np.float32(1), np.bool_(False)) for i in range(env.size)]
-        stepped = env.step(np.asarray([row.act_on(timestep) for row, timestep in zip(rows, seen, strict=True)]))
+        actions = [0 if waits[i] else row.act_on(seen[i]) for i, row in enumerate(rows)]
+        stepped = env.step(np.asarray(actions))
+        waits = stepped.after.last & stepped.taken & env.skips  # for their next episode, which the next call begins
         totals += np.where(stepped.taken, stepped.after.reward, 0.0)
         now, rewards = stepped.now, np.where(stepped.after.last, np.float32(0), stepped.after.reward)
         for i in stepped.ended:

@@ -64,7 +64,8 @@ class Cell(NamedTuple):
         arguments = [self.env, "--agent", self.agent, "--preset", self.preset, "--seed", str(self.seed)]
         arguments += ["--episodes", str(self.episodes)] if self.episodes is not None else []
         arguments += ["--steps", str(self.steps)] if self.steps is not None else []
-        arguments += ["--num-envs", str(self.num_envs)] if self.num_envs != 1 else []
+        usual = agents.default_num_envs(self.agent, self.preset)
+        arguments += ["--num-envs", str(self.num_envs)] if self.num_envs != usual else []
         arguments += ["--resume-if-there"] if self.stop else ["--no-stop", "--resume-if-there"]
         for option, value in self.options:
             flag = f"--{option.replace('_', '-')}"
@@ -114,7 +115,7 @@ def plan(
     preset: str | None = None,
     episodes: int | None = None,
     steps: int | None = None,
-    num_envs: int = 1,
+    num_envs: int | None = None,
     stop: bool = True,
 ) -> list[Cell]:
     """Every run of a sweep; all options are checked here, before anything runs. Two that are the same run are one.
@@ -128,7 +129,8 @@ def plan(
     grid = grid or {}
     cells: dict[str, Cell] = {}
     for agent, env in itertools.product(dict.fromkeys(agent_names), envs):
-        its_preset = preset or agents.default_preset(agent, of_the_paper=environments.is_of_the_paper(env))
+        of_the_paper, kind = environments.is_of_the_paper(env), environments.kind(env)
+        its_preset = preset or agents.default_preset(agent, of_the_paper=of_the_paper, kind=kind)
         for values in itertools.product(*grid.values()):
             options = tuple(zip(grid, values, strict=True))
             for seed in range(seeds):
@@ -140,7 +142,7 @@ def plan(
                     seed=seed,
                     episodes=episodes,
                     steps=steps,
-                    num_envs=num_envs,
+                    num_envs=agents.default_num_envs(agent, its_preset) if num_envs is None else num_envs,
                     stop=stop,
                 )
                 cells.setdefault(cell.config().digest(), cell)

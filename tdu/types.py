@@ -112,6 +112,8 @@ class EnvSpec(NamedTuple):
     """Running totals that the log carries beside bsuite's standard columns."""
     parts: Parts | None = None
     """Where the environment's own observation has several parts."""
+    frames_per_step: int = 1
+    """Frames of a game that a step passes; 4 for Atari with its action repeat."""
 
     @property
     def carried_shape(self) -> tuple[int, ...]:
@@ -232,7 +234,11 @@ class Actor(NamedTuple):
     act: Callable[[Params, State, TimeStep, Key], tuple[Array, State]]
     """act(params, actor state, timestep, key) -> action, actor state."""
     remembers: bool = False
-    """Whether `act` changes its state; where not, nobody has to carry it from step to step."""
+    """Whether `act` changes its state; where not, nobody has to carry it from step to step.
+
+    One that remembers is given a time step with `last` true where there is nothing to act on: its state then stays."""
+    values: Callable[[Params, State, TimeStep], Array] | None = None
+    """values(params, actor state, timestep) -> [A], where what it maximises depends on what it remembers."""
 
 
 class Agent(NamedTuple):
@@ -261,3 +267,33 @@ class Agent(NamedTuple):
     """Whether `actor.act` looks at the params. Where not, learning may lag within an episode."""
     one_stream: bool = False
     """Whether it learns from consecutive steps, and so from one environment at a time only."""
+
+
+class RecurrentAgent(NamedTuple):
+    """An agent that learns from sequences which a replay on the host holds. Pure functions over explicit state."""
+
+    init: Callable[[Key], State]
+    params: Callable[[State], Params]
+    """params(state) -> what its actors need of it."""
+    actor: Callable[[Array | float], Actor]
+    """actor(ε) -> what gathers experience, acting at random with that probability."""
+    next_episode: Callable[[State], State]
+    """next_episode(actor state) -> the same actor, the same head, with nothing remembered."""
+    evaluator: Actor
+    """The finished agent."""
+    values: Callable[[Params, Array], Array]
+    """values(params, observation) -> [A], what the evaluator maximises when an episode begins with it."""
+    update: Callable[[State, Any], tuple[State, Array, dict[str, Array]]]
+    """update(state, batch of sequences) -> state, priorities [B], metrics."""
+    observe: Callable[[State, Transition], State] | None
+    """observe(state, transitions [n]) -> state, where the bonus has to see every transition once."""
+    memory: Callable[[State], State]
+    """memory(actor state) -> what the network remembers, as sequences store it."""
+    head: Callable[[State], Array]
+    """head(actor state) -> index of the head that acts."""
+    discount: float
+    """γ, by which values are limited."""
+    exploiters: int
+    heads: int
+    settings: Any
+    """How it is run: see `r2d2.agent.Running`."""

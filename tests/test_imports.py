@@ -12,6 +12,7 @@ FLOORS = (
     ("adam", "files", "random", "td"),
     ("networks",),
     ("values", "bonus", "behaviour", "replay"),
+    ("r2d2",),
     ("agents",),
     ("environments",),
     ("runners",),
@@ -27,7 +28,7 @@ FLOORS = (
 )
 """From the ground up. A module is on the floor of the longest name here that it begins with."""
 
-FORBIDDEN = {"environments": ("agents",), "agents": ("environments",)}
+FORBIDDEN = {"environments": ("agents", "r2d2"), "agents": ("environments",)}
 """Beside the order: these two know nothing of each other."""
 
 ALLOWED = {("runners.distributed", "cli")}

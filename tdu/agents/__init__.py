@@ -9,9 +9,17 @@ from tdu.agents.config import PRESETS, EnsembleConfig
 from tdu.agents.grids import GRIDS
 from tdu.errors import UserError, unknown
 from tdu.options import build
-from tdu.types import Agent, EnvSpec
+from tdu.r2d2 import agent as r2d2
+from tdu.r2d2 import config as r2d2_config
+from tdu.types import Agent, EnvSpec, RecurrentAgent
 
-__all__ = ["AGENTS", "GRIDS", "PRESETS", "Entry", "configure", "default_preset", "find", "presets"]
+__all__ = [
+    "AGENTS", "GRIDS", "PRESETS", "RECURRENT_PRESETS", "Entry", "configure", "default_num_envs", "default_preset", "find",
+    "presets",
+]  # fmt: skip
+
+RECURRENT_PRESETS = r2d2_config.PRESETS
+"""Sets of defaults of the agents with a memory."""
 
 
 class Entry(NamedTuple):
@@ -19,7 +27,12 @@ class Entry(NamedTuple):
 
     summary: str
     config: type
-    make: Callable[[EnvSpec, Any], Agent]
+    make: Callable[[EnvSpec, Any], Agent | RecurrentAgent]
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether it has a memory, learns from sequences and acts in several environments side by side."""
+        return issubclass(self.config, r2d2_config.Config)
 
 
 AGENTS: dict[str, Entry] = {
@@ -34,6 +47,10 @@ AGENTS: dict[str, Entry] = {
     "nns": Entry("DQN with noisy networks.", nns.Config, nns.make),
     "rnd": Entry("DQN paid for the error of random network distillation.", rnd.Config, rnd.make),
     "tdu_ac": Entry("Actor-critic paid for its critics' disagreement about TD errors.", tdu_ac.Config, tdu_ac.make),
+    "r2d2": Entry("DQN with a memory, learning from sequences.", r2d2_config.Config, r2d2.make),
+    "b_r2d2": Entry("R2D2 with a bootstrapped ensemble of heads.", r2d2_config.BootstrappedConfig, r2d2.make),
+    "tdu_r2d2": Entry("R2D2 with TDU: explorers among its heads.", r2d2_config.TduConfig, r2d2.make),
+    "tdu_r2d2_prior": Entry("The same with random prior functions.", r2d2_config.TduPriorConfig, r2d2.make),
 }
 
 
@@ -46,28 +63,49 @@ def find(name: str) -> Entry:
 
 def presets(name: str) -> list[str]:
     """The sets of defaults that an agent has."""
-    is_ensemble = issubclass(find(name).config, EnsembleConfig)
-    return [preset for preset, options in PRESETS.items() if is_ensemble or not options]
+    return list(_presets(find(name)))
 
 
-def default_preset(name: str, *, of_the_paper: bool) -> str:
-    """The set of defaults of a run that names none: the paper's on its own environments, the general one elsewhere."""
+def default_preset(name: str, *, of_the_paper: bool, kind: str = "other") -> str:
+    """The set of defaults of a run that names none.
+
+    The paper's on its own environments and the general one elsewhere; for agents with a memory one that a laptop can run, by
+    the kind of environment (`environments.kind`).
+    """
+    if find(name).is_recurrent:
+        return r2d2_config.PRESET_OF.get(kind, "memory")
     return "general" if not of_the_paper and "general" in presets(name) else "paper"
+
+
+def default_num_envs(name: str, preset: str) -> int:
+    """Environments side by side in a run that does not say how many."""
+    return r2d2_config.NUM_ENVS.get(preset, 1) if find(name).is_recurrent else 1
 
 
 def configure(name: str, options: dict[str, Any], preset: str = "paper") -> Any:
     """The agent's config: its defaults, changed by a preset, changed by `options`."""
     entry = find(name)
-    if preset not in PRESETS:
-        raise unknown("preset", preset, PRESETS)
-    if preset not in presets(name):
+    mine = _presets(entry)
+    if preset not in mine:
+        known = {**PRESETS, **r2d2_config.PRESETS}
+        if preset not in known:
+            raise unknown("preset", preset, mine)
+        if entry.is_recurrent or preset not in PRESETS:
+            raise UserError(f"preset {preset} is not one of agent {name}'s: {', '.join(mine)}.")
         raise UserError(f"preset {preset} is for ensembles, and agent {name} is none; leave it out.")
-    return build(entry.config, _defaults(entry, preset) | options, kind=f"agent {name}")
+    return build(entry.config, _defaults(entry, mine[preset]) | options, kind=f"agent {name}")
 
 
-def _defaults(entry: Entry, preset: str) -> dict[str, Any]:
+def _presets(entry: Entry) -> dict[str, dict[str, Any]]:
+    if entry.is_recurrent:
+        return r2d2_config.PRESETS
+    is_ensemble = issubclass(entry.config, EnsembleConfig)
+    return {preset: options for preset, options in PRESETS.items() if is_ensemble or not options}
+
+
+def _defaults(entry: Entry, preset: dict[str, Any]) -> dict[str, Any]:
     """What a preset changes in an agent."""
-    options: dict[str, Any] = dict(PRESETS[preset])
+    options = dict(preset)
     if "explorers" in options and "explorers" not in {field.name for field in dataclasses.fields(entry.config)}:
         options["exploiters"] += options.pop("explorers")
     return options

@@ -26,5 +26,9 @@ GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
     },
     "nns": {"noise_scale": (1e-2, 0.1, 1.0, 10.0, 100.0)},
     "tdu_ac": {"beta": BETAS},
+    "r2d2": {},
+    "b_r2d2": {},
+    "tdu_r2d2": {"beta": (0.1, 1.0), "prior_scale": (0.0, 0.05, 0.1), "explorers": (2, 3, 5)},
+    "tdu_r2d2_prior": {"beta": (0.1, 1.0), "prior_scale": (0.0, 0.05, 0.1), "explorers": (2, 3, 5)},
 }
-"""The actor-critic is not in the paper's table: its β are those of the ablations."""
+"""The actor-critic is not in the paper's table: its β are those of the ablations. R2D2's values are appendix E's."""

@@ -74,7 +74,7 @@ def run(arguments: list[str]) -> int:
         grid = agents.GRIDS[agent] if parsed.paper_grid else sweeps.parse_grid(parsed.grid)
         cells += sweeps.plan(
             parsed.targets, [agent], seeds=parsed.seeds, grid=dict(grid), preset=parsed.preset,
-            episodes=parsed.episodes, steps=parsed.steps, num_envs=parsed.num_envs or 1, stop=parsed.stop,
+            episodes=parsed.episodes, steps=parsed.steps, num_envs=parsed.num_envs, stop=parsed.stop,
         )  # fmt: skip
     out = parsed.out or Path("sweeps") / sweeps.file_name(parsed.targets[0])
     jobs = sweeps.missing(cells, out)

@@ -64,11 +64,11 @@ MadeEnvironment = Environment | VectorEnvironment
 """Compiled, or stepped in Python."""
 
 
-def make(env: Any, seed: Seed = 0, *, num_envs: int = 1) -> MadeEnvironment:
+def make(env: Any, seed: Seed = 0, *, num_envs: int = 1, vectorises: bool = False) -> MadeEnvironment:
     """The environment of an id, around a dm_env or Gymnasium object, or one of ours as it is.
 
     `seed` is the run's; it reseeds environments that live in Python at every episode. With `num_envs`, as many of those are
-    stepped together.
+    stepped together. A runner that `vectorises` compiled ones itself may have as many of them too.
     """
     if isinstance(env, VectorEnv):
         if num_envs not in (1, env.num_envs):
@@ -78,7 +78,7 @@ def make(env: Any, seed: Seed = 0, *, num_envs: int = 1) -> MadeEnvironment:
         return gymnasium.adapt_vector(env, type(env).__name__, seed)
     made = _single(env, seed)
     if isinstance(made, Environment):
-        if num_envs > 1:
+        if num_envs > 1 and not vectorises:
             raise UserError(
                 f"{made.spec.name} is compiled with its agent, one environment to a run; num_envs is for environments in "
                 "Python. For many seeds at once there is --seeds."
@@ -99,6 +99,26 @@ def is_of_the_paper(env: Any) -> bool:
     if scheme in BUILT_IN and "/" not in env:
         return BUILT_IN[scheme].of_the_paper
     return scheme == "bsuite" or (not colon and "/" in env)
+
+
+def kind(env: Any) -> str:
+    """What an environment is like, as far as its id or name tells: deep_sea, minatar, atari, or other."""
+    if isinstance(env, Environment):
+        env = env.spec.name
+    if not isinstance(env, str):
+        return "other"
+    scheme, _, name = env.removeprefix("bsuite:").partition(":")
+    experiment = scheme.partition("/")[0]
+    if experiment in ("deep_sea", *TWINS):
+        return "deep_sea"
+    if scheme == "gymnax" and name.endswith("MinAtar"):
+        return "minatar"
+    return "atari" if experiment == "atari" or name.startswith("ALE/") else "other"
+
+
+def is_one(env: Any) -> bool:
+    """Whether it is one environment in Python, of which there cannot be several."""
+    return not isinstance(env, str | VectorEnv | Environment)
 
 
 def close(env: MadeEnvironment) -> None:

@@ -10,7 +10,7 @@ from tdu.environments import bsuite
 from tdu.environments.python import PythonEnvironment
 from tdu.errors import UserError
 from tdu.runners.stepwise import Round, StepwisePlayer
-from tdu.types import TimeStep
+from tdu.types import Agent, TimeStep
 
 
 def bsuite_agent(env: Any, agent: str = "tdu", *, seed: int = 0, preset: str | None = None, **options: Any) -> Any:
@@ -26,7 +26,10 @@ def bsuite_agent(env: Any, agent: str = "tdu", *, seed: int = 0, preset: str | N
     reader = PythonEnvironment(env, name=type(env).__name__, seed=seed, num_states=bsuite.num_states(env))
     preset = preset or agents.default_preset(agent, of_the_paper=environments.is_of_the_paper(env))
     config = agents.configure(agent, options, preset)
-    player = StepwisePlayer(agents.find(agent).make(reader.spec, config), seed)
+    made = agents.find(agent).make(reader.spec, config)
+    if not isinstance(made, Agent):
+        raise UserError(f"{agent} acts in several environments at once and cannot be dropped in here; use tdu.train.")
+    player = StepwisePlayer(made, seed)
 
     def read(timestep: Any) -> TimeStep:
         """As the player takes it: a row of one."""

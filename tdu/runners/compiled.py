@@ -207,6 +207,7 @@ class CompiledRunner:
     """A run in chunks. `carry` is its whole state; `advance` moves it on and returns the rows of finished episodes."""
 
     exact = True
+    notes: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -285,6 +286,10 @@ class CompiledRunner:
             bad=bool(gained.get("total_bad_episodes", 0)),
             totals={name: self.progress.totals[name] + value for name, value in gained.items()},
         )
+
+    def words(self) -> str:
+        """Nothing beside the usual."""
+        return ""
 
     def save(self) -> Saved:
         """The run as it is now."""

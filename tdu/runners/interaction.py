@@ -43,11 +43,11 @@ class Player(NamedTuple):
 class Learned(NamedTuple):
     """What the learning steps of a stretch of time amount to: sums, and the largest of what is named so."""
 
-    bonus: Array
-    loss: Array
-    updates: Array
-    largest_q: Array
-    largest_extra: Array
+    bonus: EitherArray
+    loss: EitherArray
+    updates: EitherArray
+    largest_q: EitherArray
+    largest_extra: EitherArray
 
     @classmethod
     def nothing(cls) -> "Learned":

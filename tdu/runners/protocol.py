@@ -53,6 +53,8 @@ class Runner(Protocol):
     """Totals over the finished episodes."""
     exact: bool
     """Whether a run that is put back goes on as if never interrupted; where not, its environments begin new episodes."""
+    notes: tuple[str, ...]
+    """What is worth saying before it starts."""
 
     @property
     def finished(self) -> bool:
@@ -67,6 +69,9 @@ class Runner(Protocol):
 
     def learner_rows(self) -> list[Row]:
         """What the learner has told since this was last asked: a row for every thousand steps or so."""
+
+    def words(self) -> str:
+        """What a progress line says of this run beside the usual; may be empty."""
 
     def save(self) -> Saved:
         """The run as it is now."""

@@ -42,7 +42,7 @@ STANDARD = (
 )
 """bsuite's standard columns, the acting head, and of the episode's learning steps mean bonus, mean loss and largest |Q|."""
 
-_OTHER_COUNTS = ("total_bad_episodes", "updates", "evaluation_episodes")
+_OTHER_COUNTS = ("total_bad_episodes", "updates", "evaluation_episodes", "frames", "learning_steps", "sequences")
 
 _BY_NAME = {c.name: c for c in (*STANDARD, *(Column(name, whole=True) for name in _OTHER_COUNTS))}
 

@@ -103,7 +103,12 @@ class _Programs:
             else:
                 keys = jax.vmap(interaction.keys_at, in_axes=(None, 0))(key, slot + jnp.arange(size))
                 actions, after = jax.vmap(agent.actor.act, in_axes=(None, 0, 0, 0))(params, acting, now, keys.act)
-            return actions, after if agent.actor.remembers else None
+            if not agent.actor.remembers:
+                return actions, None
+            if skips:  # a row that is about to begin an episode has nothing to act on
+                waits = lambda new, old: jnp.where(now.last.reshape(-1, *[1] * (new.ndim - 1)), old, new)  # noqa: E731
+                after = jax.tree.map(waits, after, acting)
+            return actions, after
 
         def learn_one(n: Array, carry: StepwiseCarry, rounds: Round, key: Key, slot: Array) -> StepwiseCarry:
             """Learns from row n mod B of round n div B."""
@@ -169,7 +174,8 @@ class StepwisePlayer:
 
     def __init__(self, agent: Agent, seed: int, *, size: int = 1, skips: bool = False):
         self._agent, self._size = agent, size
-        self._room = 1 if agent.live else max(_GATHERED // size, 1)
+        # What an actor remembers belongs to its own step, so that steps with a memory are not gathered.
+        self._room = 1 if agent.live or agent.actor.remembers else max(_GATHERED // size, 1)
         self._key = interaction.run_key(seed)
         self._programs = _programs(agent, size, skips)
         self.carry: StepwiseCarry = self._programs.start(self._key)
@@ -260,6 +266,8 @@ _ENVIRONMENT = "environment."
 class StepwiseRunner:
     """A run over Python environments."""
 
+    notes: tuple[str, ...] = ()
+
     def __init__(
         self,
         env: VectorEnvironment,
@@ -328,7 +336,7 @@ class StepwiseRunner:
             self._lengths += taken
             self._returns += np.where(taken, after.reward, 0.0)
             self._reward_sizes += np.where(taken, np.abs(after.reward), 0.0)
-            self._now = _following(after, stepped.now)
+            self._now = _following(after, stepped.now, waits=after.last & taken & self._env.skips)
             self._player.update(Round(now.observation, actions, after, taken), self._now)
             if stepped.ended:
                 return self._rows(stepped.ended, after.discount)
@@ -368,6 +376,10 @@ class StepwiseRunner:
             self._player.tell()
         rows, self._player.learner_rows = self._player.learner_rows, []
         return rows
+
+    def words(self) -> str:
+        """Nothing beside the usual."""
+        return ""
 
     def save(self) -> Saved:
         """The run as it is now."""
@@ -436,8 +448,11 @@ def _first(observations: np.ndarray) -> TimeStep:
     return TimeStep(observations, np.zeros(size, np.float32), np.ones(size, np.float32), np.zeros(size, bool))
 
 
-def _following(after: TimeStep, now: np.ndarray) -> TimeStep:
-    """What to act on: the answers, or the first observation of the next episode where one is over."""
+def _following(after: TimeStep, now: np.ndarray, *, waits: np.ndarray) -> TimeStep:
+    """What to act on: the answers, or the first observation of the next episode where one is over.
+
+    A row that waits spends the next call on beginning an episode, and there is nothing to act on before it.
+    """
     reward = np.where(after.last, np.float32(0), after.reward)
     discount = np.where(after.last, np.float32(1), after.discount)
-    return TimeStep(now, reward, discount, np.zeros(len(now), bool))
+    return TimeStep(now, reward, discount, waits)

@@ -8,7 +8,7 @@ from tdu import environments, runs
 from tdu.errors import RunError, tell
 from tdu.runs import folder as folders
 from tdu.trained import TrainedAgent
-from tdu.training.plan import make_runner, object_name
+from tdu.training.plan import make_environment, make_runner, object_name
 from tdu.training.run import Run
 
 
@@ -28,7 +28,7 @@ def load(path: str | Path, env: Any = None, say: Callable[[str], None] = tell, *
         raise RunError(
             f"{path} was trained on an object; from Python, tdu.load and tdu.evaluate take that object as env."
         )
-    made = environments.make(config.env if env is None else env, config.seed, num_envs=config.num_envs)
+    made = make_environment(config.env if env is None else env, config)
     if env is None:
         environments.close(made)  # all that is wanted of it is what it looks like
     if was_object and object_name(made.spec).split(":")[2:] != config.env.split(":")[2:]:

@@ -12,9 +12,12 @@ from tdu.errors import UserError
 from tdu.options import whole_number
 from tdu.runners.compiled import CompiledRunner
 from tdu.runners.protocol import Budget, Runner
+from tdu.runners.recurrent import RecurrentRunner
 from tdu.runners.stepwise import StepwiseRunner
 from tdu.runs.records import RunConfig
-from tdu.types import Agent, Environment, EnvSpec
+from tdu.types import Agent, Environment, EnvSpec, RecurrentAgent
+
+AnyAgent = Agent | RecurrentAgent
 
 MOST_EPISODES = 2**31 - 1
 MOST_STEPS = 10**12
@@ -46,12 +49,19 @@ class Asked(NamedTuple):
 def plan(env: Any = None, agent: str | None = None, **settings: Any) -> Plan:
     """A run that can be started; see `asked_for` for its settings."""
     asked, env, general_because = asked_for(env, agent, **settings)
-    made = environments.make(env, asked.seed, num_envs=asked.num_envs)
+    made = make_environment(env, asked)
     if asked.episodes is None and asked.steps is None:
         default = whole_number("episodes", made.spec.default_episodes, 1, MOST_EPISODES)
         asked = dataclasses.replace(asked, episodes=default)
-    asked = dataclasses.replace(asked, env=asked.env or object_name(made.spec), num_envs=environments.size(made))
+    size = asked.num_envs if isinstance(made, Environment) else made.size
+    asked = dataclasses.replace(asked, env=asked.env or object_name(made.spec), num_envs=size)
     return Plan(asked, made, env, general_because)
+
+
+def make_environment(env: Any, config: RunConfig) -> MadeEnvironment:
+    """The environment of a run."""
+    vectorises = agents.find(config.agent).is_recurrent
+    return environments.make(env, config.seed, num_envs=config.num_envs, vectorises=vectorises)
 
 
 def asked_for(
@@ -91,16 +101,21 @@ def asked_for(
     name = env if isinstance(env, str) else ""
     agent = DEFAULT_AGENT if agent is None else agent
     if preset is None:
-        preset = agents.default_preset(agent, of_the_paper=environments.is_of_the_paper(env))
+        kind = environments.kind(env)
+        preset = agents.default_preset(agent, of_the_paper=environments.is_of_the_paper(env), kind=kind)
         if preset == "general":
             general_because = _GENERAL_BECAUSE.format(agent)
+        elif agents.find(agent).is_recurrent:
+            general_because = _SMALL_BECAUSE.format(agent, preset)
+    if num_envs is None:
+        num_envs = 1 if environments.is_one(env) else agents.default_num_envs(agent, preset)
     asked = ask(
         name,
         agent,
         seed=0 if seed is None else seed,
         episodes=episodes,
         steps=steps,
-        num_envs=1 if num_envs is None else num_envs,
+        num_envs=num_envs,
         stop=stop is None or stop,
         preset=preset,
         options=options,
@@ -111,6 +126,11 @@ def asked_for(
 _GENERAL_BECAUSE = (
     "{} has the preset general, because this is not one of the paper's environments; "
     "preset paper has the paper's settings."
+)
+
+
+_SMALL_BECAUSE = (
+    "{} has the preset {}, which one machine can run; preset paper has the paper's settings, for a cluster."
 )
 
 
@@ -151,17 +171,22 @@ def object_name(spec: EnvSpec) -> str:
     return f"object:{spec.name}:{spec.observation_shape}:{spec.num_actions}"
 
 
-def make_runner(config: RunConfig, env: MadeEnvironment, *, compiled: bool = True) -> tuple[Runner, Agent]:
+def make_runner(config: RunConfig, env: MadeEnvironment, *, compiled: bool = True) -> tuple[Runner, AnyAgent]:
     """What drives the run, and its agent; not compiled where it only has to be loaded."""
     entry = agents.find(config.agent)
     agent = _make_agent(entry.make, env.spec, agents.configure(config.agent, config.config))
     budget = Budget(episodes=config.episodes, steps=config.steps)
+    if isinstance(agent, RecurrentAgent):
+        recurrent = RecurrentRunner(
+            env, agent, config.seed, budget=budget, stop=config.stop, num_envs=config.num_envs, compiled=compiled
+        )
+        return recurrent, agent
     if isinstance(env, Environment):
         return CompiledRunner(env, agent, config.seed, budget=budget, stop=config.stop, compiled=compiled), agent
     return StepwiseRunner(env, agent, config.seed, budget=budget, stop=config.stop, compiled=compiled), agent
 
 
 @lru_cache(maxsize=8)
-def _make_agent(make: Callable[[EnvSpec, Any], Agent], spec: EnvSpec, config: Any) -> Agent:
+def _make_agent(make: Callable[[EnvSpec, Any], AnyAgent], spec: EnvSpec, config: Any) -> AnyAgent:
     """One object for one agent, so that its second run needs no compilation."""
     return make(spec, config)

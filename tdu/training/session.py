@@ -63,6 +63,8 @@ class Report(NamedTuple):
     mean_return: float | None
     """Of the last `RECENT` episodes; None before the first has ended."""
     bad_share: float | None
+    words: str = ""
+    """What the run has to say beside that."""
 
 
 class Evaluation(NamedTuple):
@@ -122,6 +124,8 @@ class Session:
         if track:
             self._track, self._end_track = tracking.start(track, folder.path if folder else None, plan.config.to_json())
         self._runner, self._agent = make_runner(plan.config, plan.env)
+        for note in self._runner.notes:
+            say(note)
         if watching.evaluate_every is not None and not isinstance(plan.source, str) and not self._runner.exact:
             raise UserError(
                 "evaluate_every needs an environment that can be brought back to where it was; give its id."
@@ -360,6 +364,7 @@ class Session:
             last=self._last,
             mean_return=self._mean_return(),
             bad_share=runner.progress.total_bad / clock.episodes if runner.spec.solved and clock.episodes else None,
+            words=runner.words(),
         )
 
 

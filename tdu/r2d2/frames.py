@@ -1,0 +1,140 @@
+"""Observations kept once, in blocks of consecutive steps.
+
+Overlapping sequences share blocks. Where an observation is a stack of frames (bytes [H, W, C], as Atari's are), consecutive
+ones share all frames but the newest: of each step that alone is kept, and a whole stack where a block or an episode
+begins. Whether a stack continues the one before is looked at, byte by byte, so what comes out is what went in.
+Complete blocks are compressed when asked (zlib).
+"""
+
+import math
+import zlib
+
+import numpy as np
+
+from tdu.types import EnvSpec
+
+_LEVEL = 1
+"""Of zlib: the quickest. Higher ones save little on game frames."""
+
+COMPRESSED_TO = 0.25
+"""Share that compressed frames are expected to take; most games take far less."""
+
+
+class Frames:
+    """Room for `blocks` blocks of `period` observations."""
+
+    def __init__(self, spec: EnvSpec, *, blocks: int, period: int, compress: bool):
+        shape, self._dtype = spec.carried_shape, np.dtype(spec.carried_dtype)
+        self._stacked = is_stacked(spec)
+        self._older_shape = (*shape[:2], shape[2] - 1) if self._stacked else ()
+        self._shape, self._period, self._compress = shape, period, compress
+        self._frame = shape[:2] if self._stacked else shape
+        self._slab = None if compress else np.zeros((blocks, period, *self._frame), self._dtype)
+        self._open: dict[int, np.ndarray] = {}
+        """Where blocks are compressed: those that are not yet complete."""
+        self._packed: dict[int, bytes] = {}
+        self._older: dict[tuple[int, int], np.ndarray] = {}
+        """Older frames of a stack that does not continue the one before, by block and step."""
+
+    def write(self, block: int, at: int, observations: np.ndarray) -> None:
+        """Puts observations [n, …] at steps at … at + n − 1 of a block, whose earlier steps are there already."""
+        count = len(observations)
+        frames = self._writable(block)
+        if self._stacked:
+            before = self.read(block, at)[-1] if at else None
+            for i, stack in enumerate(observations):
+                if before is None or not np.array_equal(stack[..., :-1], before[..., 1:]):
+                    self._older[block, at + i] = stack[..., :-1].copy()
+                before = stack
+            observations = observations[..., -1]
+        frames[at : at + count] = observations
+        if self._compress and at + count == self._period:
+            self._packed[block] = zlib.compress(self._open.pop(block).tobytes(), _LEVEL)
+
+    def read(self, block: int, count: int) -> np.ndarray:
+        """The first `count` observations of a block."""
+        frames = self._readable(block)[:count]
+        if not self._stacked:
+            return frames
+        older = self._shape[2] - 1
+        stacks = np.empty((count, *self._shape), self._dtype)
+        stacks[..., -1] = frames
+        for step in range(count):
+            mine = self._older.get((block, step))
+            stacks[step, ..., :older] = stacks[step - 1, ..., 1:] if mine is None else mine
+        return stacks
+
+    def read_many(self, blocks: np.ndarray) -> np.ndarray:
+        """All steps of blocks [B, n], as [B, n·period, …]; those not yet written are anything."""
+        if self._slab is not None and not self._stacked:
+            found = self._slab[blocks]
+            return found.reshape(blocks.shape[0], -1, *self._shape)
+        found = np.stack([self.read(int(block), self._period) for block in blocks.reshape(-1)])
+        return found.reshape(blocks.shape[0], -1, *self._shape)
+
+    def forget(self, block: int) -> None:
+        """Gives a block up."""
+        self._packed.pop(block, None)
+        self._open.pop(block, None)
+        if self._stacked:
+            for step in range(self._period):
+                self._older.pop((block, step), None)
+
+    def save(self, used: int) -> dict[str, np.ndarray]:
+        """Arrays by name, no copies where there is much; of a slab its first `used` blocks."""
+        arrays = {} if self._slab is None else {"slab": self._slab[:used]}
+        arrays |= {f"open.{block}": x for block, x in self._open.items()}
+        arrays |= {f"packed.{block}": np.frombuffer(data, np.uint8) for block, data in self._packed.items()}
+        arrays |= {f"older.{block}.{step}": x for (block, step), x in self._older.items()}
+        return arrays
+
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        """Puts back what `save` gave, and empties it meanwhile: it may be most of the memory there is."""
+        for name in list(arrays):
+            x = arrays.pop(name)
+            kind, _, place = name.partition(".")
+            if kind == "slab" and self._slab is not None:
+                self._slab[: len(x)] = x
+            elif kind == "open":
+                self._open[int(place)] = np.array(x)
+            elif kind == "packed":
+                self._packed[int(place)] = x.tobytes()
+            else:
+                block, _, step = place.partition(".")
+                self._older[int(block), int(step)] = np.array(x)
+
+    def _writable(self, block: int) -> np.ndarray:
+        if self._slab is not None:
+            return self._slab[block]
+        if block not in self._open:
+            self._open[block] = np.zeros((self._period, *self._frame), self._dtype)
+        return self._open[block]
+
+    def _readable(self, block: int) -> np.ndarray:
+        if self._slab is not None:
+            return self._slab[block]
+        if block in self._packed:
+            flat = np.frombuffer(zlib.decompress(self._packed[block]), self._dtype)
+            return flat.reshape(self._period, *self._frame)
+        return self._open[block]
+
+
+def is_stacked(spec: EnvSpec) -> bool:
+    """Whether observations may be stacks of frames."""
+    return (
+        spec.num_states is None
+        and spec.dtype == "uint8"
+        and len(spec.observation_shape) == 3
+        and (spec.observation_shape[2] > 1)
+    )
+
+
+def block_bytes(spec: EnvSpec, period: int, *, compress: bool) -> float:
+    """Memory of one block; a stack's block begins with a whole one."""
+    size: float = math.prod(spec.carried_shape) * np.dtype(spec.carried_dtype).itemsize
+    if is_stacked(spec):
+        older = spec.observation_shape[2] - 1
+        size = size / spec.observation_shape[2] * (period + older)
+    else:
+        size *= period
+    return size * (COMPRESSED_TO if compress else 1.0)

@@ -1,0 +1,264 @@
+"""Networks with a memory: a torso, an LSTM and an ensemble of dueling heads (Kapturowski et al., 2019; Wang et al., 2016).
+
+    x = torso(o),   (h, c) = LSTM([x, previous action, previous reward], (h, c)),   Q_k = V_k(h) + A_k(h) − mean_a A_k(h)
+
+All heads share torso and LSTM; each has a hidden layer of its own. Values are squashed ones (`td.squash`). Weights are drawn
+as everywhere here: a normal cut at two standard deviations with scale 1/√fan_in, biases 0; a state's row has fan-in 1, and
+the forget gate's bias is 1.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from tdu import td
+from tdu.networks import inputs
+from tdu.types import Array, EnvSpec, Key, Params, State
+
+
+class Seen(NamedTuple):
+    """What a network is fed at every step, [T, B, …] or [B, …]."""
+
+    observation: Array
+    previous_action: Array
+    """−1 where there was none."""
+    previous_reward: Array
+    first: Array
+    """Whether an episode begins here: then nothing is remembered."""
+
+
+class Recurrent(NamedTuple):
+    """A network with a memory."""
+
+    init: Callable[[Key], Params]
+    memory: Callable[[], State]
+    """memory() -> what is remembered when an episode begins, without a batch axis."""
+    unroll: Callable[[Params, State, Seen], tuple[Array, State]]
+    """unroll(params, memory [B, …], seen [T, B, …]) -> squashed values [T, B, H, A], memory [B, …]."""
+
+
+class Sizes(NamedTuple):
+    """What a network is made of."""
+
+    heads: int
+    filters: tuple[int, ...]
+    """Of the convolutions; empty where images are looked at as a row of numbers."""
+    shrink: int
+    """Images are averaged over squares of so many pixels first."""
+    hidden: tuple[int, ...]
+    """Layers between what is seen and the LSTM."""
+    lstm: int
+    """0 for no memory."""
+    head: int
+    """Width of each head's own hidden layer, value and advantage each."""
+    feeds_back: bool
+    """Whether the previous action and reward are fed in."""
+
+    def narrower(self, share: float) -> "Sizes":
+        """The same shape with every layer cut to a share of its width."""
+
+        def cut(width: int) -> int:
+            return max(round(share * width), 1) if width else 0
+
+        return self._replace(
+            filters=tuple(map(cut, self.filters)),
+            hidden=tuple(map(cut, self.hidden)),
+            lstm=cut(self.lstm),
+            head=cut(self.head),
+        )
+
+
+def make(spec: EnvSpec, sizes: Sizes) -> Recurrent:
+    """The network for an environment."""
+    torso_init, torso, width = _torso(spec, sizes)
+    fed = width + (spec.num_actions + 1 if sizes.feeds_back else 0)
+    remembered = sizes.lstm or fed
+
+    def init(key: Key) -> dict[str, Any]:
+        keys = jax.random.split(key, 3)
+        params: dict[str, Any] = {"torso": torso_init(keys[0])}
+        if sizes.lstm:
+            params["lstm"] = _init_lstm(keys[1], fed, sizes.lstm)
+        return params | {"heads": _init_heads(keys[2], remembered, sizes.head, sizes.heads, spec.num_actions)}
+
+    def memory() -> tuple[Array, Array]:
+        return jnp.zeros(sizes.lstm), jnp.zeros(sizes.lstm)
+
+    def unroll(params: Params, state: State, seen: Seen) -> tuple[Array, State]:
+        x = torso(params["torso"], seen.observation)
+        if sizes.feeds_back:
+            action = jax.nn.one_hot(seen.previous_action, spec.num_actions)
+            x = jnp.concatenate([x, action, td.squash(seen.previous_reward)[..., None]], axis=-1)
+        if sizes.lstm:
+            x, state = _lstm(params["lstm"], state, x, seen.first)
+        return _dueling(params["heads"], x, sizes.heads), state
+
+    return Recurrent(init, memory, unroll)
+
+
+def with_prior(trained: Recurrent, prior: Recurrent, scale: float) -> Recurrent:
+    """Q_k + λ·P_k with P_k of another network, never trained; it remembers with a memory of its own.
+
+    Its params are (trained, prior), its memory both memories.
+    """
+
+    def init(key: Key) -> tuple[Params, Params]:
+        key_trained, key_prior = jax.random.split(key)
+        return trained.init(key_trained), prior.init(key_prior)
+
+    def unroll(params: tuple[Params, Params], state: tuple[State, State], seen: Seen) -> tuple[Array, State]:
+        q, learned = trained.unroll(params[0], state[0], seen)
+        p, fixed = prior.unroll(jax.lax.stop_gradient(params[1]), state[1], seen)
+        return q + scale * jax.lax.stop_gradient(p), (learned, fixed)
+
+    return Recurrent(init, lambda: (trained.memory(), prior.memory()), unroll)
+
+
+def without_prior(trained: Recurrent) -> Recurrent:
+    """The same with an empty prior, so that params are (trained, prior) either way."""
+    return Recurrent(
+        lambda key: (trained.init(key), ()),
+        trained.memory,
+        lambda params, state, seen: trained.unroll(params[0], state, seen),
+    )
+
+
+def _weights(key: Key, shape: tuple[int, ...], fan_in: int) -> Array:
+    return jax.random.truncated_normal(key, -2.0, 2.0, shape) / math.sqrt(fan_in)
+
+
+def _torso(spec: EnvSpec, sizes: Sizes) -> tuple[Callable[[Key], Any], Callable[[Any, Array], Array], int]:
+    """init(key), apply(params, observations [..., …]) -> [..., W], and W."""
+    images = bool(sizes.filters)
+    rank = len(spec.carried_shape)
+    if images:
+        height, width, channels = spec.observation_shape
+        height, width = height // sizes.shrink, width // sizes.shrink
+        windows = _windows(min(height, width))[: len(sizes.filters)]
+        shapes = []
+        for (window, stride), filters in zip(windows, sizes.filters, strict=True):
+            shapes.append((window, window, channels, filters))
+            height, width, channels = (height - window) // stride + 1, (width - window) // stride + 1, filters
+        flat = height * width * channels
+    else:
+        flat = math.prod(spec.observation_shape)
+    widths = (flat, *sizes.hidden)
+
+    def init(key: Key) -> dict[str, Any]:
+        key_images, key_layers = jax.random.split(key)
+        keys = jax.random.split(key_layers, len(widths) - 1)
+        layers = [(_weights(k, (i, o), i), jnp.zeros(o)) for k, i, o in zip(keys, widths[:-1], widths[1:], strict=True)]
+        if spec.num_states is not None:  # of a one-hot input exactly one row is on
+            rows = _weights(keys[0], (spec.num_states + 1, widths[1]), 1).at[spec.num_states].set(0.0)
+            layers[0] = (rows, jnp.zeros(widths[1]))
+        if not images:
+            return {"layers": layers}
+        keys = jax.random.split(key_images, len(shapes))
+        filters = [(_weights(k, s, math.prod(s[:3])), jnp.zeros(s[3])) for k, s in zip(keys, shapes, strict=True)]
+        return {"filters": filters, "layers": layers}
+
+    def apply(params: dict[str, Any], observation: Array) -> Array:
+        if spec.num_states is not None:
+            (rows, b), *rest = params["layers"]
+            x = jax.nn.relu(rows[observation] + b)
+        else:
+            lead = observation.shape[: observation.ndim - rank]
+            x = inputs.scaled(spec, observation)
+            if images:
+                x = x.reshape(-1, *x.shape[-3:])
+                x = _shrunk(x, sizes.shrink)
+                for (w, b), (_, stride) in zip(params["filters"], windows, strict=True):
+                    x = jax.lax.conv_general_dilated(
+                        x, w, (stride, stride), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+                    )
+                    x = jax.nn.relu(x + b)
+            x = x.reshape(*lead, flat)
+            rest = params["layers"]
+        for w, b in rest:
+            x = jax.nn.relu(x @ w + b)
+        return x
+
+    return init, apply, widths[-1]
+
+
+def _windows(side: int) -> tuple[tuple[int, int], ...]:
+    """(window, stride) of the convolutions for images of so many pixels: DQN's for 84, fewer for less."""
+    if side >= 64:
+        return (8, 4), (4, 2), (3, 1)
+    if side >= 32:
+        return (6, 3), (4, 2), (3, 1)
+    return (3, 1), (3, 1)
+
+
+def most_filters(spec: EnvSpec, shrink: int) -> int:
+    """How many convolutions fit on an image; 0 where it is none."""
+    if not inputs.is_image(spec):
+        return 0
+    side = min(spec.observation_shape[:2]) // shrink
+    count = 0
+    for window, stride in _windows(side):
+        if side < window:
+            break
+        side, count = (side - window) // stride + 1, count + 1
+    return count
+
+
+def _shrunk(x: Array, by: int) -> Array:
+    """Images [N, H, W, C] averaged over squares of `by` pixels; what is left over at the edges is cut off."""
+    if by == 1:
+        return x
+    n, height, width, channels = x.shape
+    x = x[:, : height // by * by, : width // by * by]
+    return x.reshape(n, height // by, by, width // by, by, channels).mean(axis=(2, 4))
+
+
+def _init_lstm(key: Key, fed: int, size: int) -> dict[str, Array]:
+    key_x, key_h = jax.random.split(key)
+    gates = jnp.zeros((4, size)).at[2].set(1.0).reshape(-1)  # input, candidate, forget, output
+    return {
+        "x": _weights(key_x, (fed, 4 * size), fed + size),
+        "h": _weights(key_h, (size, 4 * size), fed + size),
+        "b": gates,
+    }
+
+
+def _lstm(params: Any, state: tuple[Array, Array], x: Array, first: Array) -> tuple[Array, tuple[Array, Array]]:
+    """Outputs [T, B, L] of an LSTM (Hochreiter and Schmidhuber, 1997) that forgets everything where an episode begins."""
+    fed = x @ params["x"] + params["b"]  # for all steps at once: only the rest has to wait for the step before
+    kept = 1.0 - first.astype(jnp.float32)[..., None]
+
+    def step(state: tuple[Array, Array], now: tuple[Array, Array]) -> tuple[tuple[Array, Array], Array]:
+        fed_now, kept_now = now
+        h, c = state[0] * kept_now, state[1] * kept_now
+        i, g, f, o = jnp.split(fed_now + h @ params["h"], 4, axis=-1)
+        c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+        h = jax.nn.sigmoid(o) * jnp.tanh(c)
+        return (h, c), h
+
+    state, outputs = jax.lax.scan(step, state, (fed, kept))
+    return outputs, state
+
+
+def _init_heads(key: Key, width: int, hidden: int, heads: int, actions: int) -> dict[str, Array]:
+    """Each head's two streams side by side, the value's before the advantage's."""
+    key_hidden, key_value, key_advantage = jax.random.split(key, 3)
+    return {
+        "w": _weights(key_hidden, (width, heads * 2 * hidden), width),
+        "b": jnp.zeros(heads * 2 * hidden),
+        "value": _weights(key_value, (heads, hidden), hidden),
+        "value_b": jnp.zeros(heads),
+        "advantage": _weights(key_advantage, (heads, hidden, actions), hidden),
+        "advantage_b": jnp.zeros((heads, actions)),
+    }
+
+
+def _dueling(params: Any, x: Array, heads: int) -> Array:
+    """Values [..., H, A]; all heads' hidden layers are one product."""
+    hidden = jax.nn.relu(x @ params["w"] + params["b"])
+    hidden = hidden.reshape(*x.shape[:-1], heads, 2, -1)
+    value = jnp.sum(hidden[..., 0, :] * params["value"], axis=-1) + params["value_b"]
+    advantage = jnp.einsum("...hw,hwa->...ha", hidden[..., 1, :], params["advantage"]) + params["advantage_b"]
+    return value[..., None] + advantage - jnp.mean(advantage, axis=-1, keepdims=True)
