@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from gymnasium.vector import VectorEnv
 
 from tdu.environments import atari, binary_tree, bsuite, deep_sea, gymnasium, gymnax, key_door
+from tdu.environments.jax_vector import JaxVector
 from tdu.environments.python import PythonEnvironment, Seed, described, see_current_folder
 from tdu.environments.settings import (
     GYM_EPISODES,
@@ -74,8 +75,8 @@ MadeEnvironment = Environment | VectorEnvironment
 def make(env: Any, seed: Seed = 0, *, num_envs: int = 1) -> MadeEnvironment:
     """The environment of an id, around a dm_env or Gymnasium object, or one of ours as it is.
 
-    `seed` is the run's; it reseeds environments that live in Python at every episode. With `num_envs`, as many of those are
-    stepped together.
+    `seed` is the run's; it reseeds environments that live in Python at every episode. With `num_envs`, as many of them are
+    stepped together; compiled ones too, from Python.
     """
     if isinstance(env, VectorEnv):
         if num_envs not in (1, env.num_envs):
@@ -87,12 +88,7 @@ def make(env: Any, seed: Seed = 0, *, num_envs: int = 1) -> MadeEnvironment:
         return atari.load(env, seed, num_envs)
     made = _single(env, seed)
     if isinstance(made, Environment):
-        if num_envs > 1:
-            raise UserError(
-                f"{made.spec.name} is compiled with its agent, one environment to a run; num_envs is for environments in "
-                "Python. For many seeds at once there is --seeds."
-            )
-        return made
+        return made if num_envs == 1 else JaxVector(made, seed, num_envs)
     if num_envs > 1 and not isinstance(env, str):
         raise UserError("an object is one environment; for several, give an id or a vector environment of Gymnasium's.")
     return PythonVector([made, *(_in_python(_single(env, seed)) for _ in range(num_envs - 1))])
@@ -110,6 +106,12 @@ def is_of_the_paper(env: Any) -> bool:
     if scheme in BUILT_IN and "/" not in env:
         return BUILT_IN[scheme].of_the_paper
     return scheme == "bsuite" or (not colon and "/" in env)
+
+
+def vector(env: Any, seed: Seed = 0, *, num_envs: int = 1) -> VectorEnvironment:
+    """The same as `make`, always stepped from Python, for runs that are not one compiled loop."""
+    made = make(env, seed, num_envs=num_envs)
+    return JaxVector(made, seed, 1) if isinstance(made, Environment) else made
 
 
 def close(env: MadeEnvironment) -> None:
