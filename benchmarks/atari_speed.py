@@ -3,8 +3,8 @@
     python benchmarks/atari_speed.py --out results/atari_speed.json
 
 Both play the same random actions with the same preprocessing (84×84, stack of 4, 18 actions, rewards as they are). They take
-turns, some steps each, because machines are noisy; rates are per second of processor time, so that what else runs on the machine
-matters less, and per second of the clock. Beside it: what it takes to save ours in mid-episode and to bring it back.
+turns, some steps each, because machines are noisy; rates are per second of processor time, so that other work counts less,
+and per second of the clock. Beside it: what it takes to save ours in mid-episode and to bring it back.
 """
 
 import argparse

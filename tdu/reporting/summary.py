@@ -143,7 +143,7 @@ def as_text(summary: Summary, published: bool = False) -> str:
     scored = {name: agent["bsuite"] for name, agent in summary["agents"].items() if agent["bsuite"]}
     if scored:
         parts += _bsuite_tables(scored, published_scores() if published else {})
-    if summary["atari"]:
+    if summary.get("atari"):
         parts += atari_scores.as_text(summary["atari"], published)
     parts += summary["notes"]
     if unchecked := summary["unchecked"]:
