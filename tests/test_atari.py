@@ -130,7 +130,8 @@ def play(env, steps, seed):
 
 
 @pytest.mark.parametrize("game", ["qbert", "yars_revenge", "breakout"])
-def test_games_come_back_to_where_they_were(game):
+def test_games_come_back_to_where_they_were(game, monkeypatch, capsys):
+    monkeypatch.setattr(atari, "_MANY", 10)
     env = environments.make(f"atari/{game}:size=42", 1, num_envs=2)
     env.start()
     play(env, 150, 0)
@@ -139,6 +140,7 @@ def test_games_come_back_to_where_they_were(game):
     onward = play(env, 120, 1)
     again = environments.make(f"atari/{game}:size=42", 1, num_envs=2)
     np.testing.assert_array_equal(again.restore(arrays, plain), again._now)
+    assert f"steps of atari/{game}:size=42 again, about" in capsys.readouterr().err
     for one, other in zip(onward, play(again, 120, 1), strict=True):
         for x, y in zip(one.after, other.after, strict=True):
             np.testing.assert_array_equal(x, y)

@@ -19,7 +19,7 @@ import numpy as np
 from tdu.environments.python import Seed, number
 from tdu.environments.settings import GYM_EPISODES, AtariSettings, parse_settings
 from tdu.environments.vector import Ended, Stepped
-from tdu.errors import RunError, UserError, unknown
+from tdu.errors import RunError, UserError, tell, unknown
 from tdu.options import build
 from tdu.types import EnvSpec, TimeStep
 
@@ -49,6 +49,9 @@ ABLATION = (
     "frostbite", "gravitar", "hero", "montezuma_revenge", "ms_pacman", "seaquest", "space_invaders", "venture",
 )  # fmt: skip
 """The games on which the paper chose its settings (appendix E)."""
+
+_MANY, _STEPS_PER_SECOND = 5000, 2000
+"""So many steps to be taken again are told before; and how many that are, roughly, in a second."""
 
 SUBSETS = {"57": GAMES, "exploration": EXPLORATION, "ablation": ABLATION}
 """What may stand after `atari:` where many environments are named at once."""
@@ -148,6 +151,9 @@ class AtariVector:
                 "install that version of ale-py."
             )
         self._episodes = list(plain["episodes"])
+        again = sum(len(arrays[f"actions_{row}"]) for row in range(self.size))
+        if again > _MANY:
+            tell(f"taking {again:,} steps of {self.spec.name} again, about {again / _STEPS_PER_SECOND:.0f} s …")
         for row, game in enumerate(self._games):
             actions = arrays[f"actions_{row}"].tolist()
             game.ale.restoreState(self._state_of(arrays[f"before_{row}"].tobytes()))
