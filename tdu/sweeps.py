@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tdu import agents, environments, runs
-from tdu.environments import bsuite
+from tdu.environments import atari, bsuite
 from tdu.errors import RunError, UserError
 from tdu.options import whole_number
 from tdu.runners.parallel import Job
@@ -93,12 +93,14 @@ def expand(target: str) -> list[str]:
     """Environment ids of a target.
 
     `bsuite` is all of bsuite; `bsuite:testing` or `bsuite:` and a tag of it a part of it; an experiment's name all of its
-    settings; anything else an environment's id.
+    settings; `atari:57`, `atari:exploration` and `atari:ablation` games of Atari; anything else an environment's id.
     """
     if not target.strip():
         raise UserError("a target is empty; name an environment, a bsuite experiment, or bsuite for all of it.")
     if target == "bsuite" or (target.startswith("bsuite:") and "/" not in target):
         return bsuite.ids(target.partition(":")[2])
+    if target.startswith("atari:"):
+        return atari.ids(target.partition(":")[2])
     if not set(target) & set(":/") and target not in environments.BUILT_IN:
         return bsuite.ids(target)
     if target in bsuite.DEEP_SEAS:

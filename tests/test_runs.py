@@ -513,8 +513,6 @@ def test_a_run_ends_by_steps_or_episodes_whichever_is_first():
     assert tdu.train(**TINY, steps=10**6, evaluation_episodes=0).result["episodes"] == 20
     stepwise = tdu.train("catch/0", steps=20, evaluation_episodes=0, **FAST).result
     assert (stepwise["steps"], stepwise["episodes"]) == (20, 2)
-    with pytest.raises(tdu.UserError, match="num_envs is for environments in Python"):
-        tdu.train(**TINY, num_envs=2)
 
 
 CONFIG = {"env": "x", "agent": "tdu", "seed": 0, "episodes": 5, "stop": True, "config": {}}

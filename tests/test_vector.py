@@ -139,7 +139,6 @@ def test_an_id_is_made_as_often_as_told():
     first = made.start()
     assert len({tuple(row) for row in first}) == 3, "each row has a seed of its own"
     for env, count, words in (
-        ("deep_sea:size=4", 2, "compiled with its agent"),
         (Diary(), 2, "an object is one environment"),
         (SyncVectorEnv([Diary] * 3), 2, "has 3 environments, not 2"),
     ):

@@ -19,5 +19,6 @@ def run(arguments: list[str]) -> int:
     print("  bsuite:ID     bsuite's official environment, always")
     print("  gym:ID        a Gymnasium id with discrete actions, e.g. gym:CartPole-v1")
     print("  gymnax:NAME   a gymnax environment, compiled, e.g. gymnax:Breakout-MinAtar")
+    print("  atari/GAME    one of 57 Atari games, e.g. atari/montezuma_revenge or atari/freeway:size=42,stack=4")
     print("  python:M:F    what function F of your module M returns: a dm_env, Gymnasium or tdu environment")
     return 0

@@ -10,13 +10,16 @@ from tdu.reporting import summary
 def run(arguments: list[str]) -> int:
     parser = Parser(
         prog="tdu score",
-        description="What the runs in a sweep's folder amount to; bsuite's official scores where its ids were run.",
+        description="What the runs in a sweep's folder amount to; bsuite's official scores where its ids "
+        "were run, human-normalised scores and analyses of variance where Atari's games were.",
         allow_abbrev=False,
     )
     parser.add_argument("folder", metavar="DIR", type=folder, help="the sweep's folder")
     parser.add_argument("--json", action="store_true", help="print it for machines")
     parser.add_argument("--published", action="store_true", help="with the scores that others have published beside it")
-    parser.add_argument("--figures", type=folder, metavar="DIR", help="draw bsuite's radar and bars there")
+    parser.add_argument(
+        "--figures", type=folder, metavar="DIR", help="draw bsuite's radar and bars and Atari's learning curves there"
+    )
     parser.add_argument(
         "--bsuite-csv", type=folder, metavar="DIR", help="write bsuite's own logs there, for its csv_load"
     )

@@ -33,7 +33,7 @@ def run(arguments: list[str]) -> int:
     parser.add_argument(
         "targets", nargs="+", metavar="TARGET",
         help="an environment id; a bsuite experiment (deep_sea: all its settings); bsuite: all 468; bsuite:testing or "
-        "bsuite:TAG: a part of it",
+        "bsuite:TAG: a part of it; atari:exploration, atari:ablation or atari:57: games of Atari",
     )  # fmt: skip
     parser.add_argument("--agent", action="append", help="an agent; may be given several times (default tdu)")
     add_preset(parser)

@@ -6,6 +6,7 @@ cartpole/0                                         the official environment othe
 bsuite:deep_sea/5                                  always the official one
 gym:CartPole-v1                                    a Gymnasium id
 gymnax:Breakout-MinAtar                            a gymnax name, compiled
+atari/montezuma_revenge, atari/freeway:size=42     one of 57 Atari games with its settings
 python:pkg.mod:factory                             what the user's own function returns
 """
 
@@ -17,9 +18,16 @@ from typing import Any, NamedTuple
 
 from gymnasium.vector import VectorEnv
 
-from tdu.environments import binary_tree, bsuite, deep_sea, gymnasium, gymnax, key_door
+from tdu.environments import atari, binary_tree, bsuite, deep_sea, gymnasium, gymnax, key_door
+from tdu.environments.jax_vector import JaxVector
 from tdu.environments.python import PythonEnvironment, Seed, described, see_current_folder
-from tdu.environments.settings import GYM_EPISODES, BinaryTreeSettings, DeepSeaSettings, KeyDoorSettings
+from tdu.environments.settings import (
+    GYM_EPISODES,
+    BinaryTreeSettings,
+    DeepSeaSettings,
+    KeyDoorSettings,
+    parse_settings,
+)
 from tdu.environments.vector import PythonVector, VectorEnvironment
 from tdu.errors import UserError, unknown
 from tdu.options import build
@@ -67,8 +75,8 @@ MadeEnvironment = Environment | VectorEnvironment
 def make(env: Any, seed: Seed = 0, *, num_envs: int = 1, vectorises: bool = False) -> MadeEnvironment:
     """The environment of an id, around a dm_env or Gymnasium object, or one of ours as it is.
 
-    `seed` is the run's; it reseeds environments that live in Python at every episode. With `num_envs`, as many of those are
-    stepped together. A runner that `vectorises` compiled ones itself may have as many of them too.
+    `seed` is the run's; it reseeds environments that live in Python at every episode. With `num_envs`, as many of them are
+    stepped together; compiled ones too, from Python, unless a runner `vectorises` them itself.
     """
     if isinstance(env, VectorEnv):
         if num_envs not in (1, env.num_envs):
@@ -76,14 +84,11 @@ def make(env: Any, seed: Seed = 0, *, num_envs: int = 1, vectorises: bool = Fals
                 f"this vector environment has {env.num_envs} environments, not {num_envs}; leave num_envs out."
             )
         return gymnasium.adapt_vector(env, type(env).__name__, seed)
+    if _is_atari(env):
+        return atari.load(env, seed, num_envs)
     made = _single(env, seed)
     if isinstance(made, Environment):
-        if num_envs > 1 and not vectorises:
-            raise UserError(
-                f"{made.spec.name} is compiled with its agent, one environment to a run; num_envs is for environments in "
-                "Python. For many seeds at once there is --seeds."
-            )
-        return made
+        return made if num_envs == 1 or vectorises else JaxVector(made, seed, num_envs)
     if num_envs > 1 and not isinstance(env, str):
         raise UserError("an object is one environment; for several, give an id or a vector environment of Gymnasium's.")
     return PythonVector([made, *(_in_python(_single(env, seed)) for _ in range(num_envs - 1))])
@@ -95,6 +100,8 @@ def is_of_the_paper(env: Any) -> bool:
         env = env.spec.name
     if not isinstance(env, str):
         return type(env).__module__.partition(".")[0] == "bsuite"
+    if _is_atari(env):
+        return False  # its settings for the games are those of other agents
     scheme, colon, _ = env.partition(":")
     if scheme in BUILT_IN and "/" not in env:
         return BUILT_IN[scheme].of_the_paper
@@ -119,6 +126,12 @@ def kind(env: Any) -> str:
 def is_one(env: Any) -> bool:
     """Whether it is one environment in Python, of which there cannot be several."""
     return not isinstance(env, str | VectorEnv | Environment)
+
+
+def vector(env: Any, seed: Seed = 0, *, num_envs: int = 1) -> VectorEnvironment:
+    """The same as `make`, always stepped from Python, for runs that are not one compiled loop."""
+    made = make(env, seed, num_envs=num_envs)
+    return JaxVector(made, seed, 1) if isinstance(made, Environment) else made
 
 
 def close(env: MadeEnvironment) -> None:
@@ -152,6 +165,10 @@ def _single(env: Any, seed: Seed, name: str | None = None) -> Environment | Pyth
     )
 
 
+def _is_atari(env: Any) -> bool:
+    return isinstance(env, str) and env.startswith(atari.PREFIX)
+
+
 def _in_python(env: Environment | PythonEnvironment) -> PythonEnvironment:
     assert isinstance(env, PythonEnvironment)
     return env
@@ -160,7 +177,7 @@ def _in_python(env: Environment | PythonEnvironment) -> PythonEnvironment:
 def _by_id(env_id: str, seed: Seed) -> Environment | PythonEnvironment:
     scheme, colon, rest = env_id.partition(":")
     if scheme in BUILT_IN and "/" not in env_id:
-        settings = build(BUILT_IN[scheme].settings, _parse_settings(scheme, rest), kind=f"environment {scheme}")
+        settings = build(BUILT_IN[scheme].settings, parse_settings(scheme, rest), kind=f"environment {scheme}")
         return _make_built_in(scheme, settings)
     if colon and scheme in SCHEMES:
         return SCHEMES[scheme](rest, seed)
@@ -215,6 +232,9 @@ def default_episodes(env_id: str) -> int | None:
 
     An id that cannot be is refused here already.
     """
+    if _is_atari(env_id):
+        atari.parsed(env_id)
+        return GYM_EPISODES
     scheme, colon, _ = env_id.partition(":")
     if (scheme in BUILT_IN or not colon) and scheme not in SCHEMES:
         official = not colon and "/" in env_id and env_id.partition("/")[0] not in TWINS
@@ -230,15 +250,3 @@ def _twin_index(env_id: str, name: str, index: str) -> int:
     if not (index.isascii() and index.isdigit()) or int(index) >= _SETTINGS_PER_TWIN:
         raise UserError(f"'{env_id}' does not exist; {name}/0 to {name}/{_SETTINGS_PER_TWIN - 1} do.")
     return int(index)
-
-
-def _parse_settings(scheme: str, text: str) -> dict[str, Any]:
-    settings: dict[str, Any] = {}
-    for part in filter(None, text.split(",")):
-        name, equals, value = part.partition("=")
-        if not equals:
-            raise UserError(f"'{part}' is not a setting; write {scheme}:name=value,name=value.")
-        if name.strip() in settings:
-            raise UserError(f"'{scheme}:{text}' gives {name.strip()} twice.")
-        settings[name.strip()] = value.strip()
-    return settings

@@ -1,8 +1,9 @@
-"""Settings of the built-in environments: the only place where their defaults stand."""
+"""Settings of environments, as their ids have them: the only place where their defaults stand."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+from tdu.errors import UserError
 from tdu.options import option
 
 GYM_EPISODES = 1000
@@ -40,3 +41,26 @@ class KeyDoorSettings:
         "one_hot", "What is seen: the state's index, row, column and key as numbers, or planes of an image."
     )
     slip: float = option(0.0, "Probability that another move happens than the one chosen.", minimum=0, maximum=1)
+
+
+@dataclass(frozen=True)
+class AtariSettings:
+    """Settings of `atari/GAME`; the defaults are the paper's."""
+
+    size: int = option(84, "Rows and columns of the grey picture.", minimum=8, maximum=160)
+    stack: int = option(4, "Pictures in an observation.", minimum=1, maximum=32)
+    noops: int = option(30, "Frames at most in which nothing is done at first.", minimum=0, maximum=1000)
+    cap: int = option(108_000, "Frames after which an episode is cut off; an action has 4.", minimum=4, maximum=10**9)
+
+
+def parse_settings(scheme: str, text: str) -> dict[str, Any]:
+    """`size=20,stochastic=true` by name."""
+    settings: dict[str, Any] = {}
+    for part in filter(None, text.split(",")):
+        name, equals, value = part.partition("=")
+        if not equals:
+            raise UserError(f"'{part}' is not a setting; write {scheme}:name=value,name=value.")
+        if name.strip() in settings:
+            raise UserError(f"'{scheme}:{text}' gives {name.strip()} twice.")
+        settings[name.strip()] = value.strip()
+    return settings

@@ -1,4 +1,4 @@
-"""bsuite's radar and bars, as in the paper."""
+"""Pictures: bsuite's radar and bars, and learning curves, as in the paper."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -64,6 +64,48 @@ def bars(
     rows = _legend(figure, scores, "upper center")
     figure.tight_layout(rect=(0, 0, 1, 0.99 - 0.05 * rows))
     _save(plt, figure, path)
+
+
+def curves(
+    panels: Mapping[str, Mapping[str, Sequence[np.ndarray]]],
+    lines: Mapping[str, Mapping[str, float]],
+    path: Path,
+    *,
+    xlabel: str,
+    ylabel: str,
+) -> None:
+    """A panel each with a curve (x, middle, low, high) for every agent, and dashed lines where others have got to."""
+    plt = _pyplot()
+    columns = min(max(len(panels), 1), 4)
+    rows = math.ceil(max(len(panels), 1) / columns)
+    figure, grid = plt.subplots(rows, columns, figsize=(max(4.2 * columns, 6.0), 3.2 * rows + 0.6), squeeze=False)
+    agents = list(dict.fromkeys(agent for mine in panels.values() for agent in mine))
+    others = list(dict.fromkeys(name for mine in lines.values() for name in mine))
+    colours = dict(zip(agents, _colours(len(agents)), strict=True))
+    handles: dict[str, Any] = {}
+    for axes, (title, mine) in zip(grid.flat, panels.items(), strict=False):
+        for agent, (x, middle, low, high) in mine.items():
+            (handles[agent],) = axes.plot(
+                x, middle, color=colours[agent], linewidth=1.8, marker="." if len(x) < 2 else ""
+            )
+            axes.fill_between(x, low, high, color=colours[agent], alpha=0.15, linewidth=0)
+        for name, level in lines.get(title, {}).items():
+            style = _DASHES[others.index(name) % len(_DASHES)]
+            handles[name] = axes.axhline(level, color="#777777", linewidth=0.9, linestyle=style)
+        axes.set_title(title.replace("_", " "), fontsize=10)
+        axes.set_xlabel(xlabel)
+        axes.set_ylabel(ylabel)
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in list(grid.flat)[len(panels) :]:
+        axes.set_visible(False)
+    order = [name for name in (*agents, *others) if name in handles]
+    across = max(1, min(len(order), int(figure.get_figwidth() / (0.75 + 0.095 * max(map(len, order), default=0)))))
+    figure.legend([handles[n] for n in order], order, frameon=False, loc="upper center", ncols=across)
+    figure.tight_layout(rect=(0, 0, 1, 1 - 0.28 * math.ceil(len(order) / across) / figure.get_figheight()))
+    _save(plt, figure, path)
+
+
+_DASHES = ("--", ":", "-.", (0, (1, 3)))
 
 
 def is_ours(path: Path) -> bool:

@@ -1,4 +1,6 @@
-"""What a folder of runs amounts to: a table for people, the same for machines, bsuite's scores where its ids were run."""
+"""What a folder of runs amounts to: a table for people, the same for machines; bsuite's scores where its ids were run, and
+human-normalised ones where Atari's were.
+"""
 
 import csv
 import dataclasses
@@ -13,7 +15,7 @@ import numpy as np
 from tdu import agents, runs, sweeps
 from tdu.environments import bsuite
 from tdu.errors import UserError
-from tdu.reporting import bsuite_scores, figures, statistics
+from tdu.reporting import atari_scores, bsuite_scores, figures, statistics
 
 Summary = dict[str, Any]
 
@@ -32,11 +34,14 @@ def summarise(folder: Path) -> Summary:
     """Everything about the runs in a sweep's folder, by agent; `damaged` has the reason for each that cannot be used."""
     found, damaged, notes = _read(folder)
     by_agent: dict[str, dict[str, dict[int, Found]]] = {}
+    on_atari = []
     for name, run in _told_apart(found):
         seeds = by_agent.setdefault(name, {}).setdefault(run.config.env, {})
         kept = seeds.setdefault(run.config.seed, run)
         if kept is not run:
             notes.append(f"{run.name} is the same run as {kept.name} and is left out.")
+        else:
+            on_atari.append((name, run.config, run.result, run.log))
     described = {name: _agent(envs, damaged, notes) for name, envs in by_agent.items()}
     return {
         "runs": len(found),
@@ -45,6 +50,7 @@ def summarise(folder: Path) -> Summary:
         "damaged": damaged,
         "notes": notes,
         "agents": described,
+        "atari": atari_scores.summarised(on_atari),
     }
 
 
@@ -137,6 +143,8 @@ def as_text(summary: Summary, published: bool = False) -> str:
     scored = {name: agent["bsuite"] for name, agent in summary["agents"].items() if agent["bsuite"]}
     if scored:
         parts += _bsuite_tables(scored, published_scores() if published else {})
+    if summary.get("atari"):
+        parts += atari_scores.as_text(summary["atari"], published)
     parts += summary["notes"]
     if unchecked := summary["unchecked"]:
         whose = f"{unchecked[0]} was" if len(unchecked) == 1 else f"{len(unchecked)} of {summary['runs']} runs were"
@@ -187,15 +195,22 @@ def published_scores() -> dict[str, dict[str, float]]:
 
 
 def write_figures(summary: Summary, folder: Path, *, published: bool = False) -> list[Path]:
-    """Radar and bars of bsuite's scores."""
+    """Radar and bars of bsuite's scores, learning curves of Atari's games."""
     scored = {name: agent["bsuite"] for name, agent in summary["agents"].items() if agent["bsuite"]}
-    if not scored:
-        raise UserError("there are no runs on bsuite's ids to draw.")
+    names = [*(("bsuite_radar.png", "bsuite_bars.png") if scored else ())]
+    names += [*(atari_scores.FIGURES if summary["atari"] else ())]
+    if not names:
+        raise UserError("there are no runs on bsuite's ids or Atari's games to draw.")
     runs.make_folder(folder)
-    paths = [folder / "bsuite_radar.png", folder / "bsuite_bars.png"]
-    for path in paths:
+    for path in (folder / name for name in names):
         if path.exists() and not figures.is_ours(path):
             raise UserError(f"{path} is there already and not drawn by tdu; choose another folder for the figures.")
+    paths = _bsuite_figures(scored, folder, published) if scored else []
+    return [*paths, *(atari_scores.write_figures(summary["atari"], folder) if summary["atari"] else ())]
+
+
+def _bsuite_figures(scored: dict[str, Any], folder: Path, published: bool) -> list[Path]:
+    paths = [folder / "bsuite_radar.png", folder / "bsuite_bars.png"]
     figures.radar({name: s["tags"] for name, s in scored.items()}, paths[0])
     others = published_scores() if published else {}
     labels = {}

@@ -1,0 +1,266 @@
+"""The Atari 2600 games of the Arcade Learning Environment, with the paper's preprocessing. Needs the extra `atari`.
+
+An action lasts four frames; what is seen of them is the larger of the last two, pixel by pixel, in grey, made smaller, and
+stacked with the three before it, `[size, size, stack]`. An episode begins with up to 30 frames in which nothing is done.
+Rewards are the game's own, a lost life ends nothing, all 18 actions may be chosen, none is repeated at random. After 30
+minutes (108,000 frames, those of doing nothing apart) the episode is cut off, which is not the task's end: it bootstraps.
+
+A game comes back exactly from what ALE can store of it at an episode's beginning and the actions since. (From what it can
+store in the middle of an episode it would not: the frame buffers are not in it, and Q*bert shows parts of old ones.)
+"""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tdu.environments.python import Seed, number
+from tdu.environments.settings import GYM_EPISODES, AtariSettings, parse_settings
+from tdu.environments.vector import Ended, Stepped
+from tdu.errors import RunError, UserError, tell, unknown
+from tdu.options import build
+from tdu.types import EnvSpec, TimeStep
+
+PREFIX = "atari/"
+"""What an id begins with."""
+
+ACTIONS = 18
+"""A joystick's, for every game; where a game knows fewer (Skiing), ALE takes the others as doing nothing."""
+
+_REPEAT = 4
+"""Frames of an action."""
+
+GAMES = (
+    "alien", "amidar", "assault", "asterix", "asteroids", "atlantis", "bank_heist", "battle_zone", "beam_rider", "berzerk",
+    "bowling", "boxing", "breakout", "centipede", "chopper_command", "crazy_climber", "defender", "demon_attack",
+    "double_dunk", "enduro", "fishing_derby", "freeway", "frostbite", "gopher", "gravitar", "hero", "ice_hockey",
+    "jamesbond", "kangaroo", "krull", "kung_fu_master", "montezuma_revenge", "ms_pacman", "name_this_game", "phoenix",
+    "pitfall", "pong", "private_eye", "qbert", "riverraid", "road_runner", "robotank", "seaquest", "skiing", "solaris",
+    "space_invaders", "star_gunner", "surround", "tennis", "time_pilot", "tutankham", "up_n_down", "venture",
+    "video_pinball", "wizard_of_wor", "yars_revenge", "zaxxon",
+)  # fmt: skip
+
+EXPLORATION = ("gravitar", "montezuma_revenge", "pitfall", "private_eye", "solaris", "tennis", "venture")
+"""The paper's hard exploration games (section 5.2)."""
+
+ABLATION = (
+    "frostbite", "gravitar", "hero", "montezuma_revenge", "ms_pacman", "seaquest", "space_invaders", "venture",
+)  # fmt: skip
+"""The games on which the paper chose its settings (appendix E)."""
+
+_MANY, _STEPS_PER_SECOND = 5000, 2000
+"""So many steps to be taken again are told before; and how many that are, roughly, in a second."""
+
+SUBSETS = {"57": GAMES, "exploration": EXPLORATION, "ablation": ABLATION}
+"""What may stand after `atari:` where many environments are named at once."""
+
+
+def ids(subset: str) -> list[str]:
+    """Ids of a subset's games; all of them without a name. Settings may follow: `exploration:size=42`."""
+    name, colon, settings = subset.partition(":")
+    if name and name not in SUBSETS:
+        raise unknown("set of Atari games", name, SUBSETS)
+    return [f"{PREFIX}{game}{colon}{settings}" for game in SUBSETS[name or "57"]]
+
+
+def parsed(env_id: str) -> tuple[str, AtariSettings]:
+    """An id's game and settings: `atari/freeway:size=42,stack=1`."""
+    game, _, text = env_id.removeprefix(PREFIX).partition(":")
+    if game not in GAMES:
+        raise unknown("Atari game", game, GAMES)
+    return game, build(AtariSettings, parse_settings(f"{PREFIX}{game}", text), kind=f"environment {PREFIX}{game}")
+
+
+def load(env_id: str, seed: Seed, size: int = 1) -> "AtariVector":
+    """As many games of an id as told, each with a seed of its own."""
+    game, settings = parsed(env_id)
+    return AtariVector(env_id, game, settings, seed, size)
+
+
+class AtariVector:
+    """B games of one kind, one after the other. The k-th episode of row i is number k·B + i of the run."""
+
+    exact = True
+    skips = False
+
+    def __init__(self, env_id: str, game: str, settings: AtariSettings, seed: Seed, size: int):
+        ale_py, resize = _imported()
+        self.spec = EnvSpec(
+            name=env_id,
+            observation_shape=(settings.size, settings.size, settings.stack),
+            num_actions=ACTIONS,
+            dtype="uint8",
+            default_episodes=GYM_EPISODES,
+        )
+        self.size = size
+        self._settings, self._seed = settings, seed
+        rom = ale_py.roms.get_rom_path(game)
+        if rom is None:
+            raise UserError(f"{env_id}: ale-py {ale_py.__version__} has no such game; pip install 'tdu[atari]' anew.")
+        seeds = (number(f"{seed}/{PREFIX}{row}") & 0x7FFFFFFF for row in range(size))  # ALE's are signed
+        self._games = [_Game(ale_py, resize, rom, its_seed, settings) for its_seed in seeds]
+        self._version = f"ale-py {ale_py.__version__}, {hashlib.sha256(Path(rom).read_bytes()).hexdigest()[:16]}"
+        self._state_of = ale_py.ALEState
+        self._episodes = [0] * size
+        self._now = np.zeros((size, *self.spec.observation_shape), np.uint8)
+
+    def start(self) -> np.ndarray:
+        """Begins the first episodes."""
+        for row in range(self.size):
+            self._begin(row)
+        return self._now.copy()
+
+    def step(self, actions: np.ndarray) -> Stepped:
+        """One action of every game, four frames each."""
+        chosen = _checked(actions, self.size, self.spec.name)
+        after = TimeStep(
+            self._now,
+            np.zeros(self.size, np.float32),
+            np.ones(self.size, np.float32),
+            np.zeros(self.size, bool),
+        )
+        for row, game in enumerate(self._games):
+            after.reward[row] = game.act(chosen[row])
+            _push(self._now[row], game.picture())
+            after.discount[row] = not game.over
+            after.last[row] = game.over or game.frames >= self._settings.cap
+        after = after._replace(observation=self._now.copy())
+        ended = {int(row): Ended(bad=False, totals={}) for row in np.flatnonzero(after.last)}
+        for row in ended:
+            self._episodes[row] += 1
+            self._begin(row)
+        now = self._now.copy() if ended else after.observation
+        return Stepped(after, np.ones(self.size, bool), now, ended)
+
+    def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Each game as it was before its episode began, and the actions since."""
+        arrays = {}
+        for row, game in enumerate(self._games):
+            arrays[f"before_{row}"] = np.frombuffer(game.before, np.uint8)
+            arrays[f"actions_{row}"] = np.frombuffer(bytes(game.actions), np.uint8)
+        plain = {"episodes": list(self._episodes), "version": self._version, "digest": self._digest()}
+        return arrays, plain
+
+    def restore(self, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> np.ndarray:
+        """Begins the episodes that were under way and takes their actions again."""
+        if plain["version"] != self._version:
+            raise RunError(
+                f"{self.spec.name} was saved with {plain['version']} and cannot be continued with {self._version}; "
+                "install that version of ale-py."
+            )
+        self._episodes = list(plain["episodes"])
+        again = sum(len(arrays[f"actions_{row}"]) for row in range(self.size))
+        if again > _MANY:
+            tell(f"taking {again:,} steps of {self.spec.name} again, about {again / _STEPS_PER_SECOND:.0f} s …")
+        for row, game in enumerate(self._games):
+            actions = arrays[f"actions_{row}"].tolist()
+            game.ale.restoreState(self._state_of(arrays[f"before_{row}"].tobytes()))
+            self._begin(row)
+            for i, action in enumerate(actions):
+                game.act(action)
+                if i >= len(actions) - self._settings.stack:  # what was seen before is not in the stack any more
+                    _push(self._now[row], game.picture())
+        if self._digest() != plain["digest"]:
+            raise RunError(f"{self.spec.name} does not come back to where it was, so its run cannot be continued.")
+        return self._now.copy()
+
+    def close(self) -> None:
+        """Lets the games go."""
+        self._games = []
+
+    def _begin(self, row: int) -> None:
+        draws = np.random.default_rng(number(f"{self._seed}/{PREFIX}{self._episodes[row] * self.size + row}/noops"))
+        game = self._games[row]
+        game.begin(int(draws.integers(self._settings.noops + 1)))
+        self._now[row] = 0
+        _push(self._now[row], game.picture())
+
+    def _digest(self) -> str:
+        """Of what is seen, and of the games' memories."""
+        memories = b"".join(game.ale.getRAM().tobytes() for game in self._games)
+        return hashlib.sha256(self._now.tobytes() + memories).hexdigest()
+
+
+class _Game:
+    """One game, the frames of the episode under way, and what brings it back."""
+
+    def __init__(self, ale_py: Any, resize: Any, rom: Any, seed: int, settings: AtariSettings):
+        self.ale = ale_py.ALEInterface()
+        self.ale.setInt("random_seed", seed)
+        self.ale.setFloat("repeat_action_probability", 0.0)
+        self.ale.loadROM(rom)
+        self._resize, self._size = resize, settings.size
+        self._screens = np.zeros((2, *self.ale.getScreenDims()), np.uint8)
+        self._larger = np.zeros_like(self._screens[0])
+        self.before = b""
+        self.actions = bytearray()
+        self.frames = 0
+        """Since the episode began, those of doing nothing apart."""
+        self.over = False
+
+    def begin(self, noops: int) -> None:
+        """A new episode, in which nothing is done for some frames."""
+        self.before = self.ale.cloneState(include_rng=True).serialize()
+        self.ale.reset_game()
+        for _ in range(noops):
+            self.ale.act(0)
+            if self.ale.game_over():
+                self.ale.reset_game()
+        self.actions = bytearray()
+        self.frames, self.over = 0, False
+        self.ale.getScreenGrayscale(self._screens[0])
+        self._screens[1] = self._screens[0]
+
+    def act(self, action: int) -> float:
+        """The reward of an action. One that the game's end cuts short shows its last frame alone."""
+        reward = 0
+        self.actions.append(action)
+        for frame in range(1, _REPEAT + 1):
+            reward += self.ale.act(action)
+            self.frames += 1
+            self.over = self.ale.game_over()
+            if frame == _REPEAT - 1 or (self.over and frame < _REPEAT):
+                self.ale.getScreenGrayscale(self._screens[0])
+            if self.over:
+                break
+        self.ale.getScreenGrayscale(self._screens[1])
+        return float(reward)
+
+    def picture(self) -> np.ndarray:
+        """The larger of the last two frames, made smaller, [size, size]."""
+        return self._resize(np.maximum(self._screens[0], self._screens[1], out=self._larger), self._size)
+
+
+def _push(stack: np.ndarray, picture: np.ndarray) -> None:
+    """The newest picture is the last of the stack [size, size, stack]; all bytes move one place forward for it."""
+    flat = stack.reshape(-1)
+    flat[:-1] = flat[1:]
+    stack[..., -1] = picture
+
+
+def _checked(actions: np.ndarray, size: int, name: str) -> list[int]:
+    """Actions as ALE takes them; it would take any number."""
+    given = np.asarray(actions)
+    if given.shape != (size,) or given.dtype.kind not in "iu" or not np.all((given >= 0) & (given < ACTIONS)):
+        raise UserError(f"{name} takes {size} whole numbers from 0 to {ACTIONS - 1} as actions, not {given.tolist()}.")
+    return [int(action) for action in given]
+
+
+def _imported() -> tuple[Any, Callable[[np.ndarray, int], np.ndarray]]:
+    """ale-py, and a function that makes a grey picture [size, size]; or an error that names the extra."""
+    try:
+        import ale_py
+        import ale_py.roms
+        import cv2
+    except ModuleNotFoundError as e:
+        raise UserError(
+            f"this environment needs the extra 'atari' ({e.name} is missing): pip install 'tdu[atari]'."
+        ) from None
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # it announces itself otherwise
+
+    def smaller(picture: np.ndarray, size: int) -> np.ndarray:
+        return np.asarray(cv2.resize(picture, (size, size), interpolation=cv2.INTER_AREA))
+
+    return ale_py, smaller
