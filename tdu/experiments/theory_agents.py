@@ -1,12 +1,12 @@
 """(d) The agents' own networks during training, beside the true posterior given the very transitions they have met.
 
-At every checkpoint: σ(Q) and σ(δ) of the exploiters at every state-action pair that can be reached, the policy π that is greedy on
-their mean, the posterior p(M) given all transitions so far, and the standard deviations of Q_π and of δ under it. What counts is
-Spearman's rank correlation over pairs. δ_k is what TDU is paid for: r + γ·max_a Q_k(s', a) − Q_k(s, a) on the pair's likeliest
-transition.
+At every checkpoint there are σ(Q) and σ(δ) of the exploiters at every state-action pair that can be reached, the policy π that
+is greedy on their mean, the posterior p(M) given all transitions so far, and the standard deviations of Q_π and of δ under it.
+What counts is Spearman's rank correlation over pairs. δ_k is what TDU is paid for: r + γ·max_a Q_k(s', a) − Q_k(s, a) on the
+pair's likeliest transition.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -21,10 +21,11 @@ from tdu.experiments.theory_rows import MAPPING_SEED, Row, Tell
 from tdu.runners.compiled import CompiledRunner
 from tdu.runners.protocol import Budget
 from tdu.theory import families
-from tdu.theory.mdp import MDP, Real, Whole, greedy, next_values
+from tdu.theory.mdp import MDP, Real, greedy, next_values
 from tdu.theory.posterior import Data, Posterior, prior
 from tdu.types import Environment
 
+AGENTS = ("tdu", "bdqn")
 STEPS_PER_CHUNK = 100
 SEA_SIZE, TREE_DEPTH = 6, 10
 
@@ -73,14 +74,15 @@ def tasks() -> dict[str, Known]:
 
 def rows(training: Training, tell: Tell) -> Iterator[Row]:
     """A row for each task, agent, seed and checkpoint."""
-    runs = [(t, a, s) for t in tasks() for a in ("tdu", "bdqn") for s in range(training.seeds)]
-    known = tasks()
-    for i, (task, agent, seed) in enumerate(runs):
-        tell(i / len(runs))
-        yield from _run(task, known[task], agent, seed, training)
+    every = [(name, known, agent) for name, known in tasks().items() for agent in AGENTS]
+    for i, (name, known, agent) in enumerate(every):
+        for seed, rows in enumerate(_runs(known, agent, training)):
+            yield from ({"task": name, "agent": agent, "seed": seed} | row for row in rows)
+            tell((i + (seed + 1) / training.seeds) / len(every))
 
 
-def _run(name: str, known: Known, agent_name: str, seed: int, training: Training) -> Iterator[Row]:
+def _runs(known: Known, agent_name: str, training: Training) -> Iterator[Iterator[Row]]:
+    """The rows of every seed; what is compiled is shared."""
     env = environments.make(known.env)
     assert isinstance(env, Environment)
     config = agents.configure(agent_name, training.options)
@@ -89,17 +91,31 @@ def _run(name: str, known: Known, agent_name: str, seed: int, training: Training
     ensemble = values.make(env.spec, assemble.shape(config, heads=heads, prior_scale=config.prior_scale))
     evaluate = jax.jit(jax.vmap(ensemble.noiseless_q, in_axes=(None, 0)))
     budget = Budget(steps=training.checkpoints[-1], episodes=None)
-    runner = CompiledRunner(env, agent, seed, budget=budget, stop=False, chunk=STEPS_PER_CHUNK)
+
+    def exploiters(runner: CompiledRunner) -> Real:
+        """Q of each of them, [K, S, A]."""
+        q = np.asarray(evaluate(runner.params().values, jnp.arange(known.task.states)), np.float64)
+        return np.moveaxis(q, 1, 0)[: config.exploiters]
+
+    for seed in range(training.seeds):
+        runner = CompiledRunner(env, agent, seed, budget=budget, stop=False, chunk=STEPS_PER_CHUNK)
+        yield _checkpoints(runner, seed, exploiters, known, config.discount, training)
+
+
+def _checkpoints(
+    runner: CompiledRunner,
+    seed: int,
+    exploiters: Callable[[CompiledRunner], Real],
+    known: Known,
+    gamma: float,
+    training: Training,
+) -> Iterator[Row]:
     for checkpoint in training.checkpoints:
         while runner.clock.steps < checkpoint:
             runner.advance()
-        every_state = jnp.arange(known.task.states)
-        q = np.asarray(evaluate(runner.params().values, every_state), np.float64)[:, : config.exploiters]
-        data = _met(runner)
         rng = np.random.default_rng((4, seed, checkpoint))
-        row = {"task": name, "agent": agent_name, "seed": seed, "steps": checkpoint, "episodes": runner.clock.episodes}
-        q = np.moveaxis(q, 1, 0)
-        yield row | _correlations(q, known, data, config.discount, training.samples, rng)
+        row: Row = {"steps": checkpoint, "episodes": runner.clock.episodes}
+        yield row | _correlations(exploiters(runner), known, _met(runner), gamma, training.samples, rng)
     runner.close()
 
 
@@ -111,7 +127,7 @@ def _met(runner: CompiledRunner) -> Data:
     states = runner.spec.num_states
     return Data(
         met.o_tm1.astype(np.int64), met.a_tm1.astype(np.int64), met.r_t.astype(np.float64),
-        np.where(ended, states, met.o_t).astype(np.int64),
+        np.asarray(np.where(ended, states, met.o_t), np.int64),
     )  # fmt: skip
 
 

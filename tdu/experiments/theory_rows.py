@@ -8,7 +8,7 @@ import numpy as np
 from tdu.environments.binary_tree import onward_actions
 from tdu.environments.deep_sea import action_mapping
 from tdu.theory import approximations, bellman, bias, capacity, families
-from tdu.theory.mdp import MDP, Real, Whole, next_values
+from tdu.theory.mdp import MDP, Real, Whole, next_values, values
 from tdu.theory.posterior import Data, Posterior, gather, moments, prior
 
 Row = dict[str, Any]
@@ -117,7 +117,7 @@ def lemma1(sizes: Sizes, tell: Tell) -> Iterator[Row]:
         rng = _rng(1, number, transitions, seed)
         task, policy, posterior, _ = problem(family, transitions, rng)
         draws = posterior.draw(sizes.lemma_samples, rng)
-        q = _values_of(draws, policy, gamma)
+        q = values(draws, policy, gamma=gamma)
         truth = moments(q)
         for reading, its in zip(READINGS, (task, posterior.mean(), draws), strict=True):
             found = bellman.residuals(q, policy, its, gamma=gamma)
@@ -131,12 +131,6 @@ def lemma1(sizes: Sizes, tell: Tell) -> Iterator[Row]:
                     "moment": moment, "pairs": residual.size, "refuting_pairs": int(surely.sum()),
                     "relative_residual": _rms(residual) / _rms(size), "relative_error": _rms(error) / _rms(size),
                 }  # fmt: skip
-
-
-def _values_of(draws: MDP, policy: Whole, gamma: float) -> Real:
-    from tdu.theory.mdp import values
-
-    return values(draws, policy, gamma=gamma)
 
 
 def _rms(numbers: Real) -> float:
