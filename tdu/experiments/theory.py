@@ -37,11 +37,11 @@ class Preset(NamedTuple):
 PRESETS = {
     "laptop": Preset(
         Sizes(
-            seeds=5, discounts=(0.5, 0.9, 0.99), transitions=(30, 100, 300), lemma_samples=8000,
-            layer_seeds=10, layers=(2, 4, 6), pairs=(*range(1, 25), *range(26, 41, 2)), iterations=600,
-            samples=2000, members=200, networks=20, network_steps=600,
+            seeds=5, discounts=(0.5, 0.9, 0.99), transitions=(30, 300), lemma_samples=4000,
+            layer_seeds=8, layers=(2, 4, 6), pairs=(*range(1, 25), *range(26, 41, 2)), iterations=400,
+            samples=1500, members=200, networks=20, network_steps=600,
         ),
-        Training(seeds=5, checkpoints=(200, 400, 800, 1600, 3200), samples=500, options={}),
+        Training(seeds=5, checkpoints=(200, 400, 800, 1600), samples=500, options={}),
     ),
     "smoke": Preset(
         Sizes(
@@ -57,11 +57,18 @@ PRESETS = {
 }  # fmt: skip
 """`laptop` is what is committed; `smoke` shows that all of it runs."""
 
-PARTS: dict[str, Callable[[Preset, Tell], Iterator[Row]]] = {
+Part = Callable[[Preset, Tell], Iterator[Row]]
+
+
+def _agents(task: str) -> Part:
+    return lambda preset, tell: theory_agents.rows(task, preset.training, tell)
+
+
+PARTS: dict[str, Part] = {
     "lemma1": lambda preset, tell: theory_rows.lemma1(preset.sizes, tell),
     "theorem1": lambda preset, tell: theory_rows.theorem1(preset.sizes, tell),
     "theorem2": lambda preset, tell: theory_rows.theorem2(preset.sizes, tell),
-    "agents": lambda preset, tell: theory_agents.rows(preset.training, tell),
+    **{f"agents_{task}": _agents(task) for task in theory_agents.TASKS},
 }
 
 

@@ -1,9 +1,9 @@
 """(d) The agents' own networks during training, beside the true posterior given the very transitions they have met.
 
-At every checkpoint there are σ(Q) and σ(δ) of the exploiters at every state-action pair that can be reached, the policy π that
-is greedy on their mean, the posterior p(M) given all transitions so far, and the standard deviations of Q_π and of δ under it.
-What counts is Spearman's rank correlation over pairs. δ_k is what TDU is paid for: r + γ·max_a Q_k(s', a) − Q_k(s, a) on the
-pair's likeliest transition.
+At every checkpoint there are σ(Q) and σ(δ) of the exploiters at every state-action pair that can be reached, the policy π
+that is greedy on their mean, the posterior p(M) given all transitions so far, and the standard deviations of Q_π and δ under
+it. What counts is Spearman's rank correlation over pairs. δ_k is what TDU is paid for: r + γ·max_a Q_k(s', a) − Q_k(s, a), on
+the pair's likeliest transition.
 """
 
 from collections.abc import Callable, Iterator
@@ -51,34 +51,30 @@ class Known(NamedTuple):
     """Which can be reached, [S, A]."""
 
 
-def tasks() -> dict[str, Known]:
-    """Deep Sea, deterministic and stochastic, and the tree. The prior of rewards is N(0, 1)."""
-    right, onward = action_mapping(SEA_SIZE, MAPPING_SEED), onward_actions(TREE_DEPTH, MAPPING_SEED)
+TASKS = ("deep_sea", "tree", "deep_sea_stochastic")
+
+
+def known(task: str) -> Known:
+    """Deep Sea, deterministic or stochastic, or the tree. The prior of rewards is N(0, 1)."""
+    if task == "tree":
+        tree = families.binary_tree(onward_actions(TREE_DEPTH, MAPPING_SEED))
+        before = prior(families.binary_tree_support(TREE_DEPTH), noise_sd=0.1)
+        env = f"binary_tree:depth={TREE_DEPTH},seed={MAPPING_SEED}"
+        return Known(env, tree, before, np.ones(tree.rewards.shape, bool))
+    stochastic = task == "deep_sea_stochastic"
+    right = action_mapping(SEA_SIZE, MAPPING_SEED)
     cells = np.repeat(families.deep_sea_reachable(SEA_SIZE)[:, None], 2, axis=1)
-    sea = f"deep_sea:size={SEA_SIZE},mapping_seed={MAPPING_SEED}"
-    support = families.deep_sea_support(SEA_SIZE)
-    tree = families.binary_tree(onward)
-    return {
-        "deep_sea": Known(sea, families.deep_sea(right), prior(support, noise_sd=0.1), cells),
-        "deep_sea_stochastic": Known(
-            f"{sea},stochastic=true", families.deep_sea(right, stochastic=True), prior(support, noise_sd=1.0), cells
-        ),
-        "tree": Known(
-            f"binary_tree:depth={TREE_DEPTH},seed={MAPPING_SEED}",
-            tree,
-            prior(families.binary_tree_support(TREE_DEPTH), noise_sd=0.1),
-            np.ones(tree.rewards.shape, bool),
-        ),
-    }
+    env = f"deep_sea:size={SEA_SIZE},mapping_seed={MAPPING_SEED},stochastic={str(stochastic).lower()}"
+    before = prior(families.deep_sea_support(SEA_SIZE), noise_sd=1.0 if stochastic else 0.1)
+    return Known(env, families.deep_sea(right, stochastic=stochastic), before, cells)
 
 
-def rows(training: Training, tell: Tell) -> Iterator[Row]:
-    """A row for each task, agent, seed and checkpoint."""
-    every = [(name, known, agent) for name, known in tasks().items() for agent in AGENTS]
-    for i, (name, known, agent) in enumerate(every):
-        for seed, rows in enumerate(_runs(known, agent, training)):
-            yield from ({"task": name, "agent": agent, "seed": seed} | row for row in rows)
-            tell((i + (seed + 1) / training.seeds) / len(every))
+def rows(task: str, training: Training, tell: Tell) -> Iterator[Row]:
+    """A row for each agent, seed and checkpoint."""
+    for i, agent in enumerate(AGENTS):
+        for seed, rows in enumerate(_runs(known(task), agent, training)):
+            yield from ({"task": task, "agent": agent, "seed": seed} | row for row in rows)
+            tell((i + (seed + 1) / training.seeds) / len(AGENTS))
 
 
 def _runs(known: Known, agent_name: str, training: Training) -> Iterator[Iterator[Row]]:

@@ -111,8 +111,14 @@ def neural(met: Bootstraps, policy: ArrayLike, *, gamma: float, networks: Networ
         met.rewards / often,
         visits / visits.sum(axis=(1, 2), keepdims=True),
     )
-    fit = _fit(networks, members, states, actions)
-    learned = fit(random.key(seed), *(jnp.asarray(x, jnp.float32) for x in inputs), chosen, np.float32(gamma))
+    fit = _fit(networks._replace(prior_scale=0.0), members, states, actions)  # one program for every scale
+    learned = fit(
+        random.key(seed),
+        *(jnp.asarray(x, jnp.float32) for x in inputs),
+        chosen,
+        np.float32(gamma),
+        np.float32(networks.prior_scale),
+    )
     return np.asarray(learned, np.float64)
 
 
@@ -125,10 +131,10 @@ def _fit(networks: Networks, members: int, states: int, actions: int) -> Any:
     def init(key: Any) -> Any:
         return mlp.init_mlp(key, (states, *networks.hidden_sizes, actions))
 
-    def one(key: Any, transitions: Any, rewards: Any, weights: Any, policy: Any, gamma: Any) -> Any:
+    def one(key: Any, transitions: Any, rewards: Any, weights: Any, policy: Any, gamma: Any, scale: Any) -> Any:
         key_first, key_prior = jax.random.split(key)
         params = init(key_first)
-        prior = networks.prior_scale * mlp.apply_mlp(init(key_prior), every_state)
+        prior = scale * mlp.apply_mlp(init(key_prior), every_state)
 
         def q(params: Any) -> Any:
             return mlp.apply_mlp(params, every_state) + prior
@@ -146,7 +152,7 @@ def _fit(networks: Networks, members: int, states: int, actions: int) -> Any:
         return q(jax.lax.fori_loop(0, networks.steps, step, start)[0])
 
     def all_members(key: Any, *inputs: Any) -> Any:
-        axes = (0, 0, 0, 0, None, None)
+        axes = (0, 0, 0, 0, None, None, None)
         return jax.vmap(one, in_axes=axes)(jax.random.split(key, members), *inputs)
 
     return jax.jit(all_members)
