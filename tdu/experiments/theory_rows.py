@@ -292,6 +292,7 @@ def _compared(theta: Real, truth: Real, gamma: float) -> Row:
         np.abs(record.var_q - record.var_q_predicted).max(), np.abs(record.var_td - record.var_td_predicted).max()
     )
     true_variance = truth[..., 0].var(axis=0)
+    true_td = (gamma * truth[..., 1] - truth[..., 0]).var(axis=0)
     error = moments(truth[..., 0]).variance_error
     counts = {
         "met": np.ones_like(less), "inside": inside, "in_text": in_text, "repaired": repaired, "decided": decided,
@@ -301,13 +302,14 @@ def _compared(theta: Real, truth: Real, gamma: float) -> Row:
     row |= {f"less_{name}": int((which & less).sum()) for name, which in counts.items()}
     return row | {
         "less_sd": int((_sd_bias(theta, truth, gamma) < 0).sum()),
+        "less_relative": int((np.abs(record.var_td) * true_variance < np.abs(record.var_q) * true_td).sum()),
         "less_mean": int((np.abs(record.mean_td) < np.abs(record.mean_q)).sum()),
         "mean_inside": int((np.abs(gamma * np.asarray(record.rho) - 1) < 1).sum()),
         "ratios_undefined": int(np.isnan(np.stack(ratios)).any(axis=0).sum()),
         "identity_error": off / size,
         "sampling_error": _rms(error) / max(_rms(np.asarray(record.var_q)), 1e-12),
         "relative_bias_q": _rms(np.asarray(record.var_q)) / _rms(true_variance),
-        "relative_bias_td": _rms(np.asarray(record.var_td)) / _rms(true_variance),
+        "relative_bias_td": _rms(np.asarray(record.var_td)) / _rms(true_td),
     }
 
 
