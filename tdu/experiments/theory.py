@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from tdu import files
 from tdu.errors import UserError, tell, unknown, writing
-from tdu.experiments import theory_agents, theory_page, theory_rows
+from tdu.experiments import theory_agents, theory_figures, theory_page, theory_rows
 from tdu.experiments.theory_agents import Training
 from tdu.experiments.theory_rows import Row, Sizes, Tell
 from tdu.progress import clock
@@ -99,7 +99,7 @@ def draw(out: Path) -> Path:
             raise UserError(f"{out} has no {part}.csv; compute it first.")
         tables[part] = read(out / f"{part}.csv")
     with writing(out):
-        theory_page.figures(tables, out)
+        theory_figures.figures(tables, out)
         page = out / "README.md"
         files.write_atomically(page, theory_page.page(tables, json.loads((out / "settings.json").read_text())).encode())
     return page

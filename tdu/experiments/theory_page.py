@@ -1,8 +1,6 @@
-"""The theory's page and figures, from its tables and nothing else: the same tables give the same bytes."""
+"""The theory's page, from its tables and nothing else, and the statistics that it and the figures share."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +11,6 @@ from tdu.experiments.theory_rows import BIAS_FAMILIES, DISTRIBUTIONS, FAMILIES, 
 Rows = Sequence[Row]
 Tables = dict[str, list[Row]]
 
-COLOURS = ("#1f4e9c", "#d1495b", "#4d9a5f", "#e0912f", "#7a4fa3")
 SOLVED = 1e-6
 """A relative residual below this counts as solved."""
 RESAMPLES = 2000
@@ -75,18 +72,20 @@ def page(tables: Tables, settings: Row) -> str:
     """The page in Markdown."""
     parts = [
         "# The theory, checked",
-        f"Made by `python -m tdu.experiments.theory` (preset {settings['preset']}) from the tables beside it; docs/theory.md says "
-        "what is stated, what is checked and what comes of it. Intervals are the middle 95 % of a bootstrap.",
+        f"Made by `python -m tdu.experiments.theory` (preset {settings['preset']}) from the tables beside it; "
+        "docs/theory.md says what is stated, what is checked and what comes of it. Intervals are the middle 95 % of a "
+        "bootstrap, over problems or over seeds.",
         "## Lemma 1",
-        "p(θ) is the true posterior of Q_π itself, which has no bias. The Bellman equations of its moments, with the expectation "
-        "over r and s' read in three ways: residual relative to the posterior's standard deviation (mean) or variance, median "
-        "over problems; in brackets the share of pairs where it is surely not zero (more than five standard errors).",
+        "p(θ) is the true posterior of Q_π itself, which has no bias. The Bellman equations of its moments, with the "
+        "expectation over r and s' read in three ways: residual relative to the posterior's standard deviation (mean) or "
+        "variance, median over problems; in brackets the share of pairs where it is surely not zero (more than five "
+        "standard errors).",
         _lemma1_table(tables["lemma1"]),
         "![Lemma 1](lemma1.svg)",
         "## Theorem 1",
         "The largest number of pairs N at which the best layer of n features solves its equations on every seed: relative "
-        f"residual below {SOLVED:g}. Covariances, which have no negative eigenvalue, are found by projected gradients of limited "
-        "length: their numbers may be larger.",
+        f"residual below {SOLVED:g}. Covariances, which have no negative eigenvalue, are found by projected gradients of "
+        "limited length: their numbers may be larger.",
         _theorem1_table(tables["theorem1"]),
         "![Theorem 1](theorem1.svg)",
         "## Theorem 2",
@@ -96,21 +95,14 @@ def page(tables: Tables, settings: Row) -> str:
         "![Theorem 2](theorem2.svg)",
         "## The agents' own networks",
         "Spearman's rank correlation over all state-action pairs that can be reached, mean over seeds.",
-        _agents_table(_agents(tables)),
+        _agents_table(agents_of(tables)),
         "![Agents](agents.svg)",
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def figures(tables: Tables, out: Path) -> None:
-    """lemma1, theorem1, theorem2 and agents, each as SVG and PNG."""
-    _draw_lemma1(tables["lemma1"], out)
-    _draw_theorem1(tables["theorem1"], out)
-    _draw_theorem2(tables["theorem2"], out)
-    _draw_agents(_agents(tables), out)
-
-
-def _agents(tables: Tables) -> Rows:
+def agents_of(tables: Tables) -> Rows:
+    """The rows of (d)."""
     return [row for task in TASKS for row in tables[f"agents_{task}"]]
 
 
@@ -118,7 +110,8 @@ def _ratio(above: float, below: float) -> float:
     return float(above / below) if below else float("nan")
 
 
-def _median(rows: Rows, name: str) -> float:
+def median(rows: Rows, name: str) -> float:
+    """Of a column."""
     return float(np.median([row[name] for row in rows]))
 
 
@@ -140,9 +133,9 @@ def _lemma1_table(rows: Rows) -> str:
             for family in FAMILIES:
                 mine = where(rows, moment=moment, reading=reading, family=family)
                 surely = _ratio(sum(row["refuting_pairs"] for row in mine), sum(row["pairs"] for row in mine))
-                cells.append(f"{_median(mine, 'relative_residual'):.2g} ({surely:.0%})")
+                cells.append(f"{median(mine, 'relative_residual'):.2g} ({surely:.0%})")
             body.append([moment, reading, *cells])
-    worst = max(_median(where(rows, family=family), "relative_error") for family in FAMILIES)
+    worst = max(median(where(rows, family=family), "relative_error") for family in FAMILIES)
     table = _lines(["moment", "expectation under", *FAMILIES], body)
     return f"{table}\n\nSampling error of the same numbers: {worst:.2g} at most."
 
@@ -170,13 +163,13 @@ def _theorem2_words(rows: Rows) -> str:
         f"{total['met']} transitions in {len(rows)} problems.",
         f"Both identities hold to {max(row['identity_error'] for row in rows):.1g} of the values' mean square.",
         f"The mean's condition {'agrees' if agrees else 'does not agree'} with the outcome in every problem.",
-        f"The variance's condition holds in {of_all['inside']} of the transitions; as the text prints it, in {of_all['in_text']}.",
+        f"The variance's condition holds in {of_all['inside']} of them; as the text prints it, in {of_all['in_text']}.",
         f"V[δ] is less biased in {less['met']} of all, in {less['inside']} of those inside the condition, in "
         f"{_between(share_outside(rows))} of those outside, and in {less['in_text']} of those inside the text's.",
         f"Inside the condition with terms of one sign ({total['repaired']} transitions) it is in {less['repaired']}.",
-        f"The sampling error of the true variance is {_median(rows, 'sampling_error'):.2f} of the bias in the median.",
-        f"Where the comparison is beyond three standard errors ({of_all['decided']}), V[δ] is less biased in {less['decided']}, "
-        f"inside the condition in {less['decided_inside']}.",
+        f"The sampling error of the true variance is {median(rows, 'sampling_error'):.2f} of the bias in the median.",
+        f"Where the comparison is beyond three standard errors ({of_all['decided']}), V[δ] is less biased in "
+        f"{less['decided']}, inside the condition in {less['decided_inside']}.",
     )
     return " ".join(sentences)
 
@@ -187,19 +180,12 @@ def _theorem2_table(rows: Rows) -> str:
         mine = where(rows, distribution=name)
         inside = _ratio(sum(row["inside"] for row in mine), sum(row["met"] for row in mine))
         of_sd = _ratio(sum(row["less_sd"] for row in mine), sum(row["met"] for row in mine))
-        relative = [f"{_median(mine, column):.2f}" for column in ("relative_bias_q", "relative_bias_td")]
+        of_own = _ratio(sum(row["less_relative"] for row in mine), sum(row["met"] for row in mine))
+        relative = [f"{median(mine, column):.2f}" for column in ("relative_bias_q", "relative_bias_td")]
         shares = [_between(x) for x in (share(mine, "met"), share(mine, "inside"), share_outside(mine))]
-        body.append([name, f"{inside:.0%}", *shares, f"{of_sd:.2f}", *relative])
-    head = [
-        "p(θ)",
-        "inside the condition",
-        "V[δ] less biased",
-        "inside",
-        "outside",
-        "σ(δ) less biased",
-        "bias of V[Q]",
-        "of V[δ]",
-    ]
+        body.append([name, f"{inside:.0%}", *shares, f"{of_sd:.2f}", f"{of_own:.2f}", *relative])
+    head = ["p(θ)", "inside the condition", "V[δ] less biased", "inside", "outside", "σ(δ) less biased"]
+    head += ["V[δ] less biased relative to its own size", "relative bias of V[Q]", "of V[δ]"]
     return _lines(head, body)
 
 
@@ -225,131 +211,3 @@ def _agents_table(rows: Rows) -> str:
                 cells = [_between(correlation(mine, f"{name}_all")) for name, _ in TRACKS]
                 body.append([task, agent, str(steps), *cells, _between(correlation(better, "gain"))])
     return _lines(["task", "agent", "steps", *(words for _, words in TRACKS), "second − first"], body)
-
-
-def _draw_lemma1(rows: Rows, out: Path) -> None:
-    with _figure(out / "lemma1", 1, 2, (10.0, 4.0)) as (figure, ((left, right),)):
-        for axes, moment in ((left, "mean"), (right, "variance")):
-            for i, (reading, colour) in enumerate(zip(READINGS, COLOURS, strict=False)):
-                mine = [where(rows, moment=moment, reading=reading, family=family) for family in FAMILIES]
-                at = np.arange(len(FAMILIES)) + (i - 1) * 0.27
-                heights = [max(_median(one, "relative_residual"), 2e-4) for one in mine]
-                axes.bar(at, heights, 0.25, color=colour, label=reading)
-                if i < 2:
-                    errors = [_median(one, "relative_error") for one in mine]
-                    axes.plot(at, errors, "_", color="black", markersize=9, label="sampling error" if i else None)
-            axes.set_yscale("log")
-            axes.set_ylim(2e-4, 2)
-            axes.set_title(f"equation of the {moment}")
-            axes.set_xticks(np.arange(len(FAMILIES)), [name.replace("_", " ") for name in FAMILIES])
-        left.set_ylabel("residual of the unbiased p(θ), relative")
-        _legend(figure, left, 4)
-
-
-def _draw_theorem1(rows: Rows, out: Path) -> None:
-    shown = (
-        "mean, Bellman", "variance, truth, symmetric", "variance, truth, covariance", "variance, truth, factorised",
-        "variance, Bellman, covariance",
-    )  # fmt: skip
-    layers = sorted({row["n"] for row in rows})
-    counts = sorted({row["pairs"] for row in rows})
-    with _figure(out / "theorem1", 1, len(layers), (4.2 * len(layers), 4.2)) as (figure, (every,)):
-        for axes, n in zip(every, layers, strict=True):
-            for colour, equation in zip(COLOURS, shown, strict=True):
-                medians = [_median(where(rows, n=n, equation=equation, pairs=pairs), "residual") for pairs in counts]
-                axes.plot(counts, np.maximum(medians, 1e-16), color=colour, marker=".", label=equation)
-            for limit, words in ((n, "n"), (n * (n + 1) // 2, "n(n+1)/2"), (n * n, "n²")):
-                axes.axvline(limit + 0.5, color="#999999", linewidth=0.8, linestyle="--")
-                if limit <= counts[-1]:
-                    axes.text(limit + 0.6, 2e-16, words, rotation=90, va="bottom", color="#666666", fontsize=8)
-            axes.set_yscale("log")
-            axes.set_ylim(1e-16, 10)
-            axes.set_xlim(0, counts[-1] + 1)
-            axes.set_title(f"n = {n}")
-            axes.set_xlabel("state-action pairs N")
-        every[0].set_ylabel("residual of the best layer, relative")
-        _legend(figure, every[0], 3)
-
-
-def _draw_theorem2(rows: Rows, out: Path) -> None:
-    with _figure(out / "theorem2", 1, 2, (11.0, 4.2)) as (figure, ((left, right),)):
-        at = np.arange(len(DISTRIBUTIONS))
-        kinds = (("inside the condition", lambda mine: share(mine, "inside"), -0.12), ("outside", share_outside, 0.12))
-        for colour, (words, of, shift) in zip(COLOURS, kinds, strict=False):
-            found = np.array([of(where(rows, distribution=name)) for name in DISTRIBUTIONS])
-            _whiskers(left, at + shift, found, colour, words)
-        left.set_xticks(
-            at, [name.replace(", ", ",\n").replace(" with ", "\nwith ") for name in DISTRIBUTIONS], fontsize=8
-        )
-        left.set_ylabel("share of transitions where V[δ] is less biased")
-        left.legend(frameon=False, loc="lower left")
-        gammas = sorted({row["gamma"] for row in rows})
-        counts = sorted({row["transitions"] for row in rows})
-        for i, family in enumerate(BIAS_FAMILIES):
-            for j, count in enumerate(counts):
-                mine = [where(rows, family=family, transitions=count, gamma=gamma) for gamma in gammas]
-                found = np.array([share(one, "met") if one else (np.nan,) * 3 for one in mine])
-                shift = 0.09 * (len(counts) * i + j - (len(counts) * len(BIAS_FAMILIES) - 1) / 2)
-                marker = "os^"[j % 3]
-                words = f"{family.replace('_', ' ')}, {count} transitions"
-                _whiskers(right, np.arange(len(gammas)) + shift, found, COLOURS[i], words, marker)
-        right.set_xticks(np.arange(len(gammas)), [f"γ = {gamma:g}" for gamma in gammas])
-        right.legend(frameon=False, fontsize=8, loc="lower left")
-        for axes in (left, right):
-            axes.axhline(0.5, color="#999999", linewidth=0.8, linestyle="--")
-            axes.set_ylim(0, 1.02)
-        figure.tight_layout()
-
-
-def _draw_agents(rows: Rows, out: Path) -> None:
-    with _figure(out / "agents", len(AGENTS), len(TASKS), (11.0, 6.0)) as (figure, grid):
-        steps = sorted({row["steps"] for row in rows})
-        for line, agent in zip(grid, AGENTS, strict=True):
-            for axes, task in zip(line, TASKS, strict=True):
-                for i, (colour, (name, words)) in enumerate(zip(COLOURS, TRACKS, strict=False)):
-                    found = np.array(
-                        [correlation(where(rows, task=task, agent=agent, steps=s), f"{name}_all") for s in steps]
-                    )
-                    axes.plot(np.arange(len(steps)), found[:, 0], color=colour, linewidth=1)
-                    _whiskers(axes, np.arange(len(steps)) + 0.06 * (i - 1), found, colour, words)
-                axes.axhline(0, color="#999999", linewidth=0.8, linestyle="--")
-                axes.set_ylim(-1, 1)
-                axes.set_title(f"{agent}, {task.replace('_', ' ')}", fontsize=10)
-                axes.set_xticks(np.arange(len(steps)), [str(s) for s in steps])
-        for axes in grid[-1]:
-            axes.set_xlabel("environment steps")
-        for line in grid:
-            line[0].set_ylabel("rank correlation")
-        _legend(figure, grid[0][0], 3)
-
-
-def _whiskers(axes: Any, at: Any, found: Any, colour: str, words: str, marker: str = "o") -> None:
-    around = np.abs(found[:, 1:].T - found[:, 0])
-    axes.errorbar(at, found[:, 0], around, color=colour, fmt=marker, markersize=4, capsize=2, linewidth=1, label=words)
-
-
-def _legend(figure: Any, axes: Any, columns: int) -> None:
-    handles, words = axes.get_legend_handles_labels()
-    rows = -(-len(words) // columns)
-    figure.legend(handles, words, frameon=False, ncols=columns, loc="upper center")
-    figure.tight_layout(rect=(0, 0, 1, 0.97 - 0.055 * rows))
-
-
-@contextmanager
-def _figure(path: Path, rows: int, columns: int, size: tuple[float, float]) -> Iterator[tuple[Any, Any]]:
-    """An empty figure that is saved as SVG and PNG, the same bytes every time: fixed ids, no date."""
-    import matplotlib as mpl
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        mpl.rcParams["svg.hashsalt"] = "tdu"
-        figure = Figure(figsize=size)
-        FigureCanvasAgg(figure)
-        grid = figure.subplots(rows, columns, squeeze=False)
-        for axes in grid.flat:
-            axes.spines[["top", "right"]].set_visible(False)
-        yield figure, grid
-        figure.savefig(path.with_suffix(".svg"), metadata={"Date": None, "Creator": "tdu"})
-        figure.savefig(path.with_suffix(".png"), dpi=100, metadata={"Software": "tdu"})

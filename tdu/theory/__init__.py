@@ -3,6 +3,7 @@
 Knows nothing of agents, runners or environments: finite MDPs, their posteriors, and arrays of values.
 """
 
+from tdu.theory import approximations, bellman, capacity, families
 from tdu.theory.bias import TransitionBias, transition_bias
 from tdu.theory.mdp import MDP, mdp, next_values, values
 from tdu.theory.posterior import Data, Moments, Posterior, gather, moments, prior
@@ -13,6 +14,10 @@ __all__ = [
     "Moments",
     "Posterior",
     "TransitionBias",
+    "approximations",
+    "bellman",
+    "capacity",
+    "families",
     "gather",
     "mdp",
     "moments",
