@@ -39,7 +39,7 @@ def _draw_lemma1(rows: Rows, out: Path) -> None:
                 mine = [where(rows, moment=moment, reading=reading, family=family) for family in FAMILIES]
                 at = np.arange(len(FAMILIES)) + (i - 1) * 0.27
                 heights = [max(median(one, "relative_residual"), 2e-4) for one in mine]
-                axes.bar(at, heights, 0.25, color=colour, label=reading)
+                axes.bar(at, heights, 0.25, color=colour, label=f"{reading} (0 to rounding)" if i == 2 else reading)
                 if i < 2:
                     errors = [median(one, "relative_error") for one in mine]
                     axes.plot(at, errors, "_", color="black", markersize=9, label="sampling error" if i else None)
@@ -69,7 +69,7 @@ def _draw_theorem1(rows: Rows, out: Path) -> None:
                     axes.text(limit + 0.6, 2e-16, words, rotation=90, va="bottom", color="#666666", fontsize=8)
             axes.set_yscale("log")
             axes.set_ylim(1e-16, 10)
-            axes.set_xlim(0, counts[-1] + 1)
+            axes.set_xlim(0, min(counts[-1], 1.5 * n * n) + 1)
             axes.set_title(f"n = {n}")
             axes.set_xlabel("state-action pairs N")
         every[0].set_ylabel("residual of the best layer, relative")

@@ -13,6 +13,8 @@ Tables = dict[str, list[Row]]
 
 SOLVED = 1e-6
 """A relative residual below this counts as solved."""
+CERTAIN = 1e-9
+"""A bound above this is no rounding."""
 RESAMPLES = 2000
 TRACKS = (
     ("q_with_q", "σ(Q) with true σ(Q)"),
@@ -66,6 +68,17 @@ def solved_upto(rows: Rows, equation: str, n: int) -> int:
             break
         best = pairs
     return best
+
+
+def none_from(rows: Rows, n: int) -> int | None:
+    """The smallest N from which on, on every seed, no covariance but zero solves the Bellman equations: by certificate."""
+    first = None
+    for pairs in sorted({row["pairs"] for row in rows}, reverse=True):
+        mine = where(rows, equation="variance, Bellman, covariance", n=n, pairs=pairs)
+        if min(row["certificate"] for row in mine) < CERTAIN:
+            break
+        first = pairs
+    return first
 
 
 def page(tables: Tables, settings: Row) -> str:
@@ -146,6 +159,10 @@ def _theorem1_table(rows: Rows) -> str:
         [equation, *(str(solved_upto(rows, equation, n)) for n in layers)]
         for equation in dict.fromkeys(row["equation"] for row in rows)
     ]
+    nothing = [none_from(rows, n) for n in layers]
+    body.append(
+        ["no covariance but zero, for certain, from", *("–" if first is None else str(first) for first in nothing)]
+    )
     for name, count in (
         ("n", lambda n: n), ("n + 1", lambda n: n + 1), ("n(n + 1)/2", lambda n: n * (n + 1) // 2), ("n²", lambda n: n * n),
     ):  # fmt: skip
