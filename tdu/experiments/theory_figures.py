@@ -87,7 +87,7 @@ def _draw_theorem2(rows: Rows, out: Path) -> None:
             at, [name.replace(", ", ",\n").replace(" with ", "\nwith ") for name in DISTRIBUTIONS], fontsize=8
         )
         left.set_ylabel("share of transitions where V[δ] is less biased")
-        left.legend(frameon=False, loc="lower left")
+        left.legend(frameon=False, loc="lower left", ncols=2)
         gammas = sorted({row["gamma"] for row in rows})
         counts = sorted({row["transitions"] for row in rows})
         for i, family in enumerate(BIAS_FAMILIES):

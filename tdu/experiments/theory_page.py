@@ -183,6 +183,8 @@ def _theorem2_words(rows: Rows) -> str:
         f"The variance's condition holds in {of_all['inside']} of them; as the text prints it, in {of_all['in_text']}.",
         f"V[δ] is less biased in {less['met']} of all, in {less['inside']} of those inside the condition, in "
         f"{_between(share_outside(rows))} of those outside, and in {less['in_text']} of those inside the text's.",
+        f"σ(δ) is less biased than σ(Q) in {_ratio(sum(row['less_sd'] for row in rows), total['met']):.2f}.",
+        f"Relative to its true size V[δ] is in {_ratio(sum(row['less_relative'] for row in rows), total['met']):.2f} only.",
         f"Inside the condition with terms of one sign ({total['repaired']} transitions) it is in {less['repaired']}.",
         f"The sampling error of the true variance is {median(rows, 'sampling_error'):.2f} of the bias in the median.",
         f"Where the comparison is beyond three standard errors ({of_all['decided']}), V[δ] is less biased in "
