@@ -1,5 +1,6 @@
 """Deep exploration in reinforcement learning: explorers paid for the disagreement of exploiters about TD errors."""
 
+from tdu import theory
 from tdu.environments.as_gymnasium import register
 from tdu.errors import UserError
 from tdu.evaluate import evaluate
@@ -22,5 +23,6 @@ __all__ = [
     "evaluate",
     "load",
     "run_key",
+    "theory",
     "train",
 ]

@@ -11,6 +11,7 @@ FLOORS = (
     ("errors", "options", "types"),
     ("adam", "files", "random", "td"),
     ("networks",),
+    ("theory",),
     ("values", "bonus", "behaviour", "replay"),
     ("r2d2",),
     ("agents",),

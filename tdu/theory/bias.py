@@ -1,0 +1,150 @@
+"""How biased an ensemble is about one transition τ = (s, a, r, s'), and Theorem 2's account of it.
+
+With q = Q(s, a), q' = Q(s', π(s')) and m = E_M[q], let B and C be the biases of E[q] and E[q²], B' and C' those of q', D that
+of E[q·q'], A = m·B, and ρ = B'/B, φ = C'/C, κ = D/C, α = m'/m. Then, exactly,
+
+    Bias V[q] = C − 2A − B²,    Bias V[δ] = w₁·C − 2·w₂·A − w₃·B²,
+    w₁ = γ²φ − 2γκ + 1,    w₂ = (γα − 1)(γρ − 1),    w₃ = (γρ − 1)².
+
+The paper's proof has plus signs in both; docs/theory.md derives ours. Moments are those of the samples given,
+divided by their number.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tdu.errors import UserError
+from tdu.theory.mdp import Real, check_discount, finite
+
+_NOTHING = 64 * np.finfo(np.float64).eps
+"""A difference of two moments smaller than this share of them is rounding, and no denominator."""
+
+
+class TransitionBias(NamedTuple):
+    """Numbers for one transition, arrays [...] for many. Ratios are NaN where their denominator is zero."""
+
+    B: Any
+    """Bias of E[Q(s, a)]."""
+    C: Any
+    """Bias of E[Q(s, a)²]."""
+    D: Any
+    """Bias of E[Q(s, a)·Q(s', π(s'))]."""
+    A: Any
+    """E_M[Q(s, a)]·B."""
+    rho: Any
+    phi: Any
+    kappa: Any
+    alpha: Any
+    mean_q: Any
+    """Measured bias of the mean of Q(s, a)."""
+    var_q: Any
+    """Measured bias of its variance."""
+    mean_td: Any
+    """Measured bias of the mean of δ."""
+    var_td: Any
+    """Measured bias of the variance of δ."""
+    var_q_predicted: Any
+    """C − 2A − B²."""
+    var_td_predicted: Any
+    """w₁·C − 2·w₂·A − w₃·B²; multiplied out, so that it is there without the ratios too."""
+    sufficient: Any
+    """Whether Theorem 2's condition holds, with the appendix's interval for φ; false where a ratio is NaN."""
+
+
+def transition_bias(theta: ArrayLike, truth: ArrayLike, *, gamma: float) -> TransitionBias:
+    """The biases of p(θ) about a transition, from samples [samples, 2] of (Q(s, a), Q(s', π(s'))) under p(θ) and under p(M).
+
+    For many transitions at once both are [samples, ..., 2]. The numbers of samples may differ. The reward of τ is in none of
+    it: it is the same under both and cancels.
+    """
+    estimated, true = _samples("theta", theta), _samples("truth", truth)
+    if estimated.shape[1:] != true.shape[1:]:
+        raise UserError(
+            f"theta and truth must be about the same transitions: their shapes are {estimated.shape} and {true.shape}."
+        )
+    check_discount(gamma)
+    mine, its = _moments(estimated), _moments(true)
+    bias = {name: mine[name] - its[name] for name in mine}
+    sizes = {name: np.maximum(np.abs(mine[name]), np.abs(its[name])) for name in mine}
+    B, C, D, B_next, C_next = (bias[name] for name in ("q", "q²", "qq'", "q'", "q'²"))
+    m, m_next = its["q"], its["q'"]
+    root_mean_square = np.sqrt(sizes["q²"])
+    rho = _ratio(B_next, B, root_mean_square)
+    phi = _ratio(C_next, C, sizes["q²"])
+    kappa = _ratio(D, C, sizes["q²"])
+    alpha = _ratio(m_next, m, root_mean_square)
+    of_mean, of_truth = gamma * B_next - B, gamma * m_next - m
+    record = TransitionBias(
+        B=B, C=C, D=D, A=m * B, rho=rho, phi=phi, kappa=kappa, alpha=alpha,
+        mean_q=B,
+        var_q=_variance(estimated[..., 0]) - _variance(true[..., 0]),
+        mean_td=_td(estimated, gamma).mean(axis=0) - _td(true, gamma).mean(axis=0),
+        var_td=_variance(_td(estimated, gamma)) - _variance(_td(true, gamma)),
+        var_q_predicted=C - 2 * m * B - B**2,
+        var_td_predicted=gamma**2 * C_next - 2 * gamma * D + C - 2 * of_truth * of_mean - of_mean**2,
+        sufficient=condition(rho, phi, kappa, alpha, gamma=gamma),
+    )  # fmt: skip
+    return record if estimated.ndim > 2 else TransitionBias(*(field.item() for field in record))
+
+
+def weights(record: TransitionBias, *, gamma: float) -> tuple[Any, Any, Any]:
+    """w₁, w₂, w₃ from the ratios; NaN where those are."""
+    first = gamma**2 * record.phi - 2 * gamma * record.kappa + 1
+    return first, (gamma * record.alpha - 1) * (gamma * record.rho - 1), (gamma * record.rho - 1) ** 2
+
+
+def condition(rho: Any, phi: Any, kappa: Any, alpha: Any, *, gamma: float) -> Any:
+    """Theorem 2's condition: ρ, α, κ in (0, 2/γ) and φ in ((2κγ − 2)/γ², 2κ/γ).
+
+    Multiplied by γ, so that it has a meaning at γ = 0, where δ = r − Q(s, a) is as biased as Q(s, a): it is false there.
+    """
+    inside = [np.abs(gamma * np.asarray(ratio) - 1) < 1 for ratio in (rho, alpha, kappa)]
+    weight = gamma**2 * np.asarray(phi) - 2 * gamma * np.asarray(kappa) + 1
+    return inside[0] & inside[1] & inside[2] & (np.abs(weight) < 1)
+
+
+def condition_of_the_text(rho: Any, phi: Any, kappa: Any, alpha: Any, *, gamma: float) -> Any:
+    """The condition as Theorem 2 prints it, φ in (1 − 2γκ, (2/γ)²): it lets w₁ be large, and is not used elsewhere."""
+    inside = [np.abs(gamma * np.asarray(ratio) - 1) < 1 for ratio in (rho, alpha, kappa)]
+    phi = np.asarray(phi)
+    return inside[0] & inside[1] & inside[2] & (phi > 1 - 2 * gamma * np.asarray(kappa)) & (gamma**2 * phi < 4)
+
+
+def same_sign(record: TransitionBias) -> Any:
+    """Whether the three terms C, −2A and −B² of Bias V[q] pull in one direction.
+
+    With Theorem 2's condition this *is* sufficient: |Bias V[δ]| ≤ |w₁||C| + 2|w₂||A| + w₃B² < |C| + 2|A| + B² = |Bias V[q]|.
+    """
+    return (np.asarray(record.C) <= 0) & (np.asarray(record.A) >= 0) & (np.asarray(record.B) != 0)
+
+
+def _samples(name: str, numbers: ArrayLike) -> Real:
+    samples = finite(name, numbers)
+    if samples.ndim < 2 or samples.shape[-1] != 2:
+        raise UserError(f"{name} must have the shape [samples, 2] or [samples, ..., 2], not {samples.shape}.")
+    if 0 in samples.shape:
+        raise UserError(
+            f"{name} is empty: it has the shape {samples.shape}; give at least one sample of one transition."
+        )
+    return samples
+
+
+def _moments(samples: Real) -> dict[str, Real]:
+    q, q_next = samples[..., 0], samples[..., 1]
+    products = {"q": q, "q'": q_next, "q²": q * q, "q'²": q_next * q_next, "qq'": q * q_next}
+    return {name: np.asarray(product.mean(axis=0)) for name, product in products.items()}
+
+
+def _variance(numbers: Real) -> Real:
+    return np.asarray(numbers.var(axis=0))
+
+
+def _td(samples: Real, gamma: float) -> Real:
+    return gamma * samples[..., 1] - samples[..., 0]
+
+
+def _ratio(above: Real, below: Real, size: Real) -> Real:
+    zero = np.abs(below) <= _NOTHING * size
+    return np.divide(above, below, out=np.full(np.shape(below), np.nan), where=~zero)

@@ -1,0 +1,124 @@
+"""What a posterior over a last layer can represent at N state-action pairs (Theorem 1): the residuals of the best one.
+
+Q_θ = wᵀφ. A mean has n unknowns, E[w]; a variance has n(n+1)/2, the symmetric Cov[w]; a factorised one has n. Equations are
+
+    φ(x)ᵀ·E[w] = t(x)    and    ⟨G(x), Cov[w]⟩ = t(x)    for the pairs x = 1 … N,
+
+with features and targets of the Bellman equations or of the true moments. Features have leading axes: many problems at once.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tdu.errors import UserError
+from tdu.theory.mdp import Real
+
+
+class Best(NamedTuple):
+    """The best that was found, for each problem [...]."""
+
+    residual: Real
+    """Root of the mean square over the N equations."""
+    certificate: Real
+    """No covariance has a smaller residual than this; 0 where nothing is known."""
+
+
+def mean_residual(features: Real, targets: Real) -> Real:
+    """Of the best E[w], [...]: features [..., N, n], targets [..., N]."""
+    _check(features, targets)
+    solution = np.einsum("...ij,...j->...i", np.linalg.pinv(features), targets)
+    return _root_mean_square(np.einsum("...ij,...j->...i", features, solution) - targets)
+
+
+def quadratic_forms(features: Real, following: Real | None = None, *, gamma: float = 0.0) -> Real:
+    """G [..., N, n, n] of φφᵀ − γ²φ'φ'ᵀ, with φ' = E[φ(s', π(s'))]; of φφᵀ without `following`."""
+    forms = features[..., :, None] * features[..., None, :]
+    return forms if following is None else forms - gamma**2 * following[..., :, None] * following[..., None, :]
+
+
+def symmetric_residual(forms: Real, targets: Real) -> Real:
+    """Of the best symmetric matrix, a covariance or not, [...]: forms [..., N, n, n], targets [..., N]."""
+    return mean_residual(_flat(forms), targets)
+
+
+def diagonal_residual(forms: Real, targets: Real) -> Real:
+    """The same for a factorised posterior over w, whose covariance is diagonal."""
+    return mean_residual(np.diagonal(forms, axis1=-2, axis2=-1), targets)
+
+
+def nonzero_symmetric_residual(forms: Real) -> Real:
+    """The smallest residual of the homogeneous ⟨G, Σ⟩ = 0 over symmetric Σ with ‖Σ‖ = 1; Σ = 0 always solves them."""
+    flat = _flat(forms)
+    unknowns = flat.shape[-1]
+    if flat.shape[-2] < unknowns:
+        return np.zeros(flat.shape[:-2])
+    return np.linalg.svd(flat, compute_uv=False)[..., -1] / np.sqrt(flat.shape[-2])
+
+
+def covariance_residual(forms: Real, targets: Real, *, iterations: int = 2000) -> Best:
+    """Of the best covariance, which has no negative eigenvalue: accelerated projected gradients.
+
+    Where all targets are zero, of the best one with trace 1.
+    """
+    _check(forms.reshape(*forms.shape[:-2], -1), targets)
+    n = forms.shape[-1]
+    homogeneous = not targets.any()
+    flat = forms.reshape(*forms.shape[:-2], n * n)
+    gram = np.einsum("...ki,...kj->...ij", flat, flat)
+    against = np.einsum("...ki,...k->...i", flat, targets)
+    step = 1 / np.maximum(np.linalg.eigvalsh(gram)[..., -1:], 1e-300)
+    start = np.broadcast_to(np.eye(n).ravel() / n, gram.shape[:-1])
+    best, ahead, momentum = start, start, 1.0
+    for _ in range(iterations):
+        gradient = np.einsum("...ij,...j->...i", gram, ahead) - against
+        moved = _projected(ahead - step * gradient, n, trace_one=homogeneous)
+        following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
+        # Where the last step went against the gradient, momentum does harm: begin anew there.
+        uphill = (gradient * (moved - best)).sum(axis=-1, keepdims=True) > 0
+        ahead = moved + np.where(uphill, 0.0, (momentum - 1) / following) * (moved - best)
+        best, momentum = moved, following
+    gap = np.einsum("...ki,...i->...k", flat, best) - targets
+    residual = _root_mean_square(gap)
+    return Best(residual, _lower_bound(forms, gap) if homogeneous else np.zeros_like(residual))
+
+
+def _lower_bound(forms: Real, gap: Real) -> Real:
+    """min_Σ ‖⟨G, Σ⟩‖ ≥ λ_min(Σ_k y_k·G_k) for every y of norm 1, over Σ of trace 1; y is the direction of the gap."""
+    norm = np.linalg.norm(gap, axis=-1)
+    y = gap / np.maximum(norm, 1e-300)[..., None]
+    combined = np.einsum("...k,...kij->...ij", y, forms)
+    smallest = np.linalg.eigvalsh((combined + np.swapaxes(combined, -1, -2)) / 2)[..., 0]
+    return np.maximum(smallest, 0.0) / np.sqrt(gap.shape[-1])
+
+
+def _projected(flat: Real, n: int, *, trace_one: bool) -> Real:
+    """The nearest matrix without negative eigenvalues, of trace 1 if asked for."""
+    matrix = flat.reshape(*flat.shape[:-1], n, n)
+    eigenvalues, vectors = np.linalg.eigh((matrix + np.swapaxes(matrix, -1, -2)) / 2)
+    if trace_one:  # onto the simplex
+        descending = eigenvalues[..., ::-1]
+        excess = (np.cumsum(descending, axis=-1) - 1) / np.arange(1, n + 1)
+        kept = (descending > excess).sum(axis=-1, keepdims=True)
+        eigenvalues = eigenvalues - np.take_along_axis(excess, kept - 1, axis=-1)
+    clipped = np.maximum(eigenvalues, 0.0)
+    return np.asarray(np.einsum("...ik,...k,...jk->...ij", vectors, clipped, vectors, optimize=True)).reshape(
+        flat.shape
+    )
+
+
+def _flat(forms: Real) -> Real:
+    """⟨G, Σ⟩ as a product with the n(n+1)/2 free entries of Σ, those off the diagonal times √2: [..., N, n(n+1)/2]."""
+    n = forms.shape[-1]
+    rows, columns = np.triu_indices(n)
+    both = (forms + np.swapaxes(forms, -1, -2)) / 2
+    return both[..., rows, columns] * np.where(rows == columns, 1.0, np.sqrt(2))
+
+
+def _root_mean_square(gap: Real) -> Real:
+    return np.asarray(np.sqrt(np.square(gap).mean(axis=-1)))
+
+
+def _check(features: Real, targets: Real) -> None:
+    if features.ndim < 2 or features.shape[:-1] != targets.shape or 0 in features.shape:
+        raise UserError(f"features [..., N, n] and targets [..., N] do not fit: {features.shape} and {targets.shape}.")
