@@ -1,0 +1,82 @@
+"""What an experiment is: a grid of runs with what is measured of each and what is made of all; or a function of its own."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from tdu import agents, runs
+from tdu.experiments.rows import Row, first_of_each, identity
+from tdu.sweeps import Cell
+
+EPISODES = 10_000
+"""Where runs on Deep Sea and the tree are censored, as in bsuite."""
+
+PRESETS = {"laptop": "a thinned grid", "paper": "the grid as published"}
+
+
+class Measured(NamedTuple):
+    """What a row says of a run beside what every result has."""
+
+    score: float | None = None
+    successes: int | None = None
+
+
+class Verdict(NamedTuple):
+    """What the rows say about the claim, by the rule that the experiment's page states."""
+
+    word: Literal[
+        "reproduced", "partly reproduced", "not reproduced", "not yet enough data", "answered", "partly answered"
+    ]
+    because: str
+
+
+class Report(NamedTuple):
+    """What is made of an experiment's rows, without training."""
+
+    verdicts: Mapping[str, Verdict]
+    """By claim."""
+    body: str
+    """Markdown: tables with their intervals, and what the figures show."""
+    figures: Mapping[str, Any]
+    """matplotlib figures by name."""
+
+
+class Grid(NamedTuple):
+    """An experiment that is a grid of runs."""
+
+    summary: str
+    claims: Mapping[str, str]
+    """What is to be shown, by the name that verdicts use."""
+    rules: str
+    """By which rule the verdict is computed."""
+    cells: Callable[[str], list[Cell]]
+    """Its runs under a preset, the most valuable first."""
+    left_out: str
+    """What the laptop preset leaves out of the published grid."""
+    measure: Callable[[Path, runs.RunResult], Measured]
+    report: Callable[[Sequence[Row]], Report]
+
+
+class Own(NamedTuple):
+    """An experiment that is a function of its own."""
+
+    summary: str
+    reproduce: Callable[..., Any]
+    """Is called with the folder of its results, and `preset`."""
+
+
+def cell(
+    env: str, agent: str, seed: int, *, preset: str = "paper", episodes: int | None = EPISODES, **options: Any
+) -> Cell:
+    """A run of a grid. Options that are the preset's own are left unsaid, so that one run has one name in every grid."""
+    default = dataclasses.asdict(agents.configure(agent, {}, preset))
+    chosen = dataclasses.asdict(agents.configure(agent, options, preset))
+    changed = tuple((name, chosen[name]) for name in sorted(options) if chosen[name] != default[name])
+    return Cell(env, agent, preset, changed, seed=seed, episodes=episodes)
+
+
+def select(rows: Sequence[Row], cells: Sequence[Cell]) -> list[Row]:
+    """The rows of these runs, in the order of the runs."""
+    found = first_of_each(rows)
+    return [found[key] for key in dict.fromkeys(map(identity, cells)) if key in found]

@@ -1,0 +1,7 @@
+"""Pages."""
+
+from typing import Any
+
+
+def write(*a: Any) -> Any:
+    return {}
