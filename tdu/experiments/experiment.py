@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from tdu import agents, runs
 from tdu.experiments.rows import Row, first_of_each, identity
+from tdu.reporting.statistics import Episodes, Interval
 from tdu.sweeps import Cell
 
 EPISODES = 10_000
@@ -38,8 +39,8 @@ class Report(NamedTuple):
     """By claim."""
     body: str
     """Markdown: tables with their intervals, and what the figures show."""
-    figures: Mapping[str, Any]
-    """matplotlib figures by name."""
+    figures: Mapping[str, Callable[[], Any]]
+    """What draws each figure, by name."""
 
 
 class Grid(NamedTuple):
@@ -80,3 +81,34 @@ def select(rows: Sequence[Row], cells: Sequence[Cell]) -> list[Row]:
     """The rows of these runs, in the order of the runs."""
     found = first_of_each(rows)
     return [found[key] for key in dict.fromkeys(map(identity, cells)) if key in found]
+
+
+def ended(rows: Sequence[Row]) -> list[Episodes]:
+    """When each run was solved, or that it was not."""
+    return [Episodes(row.solved_episode or row.episodes, row.solved_episode is not None) for row in rows]
+
+
+def every_word(rows: Sequence[Row]) -> str:
+    """Every run's episode in order of seeds; `>E` is unsolved after E."""
+    ordered = sorted(rows, key=lambda row: row.seed)
+    return ", ".join(str(row.solved_episode or f">{row.episodes}") for row in ordered) or "–"
+
+
+def interval_words(interval: Interval, digits: int = 2) -> str:
+    """An estimate with its interval."""
+
+    def number(value: float) -> str:
+        return "∞" if value == float("inf") else f"{value:.{digits}f}"
+
+    return f"{number(interval.estimate)} ({number(interval.low)}–{number(interval.high)})"
+
+
+def markdown(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A table."""
+    rows = [header, ["---"] * len(header), *lines]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def p_words(p: float) -> str:
+    """A p-value as people write it."""
+    return "p < 0.0001" if p < 1e-4 else f"p = {p:.2g}"

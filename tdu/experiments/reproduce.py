@@ -97,22 +97,22 @@ def estimate(cell: Cell, known: Sequence[Row]) -> float | None:
 
     A sea or tree of another size takes as much more as the square of the sizes' ratio: episodes and steps in each grow.
     """
-    kind, size = _kind(cell.env)
+    mine, size = kind(cell.env)
     alike = [
-        (abs(_kind(row.env)[1] - size), row.seconds * (size / _kind(row.env)[1]) ** 2)
+        (abs(kind(row.env)[1] - size), row.seconds * (size / kind(row.env)[1]) ** 2)
         for row in known
-        if row.seconds and (row.agent, row.preset, _kind(row.env)[0]) == (cell.agent, cell.preset, kind)
+        if row.seconds and (row.agent, row.preset, kind(row.env)[0]) == (cell.agent, cell.preset, mine)
     ]
     nearest = min((distance for distance, _ in alike), default=None)
     return statistics.median(s for distance, s in alike if distance == nearest) if alike else None
 
 
-def _kind(env: str) -> tuple[str, float]:
-    """An environment without its size, and that; bsuite's settings of an experiment are taken as alike."""
+def kind(env: str) -> tuple[str, float]:
+    """An environment with N for its size, and that; bsuite's settings of an experiment are taken as alike."""
     if "/" in env:
         return env.partition("/")[0], 1.0
     size = re.search(r"(?<=size=|epth=)\d+", env)
-    return (env.replace(size.group(), "", 1), float(size.group())) if size else (env, 1.0)
+    return (env.replace(size.group(), "N", 1), float(size.group())) if size else (env, 1.0)
 
 
 class Stopped(NamedTuple):
