@@ -80,15 +80,20 @@ def report(rows: Sequence[Row]) -> Report:
     }
     body = [
         "## Depth and β, λ = 3",
-        "Solved means ten successes in a row; at most 10,000 episodes. Every run is a dot, a hollow triangle is unsolved.",
+        "Solved means ten successes in a row; at most 10,000 episodes. Every run is a dot, a hollow triangle is "
+        "unsolved.",
         "![Episodes to solve by depth](binary_tree.svg)",
         _beta_table(betas),
         _tests(betas),
-        "## How many of the twenty value functions explore, λ = 0",
-        "![Episodes to solve by the number of explorers](explorers.svg)",
-        _explorer_table(numbers),
     ]
-    figures = {"binary_tree": lambda: _draw_betas(betas), "explorers": lambda: _draw_explorers(numbers)}
+    figures = {"binary_tree": lambda: _draw_betas(betas)}
+    if any(numbers.values()):
+        body += [
+            "## How many of the twenty value functions explore, λ = 0",
+            "![Episodes to solve by the number of explorers](explorers.svg)",
+            _explorer_table(numbers),
+        ]
+        figures["explorers"] = lambda: _draw_explorers(numbers)
     return Report({"C6": _verdict(betas, numbers)}, "\n\n".join(body), figures)
 
 
@@ -139,8 +144,9 @@ def _tests(betas: dict[float, ByDepth]) -> str:
             ratio = interval_words(_ratio(by_depth, betas[0.0]))
             lines.append([f"{beta:g}", str(test.strata), ratio, f"{test.z:+.2f}", p_words(test.p)])
     words = (
-        "Each β against BDQN, depth by depth: episodes as a share of BDQN's (geometric mean over depths of the ratio of medians, "
-        "bootstrap interval over runs) and the log-rank test stratified by depth (z above 0: solved sooner than by BDQN)."
+        "Each β against BDQN, depth by depth: episodes as a share of BDQN's (geometric mean over depths of the ratio "
+        "of medians, bootstrap interval over runs) and the log-rank test stratified by depth (z above 0: solved "
+        "sooner than by BDQN)."
     )
     return words + "\n\n" + markdown(["β", "depths", "ratio (95 %)", "z", "p"], lines)
 
@@ -215,17 +221,16 @@ def _draw_explorers(numbers: dict[tuple[int, float], ByDepth]) -> Any:
         axes.plot([n + 0.2 * (i - 1.5) for n in at], middle, color=colour, label=f"depth {depth}, β = {beta:g}")
     axes.set(xlabel="explorers N of 20", ylabel="episodes to solve", yscale="log", title="Binary Tree without priors")
     axes.set_xticks(EXPLORERS)
-    if depths:
-        axes.legend(frameon=False, fontsize=9)
+    axes.legend(frameon=False, fontsize=9)
     return drawn
 
 
 BINARY_TREE = Grid(
     summary="appendix C: Binary Tree, depth × β, and the number of explorers without priors",
     claims={"C6": "TDU beats BDQN, roughly monotone in β; more explorers N act like more β (without priors)."},
-    rules="it asks for three seeds at depths 50 to 250 of β 0, 0.1, 1 and 3. Reproduced if at β = 1 the log-rank test stratified "
-    "by depth says that TDU solves sooner (p < 0.05), at least two of the three steps of β do not raise the episodes, and "
-    "without priors N = 15 needs fewer than N = 2 at β = 1; partly if the test alone holds.",
+    rules="it asks for three seeds at depths 50 to 250 of β 0, 0.1, 1 and 3. Reproduced if at β = 1 the log-rank "
+    "test stratified by depth says that TDU solves sooner (p < 0.05), at least two of the three steps of β do not "
+    "raise the episodes, and without priors N = 15 needs fewer than N = 2 at β = 1; partly if the test alone holds.",
     cells=cells,
     left_out="20 of 25 depths, β 0.5 and 2, seeds 3 and 4, and of the runs without priors all but depths 50 and 100.",
     measure=measure,

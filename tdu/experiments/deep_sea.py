@@ -99,9 +99,9 @@ def group(
     found: dict[int, list[Row]] = {}
     for row in first_of_each(rows).values():
         mine = (row.agent, row.preset, row.options, row.limit) == (agent, preset, options, EPISODES)
-        if mine and row.env == sea(size := size_of(row.env) if "size=" in row.env else 0, stochastic=stochastic):
-            if size <= most:
-                found.setdefault(size, []).append(row)
+        size = size_of(row.env) if row.env.startswith("deep_sea:size=") else 0
+        if mine and size <= most and row.env == sea(size, stochastic=stochastic):
+            found.setdefault(size, []).append(row)
     return {size: sorted(found[size], key=lambda row: row.seed) for size in sorted(found)}
 
 
@@ -144,14 +144,14 @@ def report(rows: Sequence[Row]) -> Report:
     }
     body = [
         "## Scores",
-        "bsuite 0.3.6's score: the share of sizes that were solved before dithering would have, of the sizes run. By seed, and "
-        "over seeds with Wilson's 95 % interval. Published: bsuite's own boot_dqn and dqn, all 21 sizes.",
+        "bsuite 0.3.6's score: the share of sizes that were solved before dithering would have, of the sizes run. By "
+        "seed, and over seeds with Wilson's 95 % interval. Published: bsuite's own boot_dqn and dqn, all 21 sizes.",
         _score_table(scores),
         "![Scores of every method](scores.svg)",
         "## Episodes to solve",
-        "Every run of TDU and BDQN; a hollow triangle is a run that was not solved within 10,000 episodes. Reference lines are "
-        "published elsewhere: DP-DQN injects optimistic transitions that know the sea (407 episodes at size 20; another page "
-        "of its authors says 602 ± 104), RLSVI is tabular.",
+        "Every run of TDU and BDQN; a hollow triangle is a run that was not solved within 10,000 episodes. Reference "
+        "lines are published elsewhere: DP-DQN injects optimistic transitions that know the sea (407 episodes at "
+        "size 20; another page of its authors says 602 ± 104), RLSVI is tabular.",
         "![Episodes to solve](deep_sea.svg)",
         _comparisons(rows),
         _psi(rows),
@@ -203,13 +203,21 @@ def _comparisons(rows: Sequence[Row]) -> str:
             )
             runs_of = [sum(len(pair[i]) for pair in pairs) for i in (0, 1)]
             lines.append(
-                [preset, _variant(stochastic), str(len(pairs)), f"{runs_of[0]}, {runs_of[1]}", interval_words(ratio)]
-                + [f"{test.z:+.2f}", p_words(test.p)]
+                [
+                    preset,
+                    _variant(stochastic),
+                    str(len(pairs)),
+                    f"{runs_of[0]}, {runs_of[1]}",
+                    interval_words(ratio),
+                    f"{test.z:+.2f}",
+                    p_words(test.p),
+                ]
             )
     words = (
-        "TDU against BDQN, each size compared with itself: how many times BDQN's episodes TDU needs (geometric mean over sizes "
-        "of the ratio of medians, unsolved runs taken as solved at their last episode, bootstrap interval over runs), and the "
-        "log-rank test stratified by size (z above 0: TDU solves sooner; unsolved runs are censored)."
+        "TDU against BDQN, each size compared with itself: how many times BDQN's episodes TDU needs (geometric mean "
+        "over sizes of the ratio of medians, unsolved runs taken as solved at their last episode, bootstrap interval "
+        "over runs), and the log-rank test stratified by size (z above 0: TDU solves sooner; unsolved runs are "
+        "censored)."
     )
     header = ["preset", "sea", "sizes", "runs (TDU, BDQN)", "ratio (95 %)", "z", "p"]
     return words + "\n\n" + markdown(header, lines)
@@ -226,8 +234,8 @@ def _psi(rows: Sequence[Row]) -> str:
                 lines.append([agent, _variant(stochastic), str(sum(o[2] for o in outcomes)), interval_words(found, 3)])
     words = (
         "ψ of the success probability 1 − (1 − ψ^N)^K, K = 20, by maximum likelihood within 10,000 episodes, with its "
-        "likelihood-ratio interval (an estimate of 1 says that every run was solved). A study of 40,000 configurations has "
-        "0.80 for bootstrapped DQN without priors and 0.87 with."
+        "likelihood-ratio interval (an estimate of 1 says that every run was solved). A study of 40,000 "
+        "configurations has 0.80 for bootstrapped DQN without priors and 0.87 with."
     )
     return words + "\n\n" + markdown(["agent", "sea", "runs", "ψ (95 %)"], lines)
 
@@ -366,17 +374,18 @@ DEEP_SEA = Grid(
     claims={
         "C1": "TDU and BDQN solve all 21 deterministic sizes at λ = 3 (TDU also at λ = 1).",
         "C2": "on stochastic seas BDQN loses much of its score, and TDU recovers nearly all of it.",
-        "C3": "of all methods only TDU is near-optimal on both; NNS and QEX do not work, SU is good on deterministic seas and "
-        "collapses on stochastic ones.",
+        "C3": "of all methods only TDU is near-optimal on both; NNS and QEX do not work, SU is good on deterministic "
+        "seas and collapses on stochastic ones.",
     },
-    rules=f"C1 is reproduced if both score at least {NEAR_FULL} over seeds 0 and 1, partly if one does, and asks for all 21 "
-    f"sizes. C2 asks for all stochastic sizes: BDQN drops by at least {DROP}, TDU scores at least {NEARLY}, and the log-rank "
-    "test stratified by size says that TDU solves sooner (p < 0.05); partly if the test alone holds, or the two scores. C3 is "
-    f"five statements, each with a bound: a method fails at or below {FAILS} on both seas, is good from {GOOD}, collapses to "
-    f"half, is near-optimal from {NEARLY}; partly if some hold; at least five sizes of each method.",
+    rules=f"C1 is reproduced if both score at least {NEAR_FULL} over seeds 0 and 1, partly if one does, and asks for "
+    f"all 21 sizes. C2 asks for all stochastic sizes: BDQN drops by at least {DROP}, TDU scores at least {NEARLY}, "
+    "and the log-rank test stratified by size says that TDU solves sooner (p < 0.05); partly if the test alone "
+    f"holds, or the two scores. C3 is five statements, each with a bound: a method fails at or below {FAILS} on both "
+    f"seas, is good from {GOOD}, collapses to half, is near-optimal from {NEARLY}; partly if some hold; at least "
+    "five sizes of each method.",
     cells=cells,
-    left_out="the other methods at 16 of 21 sizes, boot_dqn's settings on deterministic seas, and all seeds but 0 and 1 (of the "
-    "other methods and of boot_dqn's settings all but 0).",
+    left_out="the other methods at 16 of 21 sizes, boot_dqn's settings on deterministic seas, and all seeds but 0 "
+    "and 1 (of the other methods and of boot_dqn's settings all but 0).",
     measure=measure,
     report=report,
 )

@@ -23,12 +23,13 @@ class Measured(NamedTuple):
     successes: int | None = None
 
 
+Word = Literal["reproduced", "partly reproduced", "not reproduced", "not yet enough data", "answered"]
+
+
 class Verdict(NamedTuple):
     """What the rows say about the claim, by the rule that the experiment's page states."""
 
-    word: Literal[
-        "reproduced", "partly reproduced", "not reproduced", "not yet enough data", "answered", "partly answered"
-    ]
+    word: Word
     because: str
 
 

@@ -59,8 +59,8 @@ def _page(
         f"# {name}: {grid.summary}",
         "\n".join(claims),
         f"How it is judged: {grid.rules}",
-        f"    tdu reproduce {name}            # goes on with what is missing\n    tdu reproduce {name} --pages    # this page "
-        "again, from the rows that are there",
+        f"    tdu reproduce {name}            # goes on with what is missing\n    tdu reproduce {name} --pages    # "
+        "this page again, from the rows that are there",
         body,
         "## The grid, and what of it was run",
         _grid_words(name, preset, cells, used),
@@ -126,8 +126,8 @@ def _rows_words(name: str, used: Sequence[Row], every: Mapping[str, Sequence[Row
     )
     if twice:
         words.append(
-            f"{twice} of these runs were made again on another machine, where the same seed is another run; the row that was "
-            "there first counts, and the other is kept."
+            f"{twice} of these runs were made again on another machine, where the same seed is another run; the row "
+            "that was there first counts, and the other is kept."
         )
     return " ".join(words)
 
