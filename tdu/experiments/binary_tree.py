@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +41,12 @@ def tree(depth: int) -> str:
     return f"binary_tree:depth={depth}"
 
 
-def by_beta(depth: int, beta: float, seed: int) -> Cell:
+def by_beta(depth: int, seed: int, *, beta: float) -> Cell:
     """With priors; without β it is BDQN."""
     return cell(tree(depth), "tdu", seed, beta=beta) if beta else cell(tree(depth), "bdqn", seed)
 
 
-def by_explorers(depth: int, explorers: int, beta: float, seed: int) -> Cell:
+def by_explorers(depth: int, seed: int, *, explorers: int, beta: float) -> Cell:
     """N of the twenty value functions explore; no priors."""
     return cell(tree(depth), "tdu", seed, beta=beta, prior_scale=0.0, explorers=explorers, exploiters=HEADS - explorers)
 
@@ -56,9 +57,9 @@ def cells(preset: str) -> list[Cell]:
     wanted = []
     for seed in range(3 if thin else 5):
         for depth in FEW_DEPTHS if thin else DEPTHS:
-            wanted += [by_beta(depth, beta, seed) for beta in (FEW_BETAS if thin else BETAS)]
+            wanted += [by_beta(depth, seed, beta=beta) for beta in (FEW_BETAS if thin else BETAS)]
         for depth in FEW_DEPTHS[:2] if thin else DEPTHS:
-            wanted += [by_explorers(depth, n, beta, seed) for n in EXPLORERS for beta in (0.5, 1.0)]
+            wanted += [by_explorers(depth, seed, explorers=n, beta=beta) for n in EXPLORERS for beta in (0.5, 1.0)]
     return wanted
 
 
@@ -71,10 +72,10 @@ def measure(folder: Path, result: runs.RunResult) -> Measured:
 def report(rows: Sequence[Row]) -> Report:
     """Episodes by depth and β, the test of each β against BDQN, and N × β without priors."""
     found = first_of_each(rows)
-    betas = {beta: _by_depth(found, lambda depth, seed, beta=beta: by_beta(depth, beta, seed)) for beta in BETAS}
+    betas = {beta: _by_depth(found, partial(by_beta, beta=beta)) for beta in BETAS}
     betas = {beta: by_depth for beta, by_depth in betas.items() if by_depth}
     numbers = {
-        (n, beta): _by_depth(found, lambda depth, seed, n=n, beta=beta: by_explorers(depth, n, beta, seed))
+        (n, beta): _by_depth(found, partial(by_explorers, explorers=n, beta=beta))
         for beta in (0.5, 1.0)
         for n in EXPLORERS
     }

@@ -93,14 +93,20 @@ def measure(folder: Path, result: runs.RunResult) -> Measured:
 
 
 def group(
-    rows: Sequence[Row], agent: str, *, stochastic: bool, preset: str = "paper", options: str = "", most: int = 50
+    rows: Sequence[Row],
+    agent: str,
+    *,
+    stochastic: bool,
+    preset: str = "paper",
+    sizes: Sequence[int] = SIZES,
+    limit: int = EPISODES,
 ) -> dict[int, list[Row]]:
-    """One agent's runs by size, one row for each seed."""
+    """One agent's runs without changes to its preset, by size, one row for each seed."""
     found: dict[int, list[Row]] = {}
     for row in first_of_each(rows).values():
-        mine = (row.agent, row.preset, row.options, row.limit) == (agent, preset, options, EPISODES)
+        mine = (row.agent, row.preset, row.options, row.limit) == (agent, preset, "", limit)
         size = size_of(row.env) if row.env.startswith("deep_sea:size=") else 0
-        if mine and size <= most and row.env == sea(size, stochastic=stochastic):
+        if mine and size in sizes and row.env == sea(size, stochastic=stochastic):
             found.setdefault(size, []).append(row)
     return {size: sorted(found[size], key=lambda row: row.seed) for size in sorted(found)}
 

@@ -125,8 +125,8 @@ def _verdict(groups: dict[int, Groups]) -> Verdict:
         if test.z > 0 and test.p < 0.05 / len(CHANGES):
             cuts.append(f"{name} ({_test_words(test)})")
     unsolved = {n: sum(not e.solved for e in ended(groups[n][TDU])) for n in SIZES}
-    words = f"TDU leaves {', '.join(f'{unsolved[n]} of {SEEDS} unsolved at size {n}' for n in SIZES)}; sooner than "
-    "it solve: "
+    tails = ", ".join(f"{unsolved[n]} of {SEEDS} unsolved at size {n}" for n in SIZES)
+    words = f"TDU leaves {tails}; sooner than it solve: "
     return Verdict("answered", words + (", ".join(cuts) or "none of the changes"))
 
 
