@@ -1,4 +1,4 @@
-"""`tdu reproduce`: rows that are never lost nor made twice, runs that go on, pages that come out the same from the same rows."""
+"""`tdu reproduce`: rows are neither lost nor made twice, runs go on, pages come out the same from the same rows."""
 
 import csv
 import io
@@ -381,6 +381,14 @@ def test_every_page_and_figure_is_made_again_bit_for_bit(name, tmp_path):
 def test_the_committed_rows_are_all_understood():
     for name in catalogue.grids():
         assert rows.read(ROOT / "results" / name / FILE, pytest.fail) or name not in ("deep_sea", "binary_tree")
+
+
+def test_the_readme_s_scores_are_the_page_s():
+    page = text_of(ROOT / "results" / "deep_sea" / pages.PAGE)
+    start = page.index(next(line for line in page if line.startswith("| method | sea |")))
+    table = page[start : page.index("", start)]
+    readme = (ROOT / "README.md").read_text()
+    assert "\n".join(table) in readme, "copy the page's table of scores into README.md"
 
 
 def test_reference_lines():

@@ -95,16 +95,23 @@ def status(name: str, preset: str, every: Mapping[str, Sequence[Row]]) -> Status
 def estimate(cell: Cell, known: Sequence[Row]) -> float | None:
     """Seconds that a run may take: the median of runs of the same agent on the nearest size of the same kind of task.
 
-    A sea or tree of another size takes as much more as the square of the sizes' ratio: episodes and steps in each grow.
+    A sea or tree of another size takes as much more as the square of the sizes' ratio: episodes and steps in each grow. One
+    whose batch alone is larger than theirs takes as much more as the batch.
     """
     mine, size = kind(cell.env)
+    batch = re.search(r"batch_size=(\d+)", cell.options_text)
+    slower = int(batch.group(1)) / _USUAL_BATCH if batch else 1.0
     alike = [
         (abs(kind(row.env)[1] - size), row.seconds * (size / kind(row.env)[1]) ** 2)
         for row in known
         if row.seconds and (row.agent, row.preset, kind(row.env)[0]) == (cell.agent, cell.preset, mine)
+        if "batch_size" not in row.options
     ]
     nearest = min((distance for distance, _ in alike), default=None)
-    return statistics.median(s for distance, s in alike if distance == nearest) if alike else None
+    return slower * statistics.median(s for distance, s in alike if distance == nearest) if alike else None
+
+
+_USUAL_BATCH = 32
 
 
 def kind(env: str) -> tuple[str, float]:

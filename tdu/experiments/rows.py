@@ -69,10 +69,9 @@ def read(path: Path, say: Callable[[str], None]) -> list[Row]:
     if not path.exists():
         return []
     rows = []
-    reader = csv.DictReader(io.StringIO(_text(path)))
-    lacking = _NEEDED - set(reader.fieldnames or ())
-    if lacking:
-        raise UserError(f"{path} is no table of runs (it has no column {min(lacking)}); move it away.")
+    text = _text(path)
+    _check_header(text, path)
+    reader = csv.DictReader(io.StringIO(text))
     for cells in reader:
         try:
             rows.append(_row(cells))
@@ -84,14 +83,14 @@ def read(path: Path, say: Callable[[str], None]) -> list[Row]:
 def append(path: Path, row: Row) -> None:
     """Adds a row. The file is replaced as a whole, under a lock, and all its other lines stay as they are."""
     with writing(path), _locked(path.parent):
-        text = _text(path) if path.exists() else ""
-        if text and _header(text) != list(COLUMNS):
+        text = _text(path) if path.exists() else _line(COLUMNS)
+        _check_header(text, path)
+        if _header(text)[: len(COLUMNS)] != list(COLUMNS):
             text = _with_our_columns(text)
-        if not text:
-            text = _line(COLUMNS)
         if not text.endswith("\n"):
             text += "\n"  # a line that was cut off stays a line of its own
-        files.write_atomically(path, (text + _line(row)).encode())
+        others = len(_header(text)) - len(COLUMNS)
+        files.write_atomically(path, (text + _line([*row, *[None] * others])).encode())
 
 
 def first_of_each(rows: Iterable[Row]) -> dict[Identity, Row]:
@@ -107,6 +106,12 @@ def _text(path: Path) -> str:
         return path.read_text()
     except (OSError, UnicodeDecodeError) as e:
         raise UserError(f"{path} cannot be read ({e}); move it away.") from None
+
+
+def _check_header(text: str, path: Path) -> None:
+    lacking = _NEEDED - set(_header(text))
+    if lacking:
+        raise UserError(f"{path} is no table of runs (it has no column {min(lacking)}); move it away.")
 
 
 def _header(text: str) -> list[str]:
