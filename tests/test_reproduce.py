@@ -218,22 +218,23 @@ def test_a_run_that_time_or_a_signal_cut_off_goes_on_from_its_checkpoint(tmp_pat
         "--progress",
         "none",
     ]
-    process = subprocess.Popen([sys.executable, "-c", code, *arguments], stderr=subprocess.PIPE, text=True)
     log = []
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and not log:
-        log = [p for p in (tmp_path / "s").glob("*/log.csv") if len(p.read_text().splitlines()) > 50]
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 130
-    assert "continue with the same command" in process.stderr.read()
+    with subprocess.Popen([sys.executable, "-c", code, *arguments], stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and not log:
+            log = [p for p in (tmp_path / "s").glob("*/log.csv") if len(text_of(p)) > 50]
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "continue with the same command" in said
     assert not (tmp_path / "r" / "tiny" / FILE).exists()
-    before = len(log[0].read_text().splitlines())
+    before = len(text_of(log[0]))
     assert 50 < before < 4000
     again = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=300)
     assert again.returncode == 0, again.stderr
     (row,) = rows.read(tmp_path / "r" / "tiny" / FILE, pytest.fail)
-    assert row.episodes == len(log[0].read_text().splitlines()) - 1
+    assert row.episodes == len(text_of(log[0])) - 1
     assert row.episodes > before - 1
 
 

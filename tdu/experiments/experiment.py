@@ -1,6 +1,7 @@
 """What an experiment is: a grid of runs with what is measured of each and what is made of all; or a function of its own."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -72,10 +73,17 @@ def cell(
     env: str, agent: str, seed: int, *, preset: str = "paper", episodes: int | None = EPISODES, **options: Any
 ) -> Cell:
     """A run of a grid. Options that are the preset's own are left unsaid, so that one run has one name in every grid."""
-    default = dataclasses.asdict(agents.configure(agent, {}, preset))
+    if not options:
+        return Cell(env, agent, preset, seed=seed, episodes=episodes)
+    default = _defaults(agent, preset)
     chosen = dataclasses.asdict(agents.configure(agent, options, preset))
     changed = tuple((name, chosen[name]) for name in sorted(options) if chosen[name] != default[name])
     return Cell(env, agent, preset, changed, seed=seed, episodes=episodes)
+
+
+@functools.cache
+def _defaults(agent: str, preset: str) -> dict[str, Any]:
+    return dataclasses.asdict(agents.configure(agent, {}, preset))
 
 
 def select(rows: Sequence[Row], cells: Sequence[Cell]) -> list[Row]:
