@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOCK := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
-.PHONY: demo test bench format kill-test mutation-test lock clean
+.PHONY: demo test evidence bench format kill-test mutation-test lock clean
 
 demo: $(VENV)/run.stamp
 	$(BIN)/tdu demo
@@ -19,6 +19,10 @@ bench: $(VENV)/dev.stamp
 	$(BIN)/python benchmarks/deep_sea_speed.py --out results/bench.json
 	$(BIN)/python benchmarks/agents_speed.py --out results/agents_speed.json
 	$(BIN)/python benchmarks/stepwise_speed.py --out results/stepwise_speed.json
+
+# Goes on with the runs behind the pages under results/ that nobody has made yet, the most valuable first.
+evidence: $(VENV)/dev.stamp
+	$(BIN)/tdu reproduce all
 
 kill-test: $(VENV)/dev.stamp
 	$(BIN)/python benchmarks/kill_and_resume.py --out results/kill_and_resume.json

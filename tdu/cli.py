@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import jax
 
 import tdu
-from tdu.commands import demo, evaluate, listing, mnist, score, sweep, train
+from tdu.commands import demo, evaluate, listing, mnist, reproduce, score, sweep, train
 from tdu.commands.parser import Parser
 from tdu.errors import UserError, unknown
 
@@ -16,6 +16,7 @@ _COMMANDS = {
     "evaluate": (evaluate.run, "what a run has learned"),
     "sweep": (sweep.run, "many runs in one folder"),
     "score": (score.run, "what a sweep amounts to"),
+    "reproduce": (reproduce.run, "the paper's figures, from finished runs and those that are missing"),
     "list": (listing.run, "agents and environments"),
     "demo": (demo.run, "TDU beside two others on one hard task"),
     "mnist": (mnist.run, "where bsuite's MNIST experiments find their data"),
@@ -23,6 +24,7 @@ _COMMANDS = {
 _HINTS = {
     "train": "; continue with the same command and --resume",
     "sweep": "; continue with the same command",
+    "reproduce": "; continue with the same command",
 }
 
 

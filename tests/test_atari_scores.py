@@ -10,7 +10,7 @@ from tdu import cli
 from tdu.environments import atari
 from tdu.errors import UserError
 from tdu.experiments import atari as experiment
-from tdu.reporting import atari_scores, statistics, summary
+from tdu.reporting import atari_scores, summary, variance
 from tdu.reporting.atari_scores import Scored
 
 
@@ -33,11 +33,11 @@ def test_anova_by_hand():
     """
     values = [1.5, 2.5, 5.5, 6.5, 3.5, 4.5, 7.5, 8.5]
     agents, games = ["a"] * 4 + ["b"] * 4, ["x", "x", "y", "y"] * 2
-    found = statistics.anova(values, agents, games)
+    found = variance.anova(values, agents, games)
     assert found.f == pytest.approx(20)
     assert (found.factor_freedom, found.residual_freedom) == (1, 5)
     assert found.p == pytest.approx(scipy.stats.f.sf(20, 1, 5))
-    together = statistics.interaction(values, agents, games)
+    together = variance.interaction(values, agents, games)
     assert together.f == pytest.approx(0, abs=1e-9)
     assert (together.factor_freedom, together.residual_freedom) == (1, 4)
 
@@ -48,9 +48,9 @@ def test_anova_with_one_game_is_the_one_way_one():
     values = np.concatenate(groups)
     agents = [i for i, group in enumerate(groups) for _ in group]
     theirs = scipy.stats.f_oneway(*groups)
-    ours = statistics.anova(values, agents, ["x"] * len(values))
+    ours = variance.anova(values, agents, ["x"] * len(values))
     assert (ours.f, ours.p) == pytest.approx((theirs.statistic, theirs.pvalue))
-    two = statistics.anova(values[:12], agents[:12], ["x"] * 12)
+    two = variance.anova(values[:12], agents[:12], ["x"] * 12)
     assert two.f == pytest.approx(scipy.stats.ttest_ind(*groups[:2]).statistic ** 2)
 
 
@@ -58,14 +58,14 @@ def test_anova_has_the_p_values_that_it_promises():
     """Where agents make no difference, p is uniform: about one in ten is below 0.1."""
     draws = np.random.default_rng(1)
     agents, games = np.repeat([0, 1], 12).tolist(), np.tile([0, 1, 2], 8).tolist()
-    found = [statistics.anova(draws.normal(size=24) + 5 * np.asarray(games), agents, games).p for _ in range(400)]
+    found = [variance.anova(draws.normal(size=24) + 5 * np.asarray(games), agents, games).p for _ in range(400)]
     assert scipy.stats.kstest(found, "uniform").pvalue > 0.01
 
 
 def test_anova_says_nothing_where_nothing_can_be_said():
-    assert statistics.anova([1, 2, 3], ["a"] * 3, ["x", "y", "x"]) is None, "one agent"
-    assert statistics.anova([1, 2], ["a", "b"], ["x", "x"]) is None, "nothing left over"
-    assert statistics.anova([2.0] * 4, ["a", "a", "b", "b"], ["x"] * 4) is None, "no spread"
+    assert variance.anova([1, 2, 3], ["a"] * 3, ["x", "y", "x"]) is None, "one agent"
+    assert variance.anova([1, 2], ["a", "b"], ["x", "x"]) is None, "nothing left over"
+    assert variance.anova([2.0] * 4, ["a", "a", "b", "b"], ["x"] * 4) is None, "no spread"
 
 
 def test_the_paper_s_f_has_the_paper_s_p():
@@ -77,12 +77,12 @@ def test_intervals_hold_the_mean_as_often_as_they_say():
     draws = np.random.default_rng(2)
     held = 0
     for i in range(100):
-        low, high = statistics.bootstrap(
+        low, high = variance.interval_of_groups(
             [draws.normal(game, size=20) for game in range(3)], np.mean, resamples=200, seed=i
         )
         held += low <= 1 <= high
     assert 84 <= held <= 100
-    assert statistics.bootstrap([np.array([2.0])], np.mean) == (2, 2)
+    assert variance.interval_of_groups([np.array([2.0])], np.mean) == (2, 2)
 
 
 def test_aggregates_are_over_games_of_means_over_seeds():

@@ -12,7 +12,7 @@ import numpy as np
 
 from tdu import runs
 from tdu.environments.atari import EXPLORATION
-from tdu.reporting import atari_scores, statistics
+from tdu.reporting import atari_scores, variance
 from tdu.reporting.atari_scores import FRAMES_PER_STEP, Scored
 from tdu.sweeps import Cell
 
@@ -95,7 +95,7 @@ def verdict(rows: Sequence[Scored], fewest: int = 3) -> Verdict:
         games = ", ".join(dict.fromkeys(lacking))
         return Verdict("not yet enough data", f"{fewest} seeds of {', '.join(kinds)} are not there on {games}")
     gains = [_mean(hard, OURS), _mean(hard, BASELINES)]
-    test = statistics.anova([r.hns for r in hard], [r.kind in OURS for r in hard], [r.game for r in hard])
+    test = variance.anova([r.hns for r in hard], [r.kind in OURS for r in hard], [r.game for r in hard])
     words = f"mean human-normalised score {gains[0]:.3f} with TDU and {gains[1]:.3f} without"
     if test is None:
         return Verdict("not reproduced", words)

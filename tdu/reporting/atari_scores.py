@@ -1,7 +1,7 @@
 """Human-normalised scores of Atari games, HNS = (score − random) / (human − random), as in section 5.2 of the paper.
 
 The score of a run is what its trained policy returned at its end; where a run of the folder lacks that, it is the mean return
-of the last episodes of training for all of them. Intervals draw the seeds of each game anew (`statistics.bootstrap`).
+of the last episodes of training for all of them. Intervals draw the seeds of each game anew (`variance.interval_of_groups`).
 """
 
 import csv
@@ -14,7 +14,7 @@ import numpy as np
 
 from tdu import runs
 from tdu.environments import atari
-from tdu.reporting import figures, statistics
+from tdu.reporting import figures, variance
 
 FRAMES_PER_STEP = 4
 POINTS = 40
@@ -93,7 +93,7 @@ def aggregate(rows: Sequence[Scored]) -> dict[str, Any]:
     statistic: Callable[[np.ndarray], Any]
     for name, statistic in (("mean", np.mean), ("median", np.median)):
         found[name] = float(statistic(means))
-        found[f"{name}_interval"] = list(statistics.bootstrap(groups, statistic)) if several else None
+        found[f"{name}_interval"] = list(variance.interval_of_groups(groups, statistic)) if several else None
     return found
 
 
@@ -101,9 +101,9 @@ def tests(rows: Sequence[Scored]) -> dict[str, Any]:
     """Analyses of variance of HNS: TDU or not (the paper's), agent, both controlling for game; and agent × game."""
     hns, games = [r.hns for r in rows], [r.game for r in rows]
     found = {
-        "TDU or not, controlling for game": statistics.anova(hns, [r.kind.startswith("tdu") for r in rows], games),
-        "agent, controlling for game": statistics.anova(hns, [r.agent for r in rows], games),
-        "agent × game": statistics.interaction(hns, [r.agent for r in rows], games),
+        "TDU or not, controlling for game": variance.anova(hns, [r.kind.startswith("tdu") for r in rows], games),
+        "agent, controlling for game": variance.anova(hns, [r.agent for r in rows], games),
+        "agent × game": variance.interaction(hns, [r.agent for r in rows], games),
     }
     return {name: None if test is None else test._asdict() for name, test in found.items()}
 
@@ -135,7 +135,7 @@ def aggregate_curve(games: Mapping[str, list[list[float | None]]]) -> dict[str, 
         groups = [seeds[:, point][np.isfinite(seeds[:, point])] for seeds in hns.values()]
         if all(len(group) for group in groups):
             means = [group.mean() for group in groups]
-            low, high = statistics.bootstrap(groups, np.mean, resamples=300)
+            low, high = variance.interval_of_groups(groups, np.mean, resamples=300)
             values = (point, float(np.mean(means)), float(np.median(means)), low, high)
             for name, value in zip(found, values, strict=True):
                 found[name].append(value)

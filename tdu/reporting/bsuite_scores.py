@@ -112,6 +112,11 @@ def score_frame(frame: Any, *, settled: Sequence[str] = ()) -> list[Score]:
     return scores
 
 
+def beats_dithering(solved: float | None, size: int) -> bool:
+    """Whether a sea that was solved at that episode counts: dithering would need 2^size episodes."""
+    return solved is not None and solved < 2.0**size + _FORGIVENESS
+
+
 def by_tag(scores: Iterable[Score]) -> dict[str, float]:
     """Mean score of the experiments of each tag. Those without a number are left out, as bsuite does.
 
@@ -139,7 +144,7 @@ def _deep_sea(rows: Any, stochastic: bool) -> float:
         solved = mine.episode[mine.total_bad_episodes / mine.episode < rule.bad_share]
         # One vote for each row at the deciding episode, as bsuite's merge has it where a size was run twice.
         deciding = solved.min() if len(solved) else mine.episode.max()
-        beat = bool(len(solved)) and deciding < 2.0**size + _FORGIVENESS
+        beat = beats_dithering(float(deciding) if len(solved) else None, size)
         beaten += [beat] * int((mine.episode == deciding).sum())
     return float(np.mean(beaten)) if beaten else float("nan")
 

@@ -1,13 +1,44 @@
-"""Numbers over seeds: medians, intervals, analysis of variance.
+"""Numbers over seeds. A run that was not solved is censored: all that is known is that it takes longer than it was run.
 
-A run that was not solved is censored: all that is known is that it takes longer than it was run.
+Bootstrap intervals are percentiles over draws from a generator with a seed of its own, so that a page made twice is the
+same page.
 """
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import scipy.stats
+
+DRAWS = 4000
+LEVEL = 0.95
+_NORMAL = 1.959963984540054
+"""So many standard deviations hold 95 % of a normal distribution."""
+_CHI2 = 3.841458820694124
+"""And below so much lie 95 % of χ² with one degree of freedom."""
+
+
+class Interval(NamedTuple):
+    """An estimate and what 95 % of its like would lie between; infinite where the unsolved reach so far."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+class Episodes(NamedTuple):
+    """How long one run took: the episode that solved it, or the last one it was given."""
+
+    episode: int
+    solved: bool
+
+
+class Comparison(NamedTuple):
+    """A two-sided test; z above 0 says that the first group solves sooner."""
+
+    z: float
+    p: float
+    strata: int
 
 
 def censored_median(solved: Sequence[int | None]) -> float | None:
@@ -22,68 +53,136 @@ def median_words(solved: Sequence[int | None], episodes: int) -> str:
     return f">{episodes}" if middle is None else f"{middle:g}"
 
 
-class Anova(NamedTuple):
-    """Whether a factor explains more of the values than chance would, given another factor."""
-
-    f: float
-    p: float
-    factor_freedom: int
-    residual_freedom: int
-
-
-def anova(values: Sequence[float], factor: Sequence[Any], controlling: Sequence[Any]) -> Anova | None:
-    """Analysis of variance of `factor`, controlling for another one, without interaction between them.
-
-    F compares least squares with both against least squares with the other factor alone; cells may have different sizes. None
-    where the values cannot tell: one level only, nothing left over, or no spread at all.
-    """
-    alone, both = _indicators(controlling), np.hstack([_indicators(controlling), _indicators(factor)])
-    return _compared(np.asarray(values, float), alone, both)
-
-
-def interaction(values: Sequence[float], one: Sequence[Any], other: Sequence[Any]) -> Anova | None:
-    """The same for what two factors do together, beyond what each does alone; a cell needs several values for that."""
-    alone = np.hstack([_indicators(one), _indicators(other)])
-    return _compared(np.asarray(values, float), alone, _indicators(list(zip(one, other, strict=True))))
-
-
 def bootstrap(
-    groups: Sequence[np.ndarray],
-    statistic: Callable[[np.ndarray], Any],
-    *,
-    resamples: int = 2000,
-    share: float = 0.95,
-    seed: int = 0,
-) -> tuple[float, float]:
-    """The interval that holds `share` of what `statistic` of the groups' means is where each group is drawn anew from itself.
+    values: Sequence[float], statistic: Callable[[np.ndarray], np.ndarray], *, seed: int = 0, draws: int = DRAWS
+) -> Interval:
+    """A statistic of values [n] and its percentile interval; `statistic` takes [draws, n] to [draws]."""
+    sample = np.asarray(values, float)
+    chosen = np.random.default_rng(seed).integers(len(sample), size=(draws, len(sample)))
+    low, high = _percentiles(statistic(sample[chosen]))
+    return Interval(float(statistic(sample[None])[0]), low, high)
 
-    A group is the seeds of a game: seeds are drawn with replacement, games are kept.
+
+def median_interval(solved: Sequence[int | None], *, seed: int = 0) -> Interval:
+    """Median episode of solving, the unsolved taken as later than everything."""
+    values = [np.inf if episode is None else float(episode) for episode in solved]
+    return bootstrap(values, _medians, seed=seed)
+
+
+def share(successes: int, count: int) -> Interval:
+    """Share of successes with Wilson's interval, which does not shrink to a point where all succeed."""
+    if count == 0:
+        return Interval(math.nan, 0.0, 1.0)
+    p, z2 = successes / count, _NORMAL**2
+    centre = (p + z2 / (2 * count)) / (1 + z2 / count)
+    half = _NORMAL * math.sqrt(p * (1 - p) / count + z2 / (4 * count**2)) / (1 + z2 / count)
+    return Interval(p, min(p, max(0.0, centre - half)), max(p, min(1.0, centre + half)))  # rounding keeps p inside
+
+
+def logrank(first: Sequence[Episodes], second: Sequence[Episodes]) -> Comparison:
+    """Whether two groups of runs are solved at the same pace (Mantel's log-rank test, as SciPy has it)."""
+    from scipy import stats
+
+    def censored(group: Sequence[Episodes]) -> stats.CensoredData:
+        return stats.CensoredData(
+            uncensored=[float(e.episode) for e in group if e.solved],
+            right=[float(e.episode) for e in group if not e.solved],
+        )
+
+    if not any(e.solved for e in (*first, *second)):
+        return Comparison(0.0, 1.0, 1)
+    found = stats.logrank(censored(first), censored(second))
+    return Comparison(float(found.statistic), float(found.pvalue), 1)
+
+
+def stratified_logrank(strata: Sequence[tuple[Sequence[Episodes], Sequence[Episodes]]]) -> Comparison:
+    """The same over many tasks: observed less expected solutions are summed over tasks, and so are their variances.
+
+    So every task is compared with itself alone. A task that one of the groups did not run says nothing.
     """
-    draws = np.random.default_rng(seed)
-    means = [np.mean(group[draws.integers(len(group), size=(resamples, len(group)))], axis=1) for group in groups]
-    found = [statistic(row) for row in np.stack(means, axis=1)]
-    low, high = np.quantile(found, [(1 - share) / 2, (1 + share) / 2])
+    difference = variance = 0.0
+    used = 0
+    for first, second in strata:
+        if not first or not second:
+            continue
+        used += 1
+        every = [*first, *second]
+        for episode in sorted({e.episode for e in every if e.solved}):
+            at_risk = sum(e.episode >= episode for e in every)
+            mine = sum(e.episode >= episode for e in first)
+            solved = sum(e.episode == episode and e.solved for e in every)
+            difference += sum(e.episode == episode and e.solved for e in first) - solved * mine / at_risk
+            if at_risk > 1:
+                fraction = mine / at_risk
+                variance += solved * fraction * (1 - fraction) * (at_risk - solved) / (at_risk - 1)
+    z = difference / math.sqrt(variance) if variance else 0.0
+    return Comparison(z, math.erfc(abs(z) / math.sqrt(2)), used)
+
+
+def ratio_of_medians(pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, seed: int = 0) -> Interval:
+    """How many times the second group's episodes the first one needs: geometric mean over tasks of the ratio of medians.
+
+    Unsolved runs count as solved at their last episode, which is too early: a bound where there are any. Runs are drawn
+    anew within each task and group.
+    """
+    generator = np.random.default_rng(seed)
+    logs = np.zeros(DRAWS)
+    estimate = 0.0
+    for first, second in pairs:
+        for sign, group in ((1, first), (-1, second)):
+            values = np.asarray(group, float)
+            drawn = values[generator.integers(len(values), size=(DRAWS, len(values)))]
+            logs += sign * np.log(_medians(drawn)) / len(pairs)
+            estimate += sign * math.log(float(np.median(values))) / len(pairs)
+    low, high = np.percentile(np.exp(logs), [2.5, 97.5])
+    return Interval(math.exp(estimate), float(low), float(high))
+
+
+def power_law(sizes: Sequence[float], episodes: Sequence[float], *, seed: int = 0) -> tuple[float, Interval]:
+    """c and b of episodes = c · size^b by least squares on logarithms, b with its bootstrap interval over runs."""
+    x, y = np.log(np.asarray(sizes, float)), np.log(np.asarray(episodes, float))
+    chosen = np.random.default_rng(seed).integers(len(x), size=(DRAWS, len(x)))
+    chosen = chosen[np.ptp(x[chosen], axis=1) > 0]  # of one size alone there is no slope
+    low, high = np.percentile(_slopes(x[chosen], y[chosen]), [2.5, 97.5])
+    slope = float(_slopes(x[None], y[None])[0])
+    return float(np.exp(y.mean() - slope * x.mean())), Interval(slope, float(low), float(high))
+
+
+def success_rate(psi: float, size: int, heads: int) -> float:
+    """1 − (1 − ψ^N)^K: one of K heads finds a way of N moves, each of which goes right with probability ψ."""
+    return -math.expm1(heads * math.log1p(-(psi**size))) if psi < 1 else 1.0
+
+
+def fit_psi(outcomes: Sequence[tuple[int, int, int]], heads: int) -> Interval:
+    """ψ of `success_rate` by maximum likelihood from (size, solved, runs), with its likelihood-ratio interval.
+
+    ψ is looked for to four decimals between 0.5 and 1; where every run is solved the estimate is 1 and only the lower end
+    says something.
+    """
+    grid = np.append(np.arange(5000, 10_000) / 10_000, 1 - 1e-9)
+    likelihood = np.zeros(len(grid))
+    for size, solved, count in outcomes:
+        log_fail = heads * np.log1p(-(grid**size))
+        log_success = np.log(np.maximum(-np.expm1(log_fail), 1e-300))
+        likelihood += solved * log_success + (count - solved) * log_fail
+    best = int(np.flatnonzero(likelihood >= likelihood.max() - 1e-12)[-1])  # of equals the last: 1 where all succeed
+    inside = grid[likelihood >= likelihood[best] - _CHI2 / 2]
+    return Interval(round(float(grid[best]), 4), round(float(inside[0]), 4), round(float(inside[-1]), 4))
+
+
+def _percentiles(values: np.ndarray) -> tuple[float, float]:
+    """The ends of the interval; nearest values, because nothing lies between a number and infinity."""
+    low, high = np.percentile(values, [50 * (1 - LEVEL), 50 * (1 + LEVEL)], method="nearest")
     return float(low), float(high)
 
 
-def _compared(values: np.ndarray, smaller: np.ndarray, larger: np.ndarray) -> Anova | None:
-    """F of a larger linear model against a smaller one that it holds."""
-    left, rank = _residual(values, smaller)
-    left_larger, rank_larger = _residual(values, larger)
-    gained, residual = rank_larger - rank, len(values) - rank_larger
-    if gained <= 0 or residual <= 0 or left_larger <= 1e-12 * max(float(np.sum(values**2)), 1e-300):
-        return None
-    f = max(left - left_larger, 0.0) / gained / (left_larger / residual)
-    return Anova(float(f), float(scipy.stats.f.sf(f, gained, residual)), gained, residual)
+def _medians(drawn: np.ndarray) -> np.ndarray:
+    """Medians of rows; the mean of the middle two where there are two."""
+    ordered = np.sort(drawn, axis=1)
+    n = ordered.shape[1]
+    return (ordered[:, (n - 1) // 2] + ordered[:, n // 2]) / 2
 
 
-def _residual(values: np.ndarray, columns: np.ndarray) -> tuple[float, int]:
-    """Sum of squares that the columns leave over, and their rank."""
-    weights, _, rank, _ = np.linalg.lstsq(columns, values, rcond=None)
-    return float(np.sum((values - columns @ weights) ** 2)), int(rank)
-
-
-def _indicators(levels: Sequence[Any]) -> np.ndarray:
-    """A column for each level: 1 where a value has it, [n, levels]."""
-    names = list(dict.fromkeys(levels))
-    return np.asarray([[float(level == name) for name in names] for level in levels])
+def _slopes(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    x = x - x.mean(axis=1, keepdims=True)
+    return (x * y).sum(axis=1) / (x * x).sum(axis=1)

@@ -1,0 +1,115 @@
+"""`tdu reproduce`: the paper's figures, one name each, from the rows of finished runs and whatever runs are missing."""
+
+import argparse
+import functools
+
+from tdu import progress as displays
+from tdu.commands.parser import Parser, folder, number, whole
+from tdu.errors import UserError, tell, unknown
+from tdu.experiments import catalogue, pages, reproduce
+from tdu.experiments.experiment import PRESETS, Own
+from tdu.runners import parallel
+
+_EXAMPLES = """\
+examples:
+  tdu reproduce                               what there is, what is done, and how long the rest may take
+  tdu reproduce deep_sea --hours 2            goes on with what is missing, for two hours
+  tdu reproduce deep_sea --preset paper       the grid as published
+  tdu reproduce all                           everything, the most valuable first (make evidence)
+  tdu reproduce deep_sea --pages              tables, figures and verdict from the rows that are there; no training
+"""
+
+
+def run(arguments: list[str]) -> int:
+    parser = Parser(
+        prog="tdu reproduce",
+        description="The paper's figures, each from the rows in results/NAME/runs.csv. Runs that have no row are made; "
+        "those that have one, of whichever machine, never again. Whatever interrupts it, the same command goes on.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        epilog=_EXAMPLES,
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(catalogue.EXPERIMENTS)}, or all")
+    parser.add_argument(
+        "--preset",
+        default="laptop",
+        help=" or ".join(f"{name}: {words}" for name, words in PRESETS.items()) + " (default laptop)",
+    )
+    parser.add_argument("--hours", type=number("hours"), metavar="H", help="stop after so long; nothing is lost")
+    parser.add_argument("--jobs", type=whole("jobs", 1, 10**6), default=1, help="runs at a time (default 1)")
+    parser.add_argument("--engine", choices=("local", "ray"), default="local", help="where it runs (default local)")
+    parser.add_argument("--address", help="of a Ray cluster; without it one is started on this machine")
+    parser.add_argument(
+        "--pages", action="store_true", help="no training: only the pages, from the rows that are there"
+    )
+    parser.add_argument(
+        "--results", type=folder, metavar="DIR", default=reproduce.RESULTS, help="rows and pages (default results)"
+    )
+    parser.add_argument(
+        "--runs", type=folder, metavar="DIR", default=reproduce.SCRATCH, help=f"runs (default {reproduce.SCRATCH})"
+    )
+    parser.add_argument(
+        "--progress", choices=("auto", "plain", "none"), default="auto", help="how to show progress (default auto)"
+    )
+    parsed = parser.parse_args(arguments)
+    if parsed.preset not in PRESETS:
+        raise unknown("preset", parsed.preset, PRESETS)
+    if parsed.hours is not None and not parsed.hours > 0:
+        raise UserError(f"hours must be above 0, not {parsed.hours:g}.")
+    if parsed.address and parsed.engine != "ray":
+        raise UserError("--address is a Ray cluster's; add --engine ray.")
+    names = _names(parsed.names)
+    return _list(parsed) if not names else _reproduce(names, parsed)
+
+
+def _names(given: list[str]) -> list[str]:
+    names = list(dict.fromkeys(name for word in given for name in (catalogue.EXPERIMENTS if word == "all" else [word])))
+    for name in names:
+        catalogue.find(name)
+    return names
+
+
+def _list(parsed: argparse.Namespace) -> int:
+    every = reproduce.read_all(parsed.results)
+    print(f"{'experiment':<16}{'done':>6}{'missing':>9}{'hours left':>12}   what")
+    for name, experiment in catalogue.EXPERIMENTS.items():
+        if isinstance(experiment, Own):
+            print(f"{name:<16}{'':>27}   {experiment.summary}")
+            continue
+        state = reproduce.status(name, parsed.preset, every)
+        hours = f"{state.hours:.1f}" + (" + ?" if state.unknown else "")
+        print(f"{name:<16}{state.done:>6}{state.missing:>9}{hours:>12}   {experiment.summary}")
+    print(f"\nPreset {parsed.preset}: {PRESETS[parsed.preset]}. Hours are of one core, from runs that are alike.")
+    if parsed.preset == "laptop":
+        for name, grid in catalogue.grids().items():
+            print(f"{name} leaves out of the published grid: {grid.left_out}")
+    return 0
+
+
+def _reproduce(names: list[str], parsed: argparse.Namespace) -> int:
+    grids = [name for name in names if name in catalogue.grids()]
+    failed = False
+    if grids and not parsed.pages:
+        engine: displays.Engine = parallel.run_all
+        if parsed.engine == "ray":
+            from tdu.runners import distributed
+
+            engine = functools.partial(distributed.run_all, address=parsed.address)
+        asked = reproduce.missing(grids, parsed.preset, reproduce.read_all(parsed.results))
+        tell(f"{len(asked)} runs are missing." if asked else "no run is missing.")
+        stopped = reproduce.run(
+            asked, results=parsed.results, scratch=parsed.runs, hours=parsed.hours, jobs=parsed.jobs, engine=engine,
+            display=parsed.progress, machine="a Ray cluster" if parsed.address else None,
+        )  # fmt: skip
+        failed = bool(stopped.failed)
+    every = reproduce.read_all(parsed.results)
+    for name in names:
+        experiment = catalogue.find(name)
+        if isinstance(experiment, Own):
+            if not parsed.pages:
+                experiment.reproduce(parsed.results / name, preset=parsed.preset)
+            continue
+        verdicts = pages.write(name, parsed.preset, every, parsed.results / name)
+        for claim, verdict in verdicts.items():
+            print(f"{name}, {claim}: {verdict.word}; {verdict.because}")
+    return 2 if failed else 0

@@ -1,0 +1,247 @@
+"""Appendix D: β and the bandit over heads on the whole of bsuite, official environments and episodes (claim C7)."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tdu import runs
+from tdu.agents.grids import BETAS
+from tdu.experiments import deep_sea
+from tdu.experiments.experiment import EPISODES, Grid, Measured, Report, Verdict, cell, markdown
+from tdu.experiments.rows import Row, first_of_each
+from tdu.reporting import bsuite_scores, drawing
+from tdu.reporting.figures import ORDER
+from tdu.reporting.summary import published_scores
+from tdu.sweeps import Cell
+
+SETTINGS = {
+    "mountain_car": 20, "catch": 20, "cartpole": 20, "bandit": 20, "discounting_chain": 20, "umbrella_length": 23,
+    "memory_len": 23, "deep_sea": 21, "deep_sea_stochastic": 21, "bandit_noise": 20, "bandit_scale": 20, "catch_noise": 20,
+    "catch_scale": 20, "cartpole_noise": 20, "cartpole_scale": 20, "mountain_car_noise": 20, "mountain_car_scale": 20,
+    "umbrella_distract": 23, "memory_size": 17, "cartpole_swingup": 20, "mnist": 20, "mnist_noise": 20, "mnist_scale": 20,
+}  # fmt: skip
+"""How many settings each experiment has; those first that the claim is about."""
+
+IN_FULL = ("mountain_car",)
+BANDIT = {"head_choice": "ucb1"}
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "β = 0 (BDQN)": ("bdqn", {}),
+    "β = 1": ("tdu", {}),
+    "β = 1, bandit": ("tdu", BANDIT),
+}
+TAGS = {
+    "basic": ("bandit", "cartpole", "catch", "mnist", "mountain_car"),
+    "noise": (
+        "bandit_noise", "cartpole_noise", "catch_noise", "deep_sea_stochastic", "mnist_noise", "mountain_car_noise",
+        "umbrella_distract", "umbrella_length",
+    ),
+    "scale": ("bandit_scale", "cartpole_scale", "catch_scale", "mnist_scale", "mountain_car_scale"),
+    "credit_assignment": (
+        "cartpole", "catch", "catch_noise", "catch_scale", "discounting_chain", "umbrella_distract", "umbrella_length",
+    ),
+    "generalization": (
+        "cartpole", "cartpole_noise", "cartpole_scale", "cartpole_swingup", "mnist", "mnist_noise", "mnist_scale",
+        "mountain_car", "mountain_car_noise", "mountain_car_scale",
+    ),
+    "exploration": ("cartpole_swingup", "deep_sea", "deep_sea_stochastic"),
+    "memory": ("memory_len", "memory_size"),
+}  # fmt: skip
+"""bsuite's own; a test compares them."""
+
+PUBLISHED = published_scores()["boot_dqn (published)"]
+ENOUGH, LOSS = 10, 0.05
+"""Bounds of the verdict."""
+
+
+def environment(bsuite_id: str) -> tuple[str, int | None]:
+    """The environment of an id and its limit of episodes; the seas are those of the other experiments."""
+    name, _, index = bsuite_id.partition("/")
+    if name in ("deep_sea", "deep_sea_stochastic"):
+        return deep_sea.sea(deep_sea.SIZES[int(index)], stochastic=name != "deep_sea"), EPISODES
+    return bsuite_id, None
+
+
+def ids(preset: str) -> list[str]:
+    """Settings of every experiment; on a laptop the first, the middle and the last, and no MNIST, which needs data."""
+    found = []
+    for name, count in SETTINGS.items():
+        every = preset == "paper" or name in IN_FULL
+        if not (preset == "laptop" and name.startswith("mnist")):
+            found += [f"{name}/{i}" for i in (range(count) if every else (0, count // 2, count - 1))]
+    return found
+
+
+def cells(preset: str) -> list[Cell]:
+    """β = 0 (BDQN), β = 1 and the bandit for an id before the next id; all first settings before the second ones."""
+    wanted = []
+    for bsuite_id in sorted(ids(preset), key=_turn):
+        env, limit = environment(bsuite_id)
+        wanted += [cell(env, "bdqn", 0, episodes=limit), cell(env, "tdu", 0, episodes=limit)]
+        wanted += [cell(env, "tdu", 0, episodes=limit, **BANDIT)]
+        if preset == "paper":
+            wanted += [cell(env, "tdu", 0, episodes=limit, beta=beta) for beta in BETAS if beta not in (0.0, 1.0)]
+            wanted += [cell(env, agent, 0, episodes=limit) for agent in ("qu", "q_ucb")]
+    return wanted
+
+
+def _turn(bsuite_id: str) -> int:
+    name, _, index = bsuite_id.partition("/")
+    return (
+        0 if index == "0" else 1 if int(index) == SETTINGS[name] // 2 else 2 if int(index) == SETTINGS[name] - 1 else 3
+    )
+
+
+def measure(folder: Path, result: runs.RunResult) -> Measured:
+    """bsuite's official score of this setting alone."""
+    if result.env.startswith("deep_sea:"):
+        return deep_sea.measure(folder, result)
+    (score,) = bsuite_scores.score_logs({result.env: runs.read_log(folder / "log.csv")})
+    return Measured(score=round(min(max(score.score, 0.0), 1.0), 4))
+
+
+Scores = dict[str, dict[str, float]]
+"""By variant and bsuite id."""
+
+
+def report(rows: Sequence[Row]) -> Report:
+    """Scores by experiment and by tag, of the settings that all three variants have."""
+    every = _scores(rows)
+    shared = [i for i in ids("paper") if all(i in mine for mine in every.values())]
+    compared = {name: {i: mine[i] for i in shared} for name, mine in every.items()}
+    by_experiment = {name: _by_experiment(mine) for name, mine in compared.items()}
+    by_tag = {name: _by_tag(mine) for name, mine in by_experiment.items()}
+    body = ["## Scores", _how_far(every, shared)]
+    figures = {}
+    if shared:
+        body += [_table(by_experiment, compared)]
+        body += ["![Score by experiment](bars.svg)", "![Score by tag](radar.svg)", _tag_table(by_tag)]
+        figures = {"bars": lambda: _draw_bars(by_experiment), "radar": lambda: _draw_radar(by_tag)}
+    return Report({"C7": _verdict(compared)}, "\n\n".join(body), figures)
+
+
+def _scores(rows: Sequence[Row]) -> Scores:
+    """Mean over seeds of each setting's score."""
+    found: dict[str, dict[str, list[float]]] = {name: {} for name in VARIANTS}
+    names = {environment(i): i for i in ids("paper")}
+    wanted = {(agent, _options_text(agent, options)): name for name, (agent, options) in VARIANTS.items()}
+    for row in first_of_each(rows).values():
+        name, bsuite_id = wanted.get((row.agent, row.options)), names.get((row.env, row.limit))
+        if name and bsuite_id and row.preset == "paper" and row.score is not None:
+            found[name].setdefault(bsuite_id, []).append(row.score)
+    return {name: {i: float(np.mean(values)) for i, values in mine.items()} for name, mine in found.items()}
+
+
+def _options_text(agent: str, options: dict[str, Any]) -> str:
+    return cell("catch/0", agent, 0, **options).options_text
+
+
+def _by_experiment(scores: dict[str, float]) -> dict[str, float]:
+    groups: dict[str, list[float]] = {}
+    for bsuite_id, score in scores.items():
+        groups.setdefault(bsuite_id.partition("/")[0], []).append(score)
+    return {name: float(np.mean(groups[name])) for name in ORDER if name in groups}
+
+
+def _by_tag(scores: dict[str, float]) -> dict[str, float]:
+    groups = {tag: [scores[name] for name in names if name in scores] for tag, names in TAGS.items()}
+    return {tag: float(np.mean(values)) for tag, values in groups.items() if values}
+
+
+def _how_far(every: Scores, shared: Sequence[str]) -> str:
+    counts = ", ".join(f"{name} {len(mine)}" for name, mine in every.items())
+    return (
+        f"Of bsuite's 468 settings there are: {counts}; {len(shared)} of them in all three variants, and only those "
+        "are compared. A score is bsuite 0.3.6's of a setting alone, and the mean over an experiment's settings and "
+        "seeds; one seed unless rows of other seeds are there. Official environments and episodes."
+    )
+
+
+def _table(by_experiment: Scores, compared: Scores) -> str:
+    first = next(iter(by_experiment.values()))
+    counts = Counter(i.partition("/")[0] for i in next(iter(compared.values())))
+    lines = []
+    for name in first:
+        published = PUBLISHED.get(name)
+        cells = [f"{mine[name]:.3f}" for mine in by_experiment.values()]
+        lines.append(
+            [name, f"{counts[name]} of {SETTINGS[name]}", *cells, "–" if published is None else f"{published:.2f}"]
+        )
+    return markdown(["experiment", "settings", *by_experiment, "boot_dqn (published, all settings)"], lines)
+
+
+def _tag_table(by_tag: Scores) -> str:
+    tags = list(next(iter(by_tag.values())))
+    return markdown(["tag", *by_tag], [[tag, *(f"{mine[tag]:.3f}" for mine in by_tag.values())] for tag in tags])
+
+
+def _verdict(compared: Scores) -> Verdict:
+    without, with_bonus, bandit = (compared[name] for name in VARIANTS)
+    cars = [i for i in without if i.startswith("mountain_car/")]
+    other = {i.partition("/")[0] for i in without} - {"mountain_car"}
+    if len(cars) < 3 or len(other) < ENOUGH:
+        words = f"all three variants have {len(cars)} settings of Mountain Car and {len(other)} other experiments"
+        return Verdict("not yet enough data", f"{words}; three and {ENOUGH} are asked for")
+    means = [float(np.mean([mine[i] for i in cars])) for mine in (without, with_bonus, bandit)]
+    rest = [
+        float(np.mean([score for name, score in _by_experiment(mine).items() if name in other]))
+        for mine in (without, with_bonus)
+    ]
+    checks = (
+        means[1] < means[0] - LOSS,
+        means[2] >= (means[0] + means[1]) / 2 and means[2] > means[1],
+        rest[1] >= rest[0] - LOSS,
+    )
+    words = (
+        f"Mountain Car: {means[0]:.2f} without the bonus, {means[1]:.2f} with it, {means[2]:.2f} with the bandit; "
+        f"the other {len(other)} experiments: {rest[0]:.2f} without, {rest[1]:.2f} with"
+    )
+    return Verdict("reproduced" if all(checks) else "partly reproduced" if any(checks) else "not reproduced", words)
+
+
+def _draw_bars(by_experiment: Scores) -> Any:
+    drawn, axes = drawing.figure(10.5, 4.2)
+    names = list(next(iter(by_experiment.values())))
+    for i, (variant, mine) in enumerate(by_experiment.items()):
+        at = [k + 0.27 * (i - 1) for k in range(len(names))]
+        axes.bar(at, [mine[name] for name in names], 0.26, color=_COLOURS[i], label=variant)
+    axes.set_xticks(range(len(names)), [name.replace("_", " ") for name in names], rotation=40, ha="right", fontsize=8)
+    axes.set(ylabel="bsuite score (of the settings run)", ylim=(0, 1.05))
+    drawn.legend(frameon=False, fontsize=9, loc="outside upper center", ncols=3)
+    return drawn
+
+
+def _draw_radar(by_tag: Scores) -> Any:
+    drawn, axes = drawing.figure(6, 5.2, subplot_kw={"polar": True})
+    tags = list(next(iter(by_tag.values())))
+    angles = [2 * np.pi * i / len(tags) for i in range(len(tags))]
+    for i, (variant, mine) in enumerate(by_tag.items()):
+        values = [mine[tag] for tag in tags]
+        axes.plot([*angles, angles[0]], [*values, values[0]], color=_COLOURS[i], linewidth=3.2 - 0.9 * i, label=variant)
+    axes.set_xticks(angles, [tag.replace("_", " ") for tag in tags])
+    axes.tick_params(axis="x", pad=14)
+    axes.set_ylim(0, 1)
+    drawn.legend(frameon=False, fontsize=9, loc="outside lower center", ncols=3)
+    return drawn
+
+
+_COLOURS = (drawing.COLOURS["bdqn"], drawing.COLOURS["tdu"], "#d08a1d")
+
+BSUITE = Grid(
+    summary="appendix D: β and the bandit over heads on all of bsuite",
+    claims={
+        "C7": "TDU keeps BDQN's performance over the whole suite, except that a bonus hurts Mountain Car, and UCB1's "
+        "choice of heads repairs that."
+    },
+    rules=f"it asks for three settings of Mountain Car and {ENOUGH} other experiments in all three variants, and is "
+    f"three statements: with β = 1 Mountain Car's mean score is lower than without by more than {LOSS}; the bandit "
+    "brings back at least half of the loss; the mean score of the other experiments does not fall by more than "
+    f"{LOSS}. Partly if some hold.",
+    cells=cells,
+    left_out="all settings but the first, the middle and the last of each experiment (Mountain Car is whole), MNIST, "
+    "which needs its data, β other than 0 and 1, QU and Q+UCB.",
+    measure=measure,
+    report=report,
+)

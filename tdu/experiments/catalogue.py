@@ -1,0 +1,34 @@
+"""Every experiment by name, in the order of what its next run is worth."""
+
+from tdu.errors import unknown
+from tdu.experiments.binary_tree import BINARY_TREE
+from tdu.experiments.bsuite import BSUITE
+from tdu.experiments.deep_sea import DEEP_SEA
+from tdu.experiments.deep_sea_grid import DEEP_SEA_GRID
+from tdu.experiments.experiment import Grid, Own
+from tdu.experiments.forgetting import FORGETTING
+from tdu.experiments.scaling import SCALING
+
+EXPERIMENTS: dict[str, Grid | Own] = {
+    "deep_sea": DEEP_SEA,
+    "binary_tree": BINARY_TREE,
+    "deep_sea_grid": DEEP_SEA_GRID,
+    "forgetting": FORGETTING,
+    "scaling": SCALING,
+    "bsuite": BSUITE,
+}
+"""An experiment that is no grid of runs is `Own("what it is", function)`; it is called with its folder and `preset`."""
+
+ALL = "all"
+
+
+def find(name: str) -> Grid | Own:
+    """The experiment of that name."""
+    if name not in EXPERIMENTS:
+        raise unknown("experiment", name, [*EXPERIMENTS, ALL])
+    return EXPERIMENTS[name]
+
+
+def grids() -> dict[str, Grid]:
+    """Those that are grids of runs."""
+    return {name: experiment for name, experiment in EXPERIMENTS.items() if isinstance(experiment, Grid)}

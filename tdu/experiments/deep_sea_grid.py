@@ -1,0 +1,193 @@
+"""Figure 2: β against λ on stochastic Deep Sea, and σ over values in place of TD errors (claims C4 and C5)."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from tdu.agents.grids import BETAS
+from tdu.experiments.deep_sea import SIZES, measure, sea
+from tdu.experiments.experiment import (
+    EPISODES,
+    Grid,
+    Report,
+    Verdict,
+    Word,
+    cell,
+    ended,
+    every_word,
+    interval_words,
+    markdown,
+    p_words,
+)
+from tdu.experiments.rows import Identity, Row, first_of_each, identity
+from tdu.reporting import drawing, statistics
+from tdu.reporting.statistics import Interval
+from tdu.sweeps import Cell
+
+FEW_SIZES = (20, 30, 40)
+FEW_BETAS = (0.0, 0.1, 1.0, 3.0)
+PRIORS = (0.0, 1.0, 3.0)
+SEEDS = (0, 1)
+
+
+def ensemble(env: str, seed: int, *, beta: float, prior: float) -> Cell:
+    """TDU with that β and λ; without β it is BDQN."""
+    if beta == 0:
+        return cell(env, "bdqn", seed, prior_scale=prior)
+    return cell(env, "tdu", seed, beta=beta, prior_scale=prior)
+
+
+def cells(preset: str) -> list[Cell]:
+    """Small seas first."""
+    thin = preset == "laptop"
+    wanted = []
+    for seed in SEEDS:
+        for size in FEW_SIZES if thin else SIZES:
+            for env in [sea(size, stochastic=True)] + ([] if thin else [sea(size, stochastic=False)]):
+                for beta in FEW_BETAS if thin else BETAS:
+                    wanted += [ensemble(env, seed, beta=beta, prior=prior) for prior in PRIORS]
+                for beta in (1.0,) if thin else BETAS[1:]:
+                    wanted += [cell(env, agent, seed, beta=beta) for agent in ("qu", "q_ucb")]
+    return wanted
+
+
+class Setting(NamedTuple):
+    """One cell of figure 2: what it is called and its runs by size."""
+
+    name: str
+    by_size: dict[int, list[Row]]
+
+    @property
+    def rows(self) -> list[Row]:
+        """All of its runs."""
+        return [row for rows in self.by_size.values() for row in rows]
+
+    @property
+    def solved(self) -> Interval:
+        """Share of its runs that were solved."""
+        return statistics.share(sum(e.solved for e in ended(self.rows)), len(self.rows))
+
+
+def report(rows: Sequence[Row]) -> Report:
+    """Share solved and medians for β × λ and for QU and Q+UCB, on the sizes and seeds that the laptop preset has."""
+    found = first_of_each(rows)
+    grid = {
+        (beta, prior): _setting(found, f"β = {beta:g}, λ = {prior:g}", partial(ensemble, beta=beta, prior=prior))
+        for beta in FEW_BETAS
+        for prior in PRIORS
+    }
+    others = {name: _setting(found, name, partial(_other, agent)) for name, agent in (("QU", "qu"), ("Q+UCB", "q_ucb"))}
+    body = [
+        f"## Stochastic seas of sizes {', '.join(map(str, FEW_SIZES))}, seeds 0 and 1",
+        "![β against λ](deep_sea_grid.svg)",
+        _table([*grid.values(), *others.values()]),
+    ]
+    verdicts = {"C4": _c4(grid), "C5": _c5(grid[1.0, 3.0], others)}
+    return Report(verdicts, "\n\n".join(body), {"deep_sea_grid": lambda: _draw(grid, others)})
+
+
+def _other(agent: str, env: str, seed: int) -> Cell:
+    return cell(env, agent, seed)
+
+
+def _setting(found: dict[Identity, Row], name: str, cell_of: Callable[[str, int], Cell]) -> Setting:
+    keys = {n: [identity(cell_of(sea(n, stochastic=True), seed)) for seed in SEEDS] for n in FEW_SIZES}
+    by_size = {n: [found[key] for key in mine if key in found] for n, mine in keys.items()}
+    return Setting(name, {n: mine for n, mine in by_size.items() if mine})
+
+
+def _is_whole(setting: Setting) -> bool:
+    return len(setting.rows) == len(FEW_SIZES) * len(SEEDS)
+
+
+def _against(first: Setting, second: Setting) -> statistics.Comparison:
+    both = [n for n in first.by_size if n in second.by_size]
+    return statistics.stratified_logrank([(ended(first.by_size[n]), ended(second.by_size[n])) for n in both])
+
+
+def _table(settings: Sequence[Setting]) -> str:
+    lines = []
+    for setting in settings:
+        cells = [setting.name, interval_words(setting.solved) if setting.rows else "–"]
+        lines.append([*cells, *(every_word(setting.by_size.get(n, [])) for n in FEW_SIZES)])
+    header = ["setting", "share solved (95 %)", *(f"size {n}: episodes, every seed" for n in FEW_SIZES)]
+    return markdown(header, lines)
+
+
+def _c4(grid: dict[tuple[float, float], Setting]) -> Verdict:
+    needed = [grid[beta, prior] for beta in FEW_BETAS for prior in (0.0, 3.0)]
+    if not all(map(_is_whole, needed)):
+        lacking = [s.name for s in needed if not _is_whole(s)]
+        return Verdict(
+            "not yet enough data", f"{len(lacking)} of {len(needed)} settings at λ = 0 and 3 are not complete"
+        )
+    full, none = [grid[b, 3.0] for b in FEW_BETAS[1:]], [grid[b, 0.0] for b in FEW_BETAS[1:]]
+    best_full, best_none = (max(s.solved.estimate for s in group) for group in (full, none))
+    pooled = [
+        ([e for s in full for e in ended(s.by_size[n])], [e for s in none for e in ended(s.by_size[n])])
+        for n in FEW_SIZES
+    ]
+    prior_helps = statistics.stratified_logrank(pooled)
+    helps = grid[3.0, 0.0].solved.estimate > grid[0.0, 0.0].solved.estimate
+    words = (
+        f"with β > 0 the best share solved is {best_none:.2f} at λ = 0 and {best_full:.2f} at λ = 3 (log-rank "
+        f"z = {prior_helps.z:+.2f}, {p_words(prior_helps.p)}); without a prior β = 0 solves "
+        f"{grid[0.0, 0.0].solved.estimate:.2f} and β = 3 {grid[3.0, 0.0].solved.estimate:.2f}"
+    )
+    instrumental = best_none < best_full and prior_helps.z > 0 and prior_helps.p < 0.05
+    return Verdict(_word(instrumental, helps), words)
+
+
+def _c5(tdu: Setting, others: dict[str, Setting]) -> Verdict:
+    if not all(map(_is_whole, (tdu, *others.values()))):
+        counts = ", ".join(f"{name} {len(s.rows)}" for name, s in {"TDU": tdu, **others}.items())
+        return Verdict("not yet enough data", f"of six runs each there are {counts}")
+    tests = {name: _against(tdu, setting) for name, setting in others.items()}
+    words = f"TDU solves {tdu.solved.estimate:.2f}; " + "; ".join(
+        f"{name} {others[name].solved.estimate:.2f} (z = {test.z:+.2f}, {p_words(test.p)})"
+        for name, test in tests.items()
+    )
+    return Verdict(_word(*(test.z > 0 and test.p < 0.05 for test in tests.values())), words)
+
+
+def _word(*held: bool) -> Word:
+    return "reproduced" if all(held) else "partly reproduced" if any(held) else "not reproduced"
+
+
+def _draw(grid: dict[tuple[float, float], Setting], others: dict[str, Setting]) -> Any:
+    drawn, axes = drawing.figure(11, 4, columns=len(FEW_SIZES), sharey=True)
+    colours = {0.0: "#b9b9b9", 1.0: "#7fb79a", 3.0: drawing.COLOURS["tdu"]}
+    names = [*(f"{beta:g}" for beta in FEW_BETAS), *others]
+    for one, size in zip(axes, FEW_SIZES, strict=True):
+        for k, prior in enumerate(PRIORS):
+            for i, beta in enumerate(FEW_BETAS):
+                mine = grid[beta, prior].by_size.get(size, [])
+                drawing.runs(one, i + 0.22 * (k - 1), ended(mine), colour=colours[prior])
+            one.plot([], [], "o", color=colours[prior], label=f"λ = {prior:g}")
+        for i, setting in enumerate(others.values()):
+            drawing.runs(one, len(FEW_BETAS) + i, ended(setting.by_size.get(size, [])), colour="#7a4fa3")
+        one.axhline(EPISODES, color="0.7", linewidth=0.8)
+        one.set_xticks(range(len(names)), names)
+        one.set(title=f"size {size}", xlabel="β; σ over values, β = 1", yscale="log", xlim=(-0.6, len(names) - 0.4))
+    axes[0].set(ylabel="episodes to solve", ylim=(80, 14_000))
+    axes[0].legend(frameon=False, fontsize=8, loc="lower left")
+    drawn.suptitle("Stochastic Deep Sea: a dot is a run, a hollow triangle one that was not solved", fontsize=11)
+    return drawn
+
+
+DEEP_SEA_GRID = Grid(
+    summary="figure 2: β × λ on stochastic Deep Sea, no prior, QU and Q+UCB",
+    claims={
+        "C4": "priors are instrumental: without them (λ = 0) no β reaches the full score, though a larger β still "
+        "helps.",
+        "C5": "σ over values in place of TD errors is worse, as a bonus (QU) and in the policy (Q+UCB).",
+    },
+    rules="both ask for all sizes and both seeds. C4 is two statements: of β > 0, the best share solved is higher at "
+    "λ = 3 than at λ = 0 and the log-rank test stratified by size says that λ = 3 solves sooner (p < 0.05); without "
+    "priors β = 3 solves more than β = 0. C5 is two: TDU solves sooner than QU, and sooner than Q+UCB, by the same "
+    "test. Partly if one of the two holds.",
+    cells=cells,
+    left_out="18 of 21 sizes, the deterministic seas, β 0.01, 0.5, 2 and 5, and every β but 1 of QU and Q+UCB.",
+    measure=measure,
+    report=report,
+)

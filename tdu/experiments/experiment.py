@@ -1,0 +1,123 @@
+"""What an experiment is: a grid of runs with what is measured of each and what is made of all; or a function of its own."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from tdu import agents, runs
+from tdu.experiments.rows import Row, first_of_each, identity
+from tdu.reporting.statistics import Episodes, Interval
+from tdu.sweeps import Cell
+
+EPISODES = 10_000
+"""Where runs on Deep Sea and the tree are censored, as in bsuite."""
+
+PRESETS = {"laptop": "a thinned grid", "paper": "the grid as published"}
+
+
+class Measured(NamedTuple):
+    """What a row says of a run beside what every result has."""
+
+    score: float | None = None
+    successes: int | None = None
+
+
+Word = Literal["reproduced", "partly reproduced", "not reproduced", "not yet enough data", "answered"]
+
+
+class Verdict(NamedTuple):
+    """What the rows say about the claim, by the rule that the experiment's page states."""
+
+    word: Word
+    because: str
+
+
+class Report(NamedTuple):
+    """What is made of an experiment's rows, without training."""
+
+    verdicts: Mapping[str, Verdict]
+    """By claim."""
+    body: str
+    """Markdown: tables with their intervals, and what the figures show."""
+    figures: Mapping[str, Callable[[], Any]]
+    """What draws each figure, by name."""
+
+
+class Grid(NamedTuple):
+    """An experiment that is a grid of runs."""
+
+    summary: str
+    claims: Mapping[str, str]
+    """What is to be shown, by the name that verdicts use."""
+    rules: str
+    """By which rule the verdict is computed."""
+    cells: Callable[[str], list[Cell]]
+    """Its runs under a preset, the most valuable first."""
+    left_out: str
+    """What the laptop preset leaves out of the published grid."""
+    measure: Callable[[Path, runs.RunResult], Measured]
+    report: Callable[[Sequence[Row]], Report]
+
+
+class Own(NamedTuple):
+    """An experiment that is a function of its own."""
+
+    summary: str
+    reproduce: Callable[..., Any]
+    """Is called with the folder of its results, and `preset`."""
+
+
+def cell(
+    env: str, agent: str, seed: int, *, preset: str = "paper", episodes: int | None = EPISODES, **options: Any
+) -> Cell:
+    """A run of a grid. Options that are the preset's own are left unsaid, so that one run has one name in every grid."""
+    if not options:
+        return Cell(env, agent, preset, seed=seed, episodes=episodes)
+    default = _defaults(agent, preset)
+    chosen = dataclasses.asdict(agents.configure(agent, options, preset))
+    changed = tuple((name, chosen[name]) for name in sorted(options) if chosen[name] != default[name])
+    return Cell(env, agent, preset, changed, seed=seed, episodes=episodes)
+
+
+@functools.cache
+def _defaults(agent: str, preset: str) -> dict[str, Any]:
+    return dataclasses.asdict(agents.configure(agent, {}, preset))
+
+
+def select(rows: Sequence[Row], cells: Sequence[Cell]) -> list[Row]:
+    """The rows of these runs, in the order of the runs."""
+    found = first_of_each(rows)
+    return [found[key] for key in dict.fromkeys(map(identity, cells)) if key in found]
+
+
+def ended(rows: Sequence[Row]) -> list[Episodes]:
+    """When each run was solved, or that it was not."""
+    return [Episodes(row.solved_episode or row.episodes, row.solved_episode is not None) for row in rows]
+
+
+def every_word(rows: Sequence[Row]) -> str:
+    """Every run's episode in order of seeds; `>E` is unsolved after E."""
+    ordered = sorted(rows, key=lambda row: row.seed)
+    return ", ".join(str(row.solved_episode or f">{row.episodes}") for row in ordered) or "–"
+
+
+def interval_words(interval: Interval, digits: int = 2) -> str:
+    """An estimate with its interval."""
+
+    def number(value: float) -> str:
+        return "∞" if value == float("inf") else f"{value:.{digits}f}"
+
+    return f"{number(interval.estimate)} ({number(interval.low)}–{number(interval.high)})"
+
+
+def markdown(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A table."""
+    rows = [header, ["---"] * len(header), *lines]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def p_words(p: float) -> str:
+    """A p-value as people write it."""
+    return "p < 0.0001" if p < 1e-4 else f"p = {p:.2g}"

@@ -1,0 +1,209 @@
+"""The rows that finished runs leave: `runs.csv`, one line per run, kept for ever and added to by any machine.
+
+A row says what was run (environment, agent, preset, options that differ from it, seed, limit of episodes), what came out
+(episode of solving, or nothing where it was not solved within `episodes`), and where (commit, processor). Nothing that a
+file holds is ever taken out of it: a line that cannot be understood is named and left where it is.
+"""
+
+import contextlib
+import csv
+import fcntl
+import io
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tdu import agents, files
+from tdu.errors import UserError, writing
+from tdu.sweeps import Cell
+
+FILE = "runs.csv"
+
+Identity = tuple[str, str, str, str, int, int | None]
+
+
+class Row(NamedTuple):
+    """One finished run."""
+
+    env: str
+    agent: str
+    preset: str
+    options: str
+    """What differs from the preset, as a user would type it; empty for nothing."""
+    seed: int
+    limit: int | None
+    """Episodes that the run was given; None for the environment's own number."""
+    solved_episode: int | None
+    episodes: int
+    steps: int
+    score: float | None
+    """What the run counts in the experiment's score, between 0 and 1."""
+    successes: int | None
+    """Episodes that reached the goal, where the environment has one."""
+    seconds: float | None
+    commit: str
+    processor: str
+
+    @property
+    def identity(self) -> Identity:
+        """What tells its run from others. Another machine's run of the same identity is another draw of the same thing."""
+        return (self.env, self.agent, self.preset, self.options, self.seed, self.limit)
+
+
+COLUMNS = Row._fields
+_NEEDED = {"env", "agent", "preset", "seed", "solved_episode", "episodes", "steps"}
+
+
+def identity(cell: Cell) -> Identity:
+    """The same of a run that is asked for."""
+    return (cell.env, cell.agent, cell.preset, cell.options_text, cell.seed, cell.episodes)
+
+
+def read(path: Path, say: Callable[[str], None]) -> list[Row]:
+    """The rows of a file, in its order; of one that cannot be understood, `say` is told where it is and why.
+
+    Older versions had fewer columns: what they did not write down is unknown, and their limit was 10,000 episodes.
+    """
+    if not path.exists():
+        return []
+    rows = []
+    text = _text(path)
+    _check_header(text, path)
+    reader = csv.DictReader(io.StringIO(text))
+    for cells in reader:
+        try:
+            rows.append(_row(cells))
+        except ValueError as e:
+            say(f"line {reader.line_num} of {path} is left out: {e}.")
+    return rows
+
+
+def append(path: Path, row: Row) -> None:
+    """Adds a row. The file is replaced as a whole, under a lock, and all its other lines stay as they are."""
+    with writing(path), _locked(path.parent):
+        text = _text(path) if path.exists() else _line(COLUMNS)
+        _check_header(text, path)
+        if _header(text)[: len(COLUMNS)] != list(COLUMNS):
+            text = _with_our_columns(text)
+        if not text.endswith("\n"):
+            text += "\n"  # a line that was cut off stays a line of its own
+        others = len(_header(text)) - len(COLUMNS)
+        files.write_atomically(path, (text + _line([*row, *[None] * others])).encode())
+
+
+def first_of_each(rows: Iterable[Row]) -> dict[Identity, Row]:
+    """One row for each run, the one that was there first: chosen before anybody saw what a second machine got."""
+    found: dict[Identity, Row] = {}
+    for row in rows:
+        found.setdefault(row.identity, row)
+    return found
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as e:
+        raise UserError(f"{path} cannot be read ({e}); move it away.") from None
+
+
+def _check_header(text: str, path: Path) -> None:
+    lacking = _NEEDED - set(_header(text))
+    if lacking:
+        raise UserError(f"{path} is no table of runs (it has no column {min(lacking)}); move it away.")
+
+
+def _header(text: str) -> list[str]:
+    return next(csv.reader(io.StringIO(text)), [])
+
+
+def _line(cells: Sequence[Any]) -> str:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerow("" if cell is None else cell for cell in cells)
+    return out.getvalue()
+
+
+def _with_our_columns(text: str) -> str:
+    """A table of an older version with the columns of this one; what those do not name comes behind them."""
+    reader = csv.DictReader(io.StringIO(text), restkey="", restval="")
+    others = [name for name in reader.fieldnames or () if name not in COLUMNS]
+    lines = [_line([*COLUMNS, *others])]
+    for cells in reader:
+        rest = cells.get("") or []
+        lines.append(_line([*(cells.get(name, "") for name in (*COLUMNS, *others)), *rest]))
+    return "".join(lines)
+
+
+def _row(cells: dict[str | None, Any]) -> Row:
+    """A row from a line's texts; a ValueError says what is wrong with it."""
+    if None in cells or any(value is None for value in cells.values()):
+        raise ValueError("it has another number of cells than the header")
+    texts = {str(name): str(value).strip() for name, value in cells.items()}
+    for name in ("env", "agent", "preset"):
+        if not texts[name]:
+            raise ValueError(f"it has no {name}")
+    if texts["agent"] not in agents.AGENTS:
+        raise ValueError(f"this version has no agent '{texts['agent']}'")
+    if texts["preset"] not in agents.PRESETS:
+        raise ValueError(f"this version has no preset '{texts['preset']}'")
+    limit = _whole(texts, "limit", 1) if "limit" in texts else 10_000
+    solved, episodes = _whole(texts, "solved_episode", 1), _whole(texts, "episodes", 1, needed=True)
+    assert episodes is not None
+    if solved is not None and solved > episodes:
+        raise ValueError(f"it is solved at episode {solved} of {episodes}")
+    if solved is None and limit is not None and episodes < limit:
+        raise ValueError(f"it has {episodes} of its {limit} episodes and is not solved")
+    seed, steps = _whole(texts, "seed", 0, needed=True), _whole(texts, "steps", 1, needed=True)
+    assert seed is not None
+    assert steps is not None
+    return Row(
+        env=texts["env"],
+        agent=texts["agent"],
+        preset=texts["preset"],
+        options=texts.get("options", ""),
+        seed=seed,
+        limit=limit,
+        solved_episode=solved,
+        episodes=episodes,
+        steps=steps,
+        score=_real(texts, "score", 1.0),
+        successes=_whole(texts, "successes", 0),
+        seconds=_real(texts, "seconds", math.inf),
+        commit=texts.get("commit", ""),
+        processor=texts.get("processor", ""),
+    )
+
+
+def _whole(texts: dict[str, str], name: str, least: int, *, needed: bool = False) -> int | None:
+    text = texts.get(name, "")
+    if not text and not needed:
+        return None
+    if not (text.isascii() and text.isdigit()) or int(text) < least:
+        raise ValueError(f"{name} is '{text}' and not a whole number of at least {least}")
+    return int(text)
+
+
+def _real(texts: dict[str, str], name: str, most: float) -> float | None:
+    text = texts.get(name, "")
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and 0 <= value <= most):
+        raise ValueError(f"{name} is '{text}' and not a number of at least 0" + (" and at most 1" if most == 1 else ""))
+    return value
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One process at a time adds to a folder's rows; the system gives the lock back when a process dies."""
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,103 @@
+"""Statistics over seeds, against values worked out by hand."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tdu.reporting import statistics
+from tdu.reporting.statistics import Episodes
+
+
+def runs(*episodes, limit=100):
+    return [Episodes(limit, False) if e is None else Episodes(e, True) for e in episodes]
+
+
+def test_a_median_whose_upper_end_the_unsolved_reach():
+    found = statistics.median_interval([10, 20, 30, None, None])
+    assert found.estimate == 30
+    assert found.low in (10, 15, 20)
+    assert found.high == math.inf
+    assert statistics.median_interval([7, 7, 7]) == (7, 7, 7)
+
+
+def test_a_bootstrap_is_the_same_twice_and_covers_a_known_spread():
+    values = np.random.default_rng(3).normal(5, 2, 400)
+    found = statistics.bootstrap(values, lambda x: x.mean(axis=1))
+    assert found == statistics.bootstrap(values, lambda x: x.mean(axis=1))
+    assert found.estimate == pytest.approx(values.mean())
+    error = values.std() / 20
+    assert found.low == pytest.approx(values.mean() - 1.96 * error, abs=0.25 * error)
+    assert found.high == pytest.approx(values.mean() + 1.96 * error, abs=0.25 * error)
+
+
+def test_a_share_is_wilson_s():
+    assert statistics.share(0, 0)[1:] == (0.0, 1.0)
+    z2 = stats.norm.ppf(0.975) ** 2
+    assert statistics.share(21, 21) == pytest.approx((1, 21 / (21 + z2), 1))
+    by_scipy = stats.binomtest(7, 20).proportion_ci(method="wilson")
+    assert statistics.share(7, 20) == pytest.approx((0.35, by_scipy.low, by_scipy.high))
+
+
+def test_logrank_by_hand():
+    """Solved at 1 and 2 against 3 and one censored at 4: O − E = 2 − (1/2 + 1/3) = 7/6, V = 1/4 + 2/9 = 17/36."""
+    first, second = runs(1, 2), runs(3, None, limit=4)
+    by_hand = (7 / 6) / math.sqrt(17 / 36)
+    for found in (statistics.logrank(first, second), statistics.stratified_logrank([(first, second)])):
+        assert found.z == pytest.approx(by_hand)
+        assert found.p == pytest.approx(math.erfc(by_hand / math.sqrt(2)))
+    assert statistics.logrank(second, first).z == pytest.approx(-by_hand)
+    assert statistics.logrank(runs(None), runs(None, None)) == (0, 1, 1)
+
+
+def test_one_run_each_per_task_is_a_sign_test():
+    """Each task adds ± 1/2 to O − E and 1/4 to V, so that z is the surplus of wins over the root of their number."""
+    tasks = [(runs(i), runs(i + 1)) for i in range(1, 8)] + [(runs(9), runs(5)), (runs(None), runs(5))]
+    tasks += [(runs(3), [])]  # nobody to compare with
+    found = statistics.stratified_logrank(tasks)
+    assert found.z == pytest.approx((7 - 2) / math.sqrt(9))
+    assert found.strata == 9
+    assert statistics.stratified_logrank([(runs(5), runs(5))]).z == 0
+
+
+def test_strata_of_one_group_are_scipy_s_logrank_when_there_is_one():
+    generator = np.random.default_rng(0)
+    first, second = (
+        [Episodes(int(e), e < 80) for e in np.minimum(generator.integers(1, top, 12), 80)] for top in (60, 120)
+    )
+    one, all_of_it = statistics.logrank(first, second), statistics.stratified_logrank([(first, second)])
+    assert all_of_it.z == pytest.approx(one.z)
+    assert all_of_it.p == pytest.approx(one.p)
+
+
+def test_ratio_of_medians():
+    assert statistics.ratio_of_medians([([10], [20]), ([40], [20])]) == pytest.approx((1, 1, 1))
+    found = statistics.ratio_of_medians([([10, 12, 14], [20, 24, 28])])
+    assert found.estimate == pytest.approx(0.5)
+    assert 10 / 28 <= found.low < 0.5 < found.high <= 14 / 20
+
+
+def test_a_power_law_is_found_again():
+    sizes = [10, 20, 30, 40, 50]
+    factor, exponent = statistics.power_law(sizes, [5.33 * n**1.45 for n in sizes])
+    assert factor == pytest.approx(5.33)
+    assert exponent == pytest.approx((1.45, 1.45, 1.45))
+    _, noisy = statistics.power_law(sizes * 2, [n**2.0 for n in sizes] + [2 * n**2.0 for n in sizes])
+    assert noisy.estimate == pytest.approx(2)
+    assert noisy.low < 2 < noisy.high
+
+
+def test_psi_is_found_again():
+    assert statistics.success_rate(0.5, 1, 2) == pytest.approx(0.75)
+    assert statistics.success_rate(0.8, 20, 20) == pytest.approx(1 - (1 - 0.8**20) ** 20)
+    outcomes = [(n, round(10_000 * statistics.success_rate(0.87, n, 20)), 10_000) for n in (10, 20, 30, 40)]
+    found = statistics.fit_psi(outcomes, 20)
+    assert found.estimate == pytest.approx(0.87, abs=5e-4)
+    assert found.low < 0.87 < found.high
+    # One size, one head, 1 of 4: ψ = (1/4)^(1/size) exactly.
+    assert statistics.fit_psi([(2, 1, 4)], 1).estimate == pytest.approx(0.5)
+    everything = statistics.fit_psi([(50, 2, 2)], 20)
+    assert everything.estimate == pytest.approx(1)
+    assert 0.8 < everything.low < 0.99
+    assert everything.high == pytest.approx(1)
