@@ -1,10 +1,10 @@
 """`--record`: snapshots of what a run's agent knows, at moments that depend on episodes alone.
 
-A snapshot has, of a few hundred transitions that the agent remembers, the quantiles of the bonus and of the TD error. Where the
-environment has a map (`environments.maps`), it also has for every state
+A snapshot has, of a few hundred transitions that the agent remembers, the quantiles of the bonus and of the TD error. Where
+the environment has a map (`environments.maps`), it also has for every state
 
     visits [G, S]    times it was met since the snapshot before, by exploiters and by explorers
-    sigma  [S]       the exploiters' disagreement about the TD error, of the action on which it is largest; two exploiters at least
+    sigma  [S]       the exploiters' disagreement about the TD error, of the action on which it is largest; from two on
     bonus  [S]       what the agent pays for the state, if that is not sigma; of the action that is paid most
     spread [G, S]    the heads' disagreement about Q in each group of two at least, of the action on which it is largest
     value  [S]       the largest Q of the exploiters' mean, and with it the path of the greedy policy
@@ -120,8 +120,9 @@ class Recorder:
         """The line of this moment; the visits are counted anew from here."""
         self.take(self._runner.trace())
         learner = self._runner.learner()
-        key = jax.random.fold_in(jax.random.fold_in(self._key, clock.steps >> 31), clock.steps & (2**31 - 1))
-        bonus, td, size = jax.tree.map(np.asarray, self._looks.quantiles(learner, key))
+        bonus, td, size = jax.tree.map(
+            np.asarray, self._looks.quantiles(learner, self._key, np.uint32(clock.steps % 2**32))
+        )
         told: snapshots.Json = {"episode": clock.episodes, "steps": clock.steps}
         told |= {"bonus": _numbers(bonus), "td": _numbers(td), "td_size": _numbers(size)}
         if self._map is not None:
@@ -170,10 +171,11 @@ def _looks(agent: Agent, spec: EnvSpec) -> _Looks:
     assert examiner is not None
     exploiters = examiner.exploiters or 1  # where none does nothing else, the explorer learns the task
 
-    def quantiles(learner: State, key: Key) -> tuple[Array, Array, Array]:
+    def quantiles(learner: State, key: Key, step: Array) -> tuple[Array, Array, Array]:
+        keys = jax.random.split(jax.random.fold_in(key, step), _BATCHES)
         batch = jax.tree.map(
             lambda x: x.reshape(-1, *x.shape[2:]),
-            jax.vmap(lambda k: examiner.remembered(learner, k))(jax.random.split(key, _BATCHES)),
+            jax.vmap(lambda k: examiner.remembered(learner, k))(keys),
         )
         seen = examiner.examine(learner, batch)
         at = jnp.asarray(QUANTILES)
