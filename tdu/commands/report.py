@@ -4,10 +4,8 @@ import sys
 import time
 from pathlib import Path
 
-from tdu import files
 from tdu.commands.parser import Parser, folder
-from tdu.errors import UserError, writing
-from tdu.reporting import collect, page
+from tdu.reporting import page
 
 
 def run(arguments: list[str]) -> int:
@@ -29,7 +27,7 @@ def run(arguments: list[str]) -> int:
     parsed = parser.parse_args(arguments)
     began = time.perf_counter()
     out = parsed.out or parsed.folders[0] / "report.html"
-    left_out = write(parsed.folders, out, parsed.title)
+    left_out = page.save(parsed.folders, out, parsed.title)
     size = out.stat().st_size / 1e6
     print(
         f"Page: {out} ({size:.1f} MB, {time.perf_counter() - began:.1f} s). Open it in a browser; it needs no network."
@@ -37,18 +35,3 @@ def run(arguments: list[str]) -> int:
     for name, why in left_out.items():
         print(f"tdu: {name} is left out: {why}", file=sys.stderr)
     return 2 if left_out else 0
-
-
-def write(folders: list[Path], out: Path, title: str | None = None) -> dict[str, str]:
-    """Writes the page; what is left out and why."""
-    if out.is_dir():
-        raise UserError(f"{out} is a folder; name a file, for example {out / 'report.html'}.")
-    if out.exists() and b'id="data"' not in out.read_bytes():
-        raise UserError(f"{out} is there already and is no page of tdu's; choose another --out.")
-    collected = collect.collect(folders)
-    names = ", ".join(dict.fromkeys(path.resolve().name for path in folders))
-    text = page.write(collected, title or f"tdu: {names}")
-    with writing(out):
-        out.parent.mkdir(parents=True, exist_ok=True)
-        files.write_atomically(out, text.encode())
-    return collected.left_out

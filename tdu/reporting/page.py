@@ -9,16 +9,34 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
+from tdu import files
+from tdu.errors import UserError, writing
 from tdu.reporting import page_data
-from tdu.reporting.collect import Collected, Shown, Table
+from tdu.reporting.collect import Collected, Shown, Table, collect
 
 _MOST_ROWS = 2000
 
 
+def save(folders: Sequence[Path], out: Path, title: str | None = None) -> dict[str, str]:
+    """Writes the page of these folders; what is left out of it and why."""
+    if out.is_dir():
+        raise UserError(f"{out} is a folder; name a file, for example {out / 'report.html'}.")
+    if out.exists() and b'id="data"' not in out.read_bytes():
+        raise UserError(f"{out} is there already and is no page of tdu's; choose another --out.")
+    collected = collect(folders)
+    names = ", ".join(dict.fromkeys(path.resolve().name for path in folders))
+    text = write(collected, title or f"tdu: {names}")
+    with writing(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        files.write_atomically(out, text.encode())
+    return collected.left_out
+
+
 def write(collected: Collected, title: str) -> str:
-    """The page."""
+    """The page as a text."""
     grouped = page_data.groups(collected.runs)
     environments = dict.fromkeys(env for env, _ in grouped)
     sections, data = [_runs(collected.runs)], dict[str, Any](environments=[])
