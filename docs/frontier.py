@@ -16,7 +16,7 @@ from tdu.reporting.films import gif
 
 PANEL, MARGIN, TITLE, FOOT, FRAMES, MILLISECONDS = 264, 14, 44, 30, 90, 90
 INK, FAINT, PAPER, OUTSIDE = (28, 33, 38), (91, 100, 109), (255, 255, 255), (236, 239, 242)
-STOPS = np.array([(20, 14, 54), (59, 40, 118), (33, 104, 140), (40, 160, 124), (140, 205, 80), (253, 240, 130)], float)
+STOPS = np.array([(38, 26, 92), (62, 74, 148), (33, 104, 140), (40, 160, 124), (140, 205, 80), (253, 240, 130)], float)
 NAMES = {"tdu": "TDU", "bdqn": "Bootstrapped DQN", "dqn": "DQN, ε-greedy"}
 
 

@@ -14,7 +14,7 @@
   const redraws = [];
 
   // Lightness alone tells large from small: dark is little, light is much.
-  const STOPS = [[20, 14, 54], [59, 40, 118], [33, 104, 140], [40, 160, 124], [140, 205, 80], [253, 240, 130]];
+  const STOPS = [[62, 44, 128], [62, 74, 148], [33, 104, 140], [40, 160, 124], [140, 205, 80], [253, 240, 130]];
   function shade(part) {
     const at = Math.min(Math.max(part, 0), 1) * (STOPS.length - 1), i = Math.min(Math.floor(at), STOPS.length - 2);
     return "rgb(" + STOPS[i].map((low, c) => Math.round(low + (at - i) * (STOPS[i + 1][c] - low))).join(",") + ")";
@@ -96,7 +96,7 @@
     redraws.push(() => {
       const series = [{}, ...q.map((_, i) => ({ stroke: i === 2 ? colour(0) : "transparent", width: i === 2 ? 2 : 0, points: { show: false } }))];
       const bands = [{ series: [5, 1], fill: colour(0) + "22" }, { series: [4, 2], fill: colour(0) + "44" }];
-      chart(figure.querySelector(".chart"), { axes: axes("episodes", figure.dataset.kind), series, bands }, [one.episodes, ...q]);
+      chart(figure.querySelector(".chart"), { axes: axes("episodes", figure.dataset.kind.split(" of ")[0]), series, bands }, [one.episodes, ...q]);
     });
   }
 
@@ -203,7 +203,7 @@
       const last = path.length ? at(path[path.length - 1]) : [0, 0], reached = map.goal === map.cells[path[path.length - 1]];
       const place = where < 0 ? "" : `, largest in row ${at(where)[1] + 1}, column ${at(where)[0] + 1}: ${shown(largest)}`;
       told.textContent = `Episode ${map.episodes[frame]}, step ${map.steps[frame]}. ` + (layer
-        ? `${layer.about}: ${filled} of ${count} cells${place}. ` : `This run has no ${what.value}. `)
+        ? `${layer.about[0].toUpperCase() + layer.about.slice(1)}: ${filled} of ${count} cells${place}. ` : `This run has no ${what.value}. `)
         + (reached ? "The greedy path ends at the reward." : `The greedy path ends in row ${last[1] + 1}, column ${last[0] + 1}.`);
       figure.dataset.frame = frame;
     }
