@@ -4,16 +4,25 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOCK := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
-.PHONY: demo test evidence bench format kill-test mutation-test lock clean
+.PHONY: demo test browser evidence bench format kill-test mutation-test lock clean
 
 demo: $(VENV)/run.stamp
 	$(BIN)/tdu demo
 
-test: $(VENV)/dev.stamp
+test: $(VENV)/dev.stamp browser
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 --dist loadfile
+
+# The pages of tdu report are tested in a real Chromium. Where there is none and none can be installed, the rest is tested.
+browser:
+	@for name in chromium chromium-browser google-chrome google-chrome-stable; do command -v $$name > /dev/null && exit 0; done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+	  echo "Installing Chromium, in which pages are tested."; \
+	  (apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium) > /dev/null 2>&1 && exit 0; \
+	fi; \
+	echo "There is no Chromium and it could not be installed: the tests of pages are left out. On Debian: apt-get install chromium." >&2
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python benchmarks/deep_sea_speed.py --out results/bench.json

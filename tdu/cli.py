@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import jax
 
 import tdu
-from tdu.commands import demo, evaluate, listing, mnist, reproduce, score, sweep, train
+from tdu.commands import demo, evaluate, listing, mnist, plot, report, reproduce, score, sweep, train, watch
 from tdu.commands.parser import Parser
 from tdu.errors import UserError, unknown
 
@@ -16,6 +16,9 @@ _COMMANDS = {
     "evaluate": (evaluate.run, "what a run has learned"),
     "sweep": (sweep.run, "many runs in one folder"),
     "score": (score.run, "what a sweep amounts to"),
+    "report": (report.run, "a page that shows runs and sweeps"),
+    "plot": (plot.run, "the learning curves of runs and sweeps as a figure"),
+    "watch": (watch.run, "what a run has learned, as a film or as text"),
     "reproduce": (reproduce.run, "the paper's figures, from finished runs and those that are missing"),
     "list": (listing.run, "agents and environments"),
     "demo": (demo.run, "TDU beside two others on one hard task"),

@@ -8,6 +8,7 @@ import numpy as np
 from tdu import files, runs
 from tdu.errors import UserError
 from tdu.progress import run_jobs
+from tdu.reporting import page
 from tdu.runners.parallel import Job
 
 SIZE = 30
@@ -27,7 +28,7 @@ def run(out: Path, *, size: int, episodes: int, seed: int) -> int:
     jobs = [
         Job(
             AGENTS[agent],
-            [env, "--agent", agent, "--episodes", str(episodes), "--seed", str(seed), "--no-stop"],
+            [env, "--agent", agent, "--episodes", str(episodes), "--seed", str(seed), "--no-stop", "--record"],
             out / agent,
         )
         for agent in AGENTS
@@ -43,7 +44,9 @@ def run(out: Path, *, size: int, episodes: int, seed: int) -> int:
     text = table(results, logs, episodes)
     files.write_atomically(out / "table.md", text.encode())
     draw(out / "demo.png", results, logs, size)
+    page.save([out], out / "report.html", f"TDU, BDQN and ε-greedy on stochastic Deep Sea {size}")
     print(f"\n{text}\nPicture: {out / 'demo.png'}")
+    print(f"Watch the frontier move: open {(out / 'report.html').resolve()} in a browser; it needs no network.")
     return 0
 
 

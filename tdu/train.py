@@ -41,6 +41,7 @@ def train(
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     evaluation_episodes: int = EVALUATION_EPISODES,
     evaluate_every: int | None = None,
+    record: bool = False,
     on_episode: Callable[[Row], object] | None = None,
     on_evaluation: Callable[[Evaluation], object] | None = None,
     progress: Callable[[Report], None] | None = None,
@@ -69,6 +70,8 @@ def train(
         evaluation_episodes: episodes of the trained policy, without learning, once the run is over; 0 for none.
         evaluate_every: also every so many episodes (then fewer, a tenth of the steps trained since). What it returns is in
             evaluations.csv, and the agent that did best is kept: `tdu.load(out, best=True)`.
+        record: keep snapshots of what the agent knows in record.jsonl, for the maps of `tdu report`; it needs `out`. A run
+            that records goes on recording when it is resumed.
         on_episode: called with every episode's row of the log; return True to end the run.
         on_evaluation: called after every evaluation during the run, with its `returns` and its `agent`; True ends the run.
         progress: called after every piece of the run.
@@ -93,7 +96,10 @@ def train(
         else whole_number("evaluate_every", evaluate_every, 1, MOST_EPISODES),
         on_episode=on_episode,
         on_evaluation=on_evaluation,
+        record=record,
     )
+    if record and out is None:
+        raise UserError("what is recorded is kept in the run's folder; give out.")
     if evaluate_every is not None and not watching.evaluation_episodes:
         raise UserError("evaluate_every needs evaluation_episodes of at least 1.")
 

@@ -241,6 +241,30 @@ class Actor(NamedTuple):
     """values(params, actor state, timestep) -> [A], where what it maximises depends on what it remembers."""
 
 
+class Examined(NamedTuple):
+    """What every head says about transitions [B]."""
+
+    q: Array
+    """Value of the action taken, [H, B]."""
+    td: Array
+    """TD error for the reward alone, [H, B]."""
+    bonus: Array
+    """What the agent's bonus is for each, [B]; 0 where it has none."""
+
+
+class Examiner(NamedTuple):
+    """Looks into an agent without changing it: exploiters are its first heads, explorers the others."""
+
+    exploiters: int
+    explorers: int
+    q: Callable[[Params, Array], Array]
+    """q(params, observation) -> [H, A]."""
+    remembered: Callable[[State, Key], Transition]
+    """remembered(state, key) -> a batch of what it has met."""
+    examine: Callable[[State, Transition], Examined]
+    """examine(state, transitions) of any number."""
+
+
 class Agent(NamedTuple):
     """Pure functions over explicit state. Keys given to them are consumed."""
 
@@ -267,6 +291,8 @@ class Agent(NamedTuple):
     """Whether `actor.act` looks at the params. Where not, learning may lag within an episode."""
     one_stream: bool = False
     """Whether it learns from consecutive steps, and so from one environment at a time only."""
+    examiner: Examiner | None = None
+    """For pictures of what it knows, where it can be looked into."""
 
 
 class RecurrentAgent(NamedTuple):
@@ -297,3 +323,5 @@ class RecurrentAgent(NamedTuple):
     heads: int
     settings: Any
     """How it is run: see `r2d2.agent.Running`."""
+    examiner: Examiner | None = None
+    """As of an `Agent`; none of these can be looked into yet."""

@@ -23,6 +23,8 @@ from tdu.types import (
     Behaviour,
     Bonus,
     EnvSpec,
+    Examined,
+    Examiner,
     Exploit,
     Key,
     Params,
@@ -167,6 +169,19 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
         ready = (replay.size(state.replay) >= learner.min_replay) & (state.phase == 0)
         return learning.when(ready, update, state, key)
 
+    def examine(state: LearnerState, batch: Transition) -> Examined:
+        """A learning step on the batch that is not taken: what it would have looked at."""
+        _, novelty = bonus.learn(state.bonus, batch)
+
+        def look(q_tm1: Array, target_t: Array, online_t: Array | None) -> tuple[Array, Examined]:
+            r_t = jnp.broadcast_to(batch.r_t, (heads, *batch.r_t.shape))
+            q = jax.vmap(jax.vmap(td.taken), in_axes=(0, None))(q_tm1, batch.a_tm1)
+            delta = errors(q_tm1, batch, r_t, target_t, online_t)
+            exploit = Exploit(q[: learner.exploiters], delta[: learner.exploiters])
+            return jnp.zeros(()), Examined(q, delta, bonus.reward(novelty, batch, exploit)[1])
+
+        return values.update(state.values, batch.o_tm1, batch.o_t, look)[1]
+
     def rebase(state: LearnerState) -> LearnerState:
         return state._replace(values=values.rebase(state.values), bonus=bonus.rebase(state.bonus))
 
@@ -186,6 +201,13 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
         head=lambda acting: acting.head,
         discount=learner.discount,
         live=not frozen,
+        examiner=Examiner(
+            exploiters=learner.exploiters,
+            explorers=learner.explorers,
+            q=lambda params, observation: values.noiseless_q(params.values, observation),
+            remembered=lambda state, key: replay.sample(state.replay, key),
+            examine=examine,
+        ),
     )
 
 

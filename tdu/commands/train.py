@@ -53,6 +53,7 @@ def _train_one(parsed: argparse.Namespace, given: dict[str, Any], arguments: lis
             checkpoint_seconds=parsed.checkpoint_seconds,
             evaluation_episodes=parsed.evaluation_episodes,
             evaluate_every=parsed.evaluate_every,
+            record=parsed.record,
             progress=shown,
             compiling=_announce_compilation if parsed.progress in ("auto", "plain") else None,
             track=parsed.track,
@@ -141,6 +142,7 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
         "--evaluate-every", type=whole("evaluate_every", 1, MOST_EPISODES), metavar="E",
         help="play with the trained policy every E episodes, and keep the agent that did best",
     )  # fmt: skip
+    parser.add_argument("--record", action="store_true", help="keep what the maps of tdu report need, in record.jsonl")
     parser.add_argument(
         "--evaluation-episodes", type=whole("evaluation_episodes", 0, 10**6), default=EVALUATION_EPISODES,
         metavar="N",

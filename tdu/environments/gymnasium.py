@@ -21,11 +21,11 @@ from tdu.errors import EnvironmentFault, UserError
 from tdu.types import EnvSpec, Parts, TimeStep
 
 
-def load(gym_id: str, seed: Seed) -> PythonEnvironment:
-    """The environment of a Gymnasium id."""
+def load(gym_id: str, seed: Seed, **settings: Any) -> PythonEnvironment:
+    """The environment of a Gymnasium id; `settings` are Gymnasium's own."""
     see_current_folder()  # an id may name a module of the user's
     try:
-        env = gymnasium.make(gym_id)
+        env = gymnasium.make(gym_id, **settings)
     except (Exception, SystemExit) as e:
         ours = isinstance(e, gymnasium.error.Error | ImportError)
         reason = " ".join(str(e).split()).rstrip(".?!") if ours else described(e)
@@ -123,6 +123,9 @@ class _AsDmEnv:
         observation, reward, terminated, truncated, _ = self._env.step(action + self._first_action)
         ended = bool(terminated) or bool(truncated)
         return _Step(observation, reward, 0.0 if terminated else 1.0, ended)
+
+    def render(self) -> Any:
+        return self._env.render() if getattr(self._env, "render_mode", None) == "rgb_array" else None
 
     def close(self) -> None:
         self._env.close()

@@ -16,7 +16,7 @@ from tdu.types import Array, Environment, EnvSpec, Key, TimeStep
 
 Observation = Literal["one_hot", "features", "image"]
 
-_MOVES = ((-1, 0), (1, 0), (0, -1), (0, 1))
+MOVES = ((-1, 0), (1, 0), (0, -1), (0, 1))
 """Up, down, left, right."""
 
 
@@ -33,12 +33,12 @@ def key_door(size: int, *, limit: int, observation: Observation, slip: float) ->
     spec = EnvSpec(
         name=f"key_door:size={size},limit={limit},observation={observation},slip={slip}",
         observation_shape={"one_hot": (2, size, size), "features": (3,), "image": (size, size, 3)}[observation],
-        num_actions=len(_MOVES),
+        num_actions=len(MOVES),
         num_states=states if observation == "one_hot" else None,
         default_episodes=3000,
         info_names=("total_goals",),
     )
-    moves = jnp.asarray(_MOVES, jnp.int32)
+    moves = jnp.asarray(MOVES, jnp.int32)
     far = size - 1
 
     def observe(state: KeyDoorState) -> Array:
@@ -62,7 +62,7 @@ def key_door(size: int, *, limit: int, observation: Observation, slip: float) ->
     def step(state: KeyDoorState, action: Array, key: Key) -> tuple[KeyDoorState, TimeStep]:
         if slip:
             key_slip, key_other = jax.random.split(key)
-            other = (action + jax.random.randint(key_other, (), 1, len(_MOVES))) % len(_MOVES)
+            other = (action + jax.random.randint(key_other, (), 1, len(MOVES))) % len(MOVES)
             action = jnp.where(jax.random.uniform(key_slip) < slip, other, action)
         row, column = jnp.clip(jnp.stack([state.row, state.column]) + moves[action], 0, far)
         has_key = state.has_key | ((row == 0) & (column == far))

@@ -79,6 +79,11 @@ class PythonEnvironment:
         if callable(close := getattr(self._env, "close", None)):
             self._guarded(close)
 
+    def render(self) -> Any:
+        """A picture of where it is; None where it draws none."""
+        render = getattr(self._env, "render", None)
+        return self._guarded(render) if callable(render) else None
+
     def info(self) -> dict[str, float]:
         """bsuite's running totals, where the environment has them."""
         return dict(self._env.bsuite_info()) if self.spec.info_names else {}

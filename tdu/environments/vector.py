@@ -71,7 +71,7 @@ class PythonVector:
     def __init__(self, environments: list[PythonEnvironment]):
         self.spec = environments[0].spec
         self.size = len(environments)
-        self._environments = environments
+        self.environments = environments
         self._episodes = [0] * self.size
         self._counters: list[dict[str, Any]] = [{}] * self.size
         self._info: list[dict[str, float]] = [{}] * self.size
@@ -90,7 +90,7 @@ class PythonVector:
         """One step of every environment."""
         answers = []
         ended: dict[int, Ended] = {}
-        for row, env in enumerate(self._environments):
+        for row, env in enumerate(self.environments):
             action = int(actions[row])
             answer = env.step(action)
             answers.append(answer)
@@ -112,7 +112,7 @@ class PythonVector:
     def restore(self, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> np.ndarray:
         """Begins the episodes that were under way and takes their actions again."""
         self._episodes = list(plain["episodes"])
-        for row, env in enumerate(self._environments):
+        for row, env in enumerate(self.environments):
             env.restore_counters(plain["counters"][row])
             self._begin(row)
             for action in arrays[f"actions_{row}"].tolist():
@@ -128,7 +128,7 @@ class PythonVector:
 
     def close(self) -> None:
         """Closes every environment."""
-        for env in self._environments:
+        for env in self.environments:
             env.close()
 
     def _digest(self) -> str:
@@ -137,13 +137,13 @@ class PythonVector:
 
     def _end(self, row: int) -> Ended:
         bad_before = self._info[row].get("total_bad_episodes", 0)
-        self._info[row] = info = self._environments[row].info()
+        self._info[row] = info = self.environments[row].info()
         self._episodes[row] += 1
         totals = {name: _together(name, [mine[name] for mine in self._info]) for name in self.spec.info_names}
         return Ended(bad=info.get("total_bad_episodes", 0) > bad_before, totals=totals)
 
     def _begin(self, row: int) -> None:
-        env = self._environments[row]
+        env = self.environments[row]
         self._counters[row] = env.counters()
         self._info[row] = env.info()
         self._actions[row] = []

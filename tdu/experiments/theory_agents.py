@@ -23,7 +23,7 @@ from tdu.runners.protocol import Budget
 from tdu.theory import families
 from tdu.theory.mdp import MDP, Real, greedy, next_values
 from tdu.theory.posterior import Data, Posterior, prior
-from tdu.types import Environment
+from tdu.types import Agent, Environment
 
 AGENTS = ("tdu", "bdqn")
 STEPS_PER_CHUNK = 100
@@ -86,6 +86,7 @@ def _runs(known: Known, agent_name: str, training: Training) -> Iterator[Iterato
     heads = config.exploiters + getattr(config, "explorers", 0)
     ensemble = values.make(env.spec, assemble.shape(config, heads=heads, prior_scale=config.prior_scale))
     evaluate = jax.jit(jax.vmap(ensemble.noiseless_q, in_axes=(None, 0)))
+    assert isinstance(agent, Agent)
     budget = Budget(steps=training.checkpoints[-1], episodes=None)
 
     def exploiters(runner: CompiledRunner) -> Real:

@@ -16,7 +16,7 @@ import numpy as np
 
 from tdu.runners import interaction
 from tdu.runners.interaction import Learned, Player
-from tdu.runners.protocol import Budget, Clock, Saved
+from tdu.runners.protocol import Budget, Clock, Saved, Trace
 from tdu.runners.rows import Progress, Row, learner_row, possible_return
 from tdu.types import Agent, Array, EitherArray, Environment, Key, Params, State, TimeStep
 
@@ -57,6 +57,10 @@ class Rows(NamedTuple):
     head: Array
     real: Array
     """Return, mean bonus and loss, largest |Q|, most paid beside the reward, and the largest possible return, [C, 6]."""
+    met: Array
+    """The state in which each step was taken, where observations are one-hot; steps, not episodes."""
+    steps: Array
+    """How many of those count."""
     info: dict[str, Array]
     """What the episode adds to each of the environment's totals, in the environment's own type."""
     learned: Learned
@@ -85,6 +89,8 @@ def _empty_rows(env: Environment, capacity: int) -> Rows:
         length=whole,
         head=whole,
         real=jnp.zeros((capacity, 6)),
+        met=jnp.zeros(0 if env.spec.num_states is None else capacity, jnp.int32),
+        steps=jnp.zeros((), jnp.int32),
         info={name: jnp.zeros(capacity, info[name].dtype) for name in env.spec.info_names},
         learned=Learned.nothing(),
     )
@@ -119,6 +125,8 @@ def _step(env: Environment, agent: Agent, key: Key, t: EitherArray, carry: Carry
         length=rows.length.at[at].set(so_far.length),
         head=rows.head.at[at].set(head.astype(jnp.int32)),
         real=rows.real.at[at].set(jnp.append(jnp.append(so_far.reward, so_far.learned.told()), possible)),
+        met=rows.met if env.spec.num_states is None else rows.met.at[rows.steps].set(carry.timestep.observation),
+        steps=rows.steps + 1,
         info={name: column.at[at].set(info[name]) for name, column in rows.info.items()},
         learned=rows.learned.plus(metrics),
     )
@@ -231,6 +239,8 @@ class CompiledRunner:
         self.progress = Progress(env.spec, agent.discount)
         self._steps = self._began = 0  # and at which step the episode under way began
         self._learner_rows: list[Row] = []
+        self.traces = False
+        self._trace: list[Trace] = []
         if compiled:
             self._programs.compile(self.carry, self._key)
 
@@ -265,12 +275,31 @@ class CompiledRunner:
             self.carry = self._programs.rebase(self.carry)
         arrays = jax.tree.map(np.asarray, rows)
         self._learner_rows += learner_row(self._steps, arrays.learned)
+        if self.traces:
+            self._trace.append(self._traced(arrays))
         return [self._row(arrays, i) for i in range(int(rows.filled))]
 
     def learner_rows(self) -> list[Row]:
         """What the learner has told since this was last asked."""
         rows, self._learner_rows = self._learner_rows, []
         return rows
+
+    def _traced(self, rows: Rows) -> Trace:
+        """What a chunk met. The head of the episode under way at its end is in the row after the last."""
+        filled, steps = int(rows.filled), int(rows.steps)
+        ends = self._began - (self._steps - steps) + np.cumsum(rows.length[:filled])
+        shares = np.diff(np.concatenate([[0], ends, [steps]]))
+        heads = np.append(rows.head, 0)[: filled + 1]
+        return Trace(np.asarray(rows.met[:steps]), np.repeat(heads, shares))
+
+    def trace(self) -> list[Trace]:
+        """The states met since this was last asked."""
+        traces, self._trace = self._trace, []
+        return traces if self.spec.num_states is not None else []
+
+    def learner(self) -> State:
+        """The learner's state now."""
+        return self.carry.player.learner
 
     def _row(self, rows: Rows, i: int) -> Row:
         self._began += int(rows.length[i])

@@ -1,7 +1,7 @@
 """What a run drives: something that advances, can be saved and put back, and keeps a clock of Python's own numbers."""
 
 import contextlib
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -87,3 +87,24 @@ class Runner(Protocol):
 
     def close(self) -> None:
         """Gives up what the environment holds."""
+
+
+class Trace(NamedTuple):
+    """States that were met one after the other, [T], and the head that acted in each, [T]."""
+
+    states: np.ndarray
+    heads: np.ndarray
+
+
+@runtime_checkable
+class Traced(Protocol):
+    """A runner that can also be looked into, for pictures of a run."""
+
+    traces: bool
+    """Whether it keeps which states were met; to be set before the run goes on."""
+
+    def trace(self) -> list[Trace]:
+        """The states met since this was last asked, where observations are one-hot."""
+
+    def learner(self) -> Any:
+        """The learner's state now, to look at before the run goes on."""

@@ -23,7 +23,7 @@ from tdu.environments.vector import Ended, VectorEnvironment
 from tdu.errors import UserError
 from tdu.runners import interaction
 from tdu.runners.interaction import Learned, Player
-from tdu.runners.protocol import Budget, Clock, Saved
+from tdu.runners.protocol import Budget, Clock, Saved, Trace
 from tdu.runners.rows import Progress, Row, learner_row, possible_return
 from tdu.types import Agent, Array, EitherArray, EnvSpec, Key, Params, State, TimeStep
 
@@ -183,6 +183,8 @@ class StepwisePlayer:
         """Of the episodes under way or just over, as of the last learning."""
         self.rounds = self.steps = 0
         self.learner_rows: list[Row] = []
+        self.traces: list[Trace] | None = None
+        """What was met, where somebody wants to know."""
         self._tells_every = max(_PIECE // size, 1)  # rounds
         self._learned_rounds = 0
         self._gathered: Round | None = None
@@ -236,6 +238,13 @@ class StepwisePlayer:
             self._chosen = (now.observation, chosen)
         else:
             carry, self.note = self._programs.learn(self.carry, *at, self._gathered, np.int32(count))
+        if self.traces is not None:
+            gathered, heads = self._gathered, np.asarray(self.note.head)
+            assert gathered is not None
+            self.traces += [
+                Trace(gathered.observation[:count, row][taken], np.full(np.count_nonzero(taken), heads[row]))
+                for row, taken in enumerate(gathered.taken[:count].T)
+            ]
         period = interaction.REBASE_PERIOD // self._size
         rebase = self._learned_rounds // period != self.rounds // period
         self.carry = self._programs.rebase(carry) if rebase else carry
@@ -380,6 +389,26 @@ class StepwiseRunner:
     def words(self) -> str:
         """Nothing beside the usual."""
         return ""
+
+    @property
+    def traces(self) -> bool:
+        """Whether it keeps which states were met."""
+        return self._player.traces is not None
+
+    @traces.setter
+    def traces(self, wanted: bool) -> None:
+        self._player.traces = [] if wanted and self.spec.num_states is not None else None
+
+    def trace(self) -> list[Trace]:
+        """The states met since this was last asked, as far as they are learned from."""
+        traces = self._player.traces or []
+        self._player.traces = None if self._player.traces is None else []
+        return traces
+
+    def learner(self) -> State:
+        """The learner's state now."""
+        self._player.learn_gathered()
+        return self._player.carry.learner
 
     def save(self) -> Saved:
         """The run as it is now."""

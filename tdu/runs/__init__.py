@@ -6,6 +6,7 @@ from tdu.runs.folder import (
     make_folder,
     read_checked_log,
     read_config,
+    read_record,
     read_result,
     read_template,
 )
@@ -23,6 +24,7 @@ __all__ = [
     "read_config",
     "read_json",
     "read_log",
+    "read_record",
     "read_result",
     "read_template",
 ]

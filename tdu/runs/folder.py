@@ -11,14 +11,15 @@ from tdu import files
 from tdu.errors import RunError, writing
 from tdu.runners.protocol import Saved
 from tdu.runners.rows import Column, Row
-from tdu.runs import checkpoints
-from tdu.runs.log import EMPTY, Log, LogWriter, matches, read_log
+from tdu.runs import checkpoints, snapshots
+from tdu.runs.log import EMPTY, GrowingFile, Log, LogWriter, matches, read_log
 from tdu.runs.records import RunConfig, RunResult, read_json, written_json
 
 CONFIG = "config.json"
 LOG = "log.csv"
 LEARNER_LOG = "learner.csv"
 EVALUATIONS = "evaluations.csv"
+RECORD = "record.jsonl"
 BEST = "best"
 CHECKPOINTS = "checkpoints"
 RESULT = "result.json"
@@ -47,6 +48,7 @@ class Folder:
         self._log: LogWriter | None = None
         self._others: dict[str, LogWriter] = {}
         """Logs that are made when there is something in them."""
+        self._record: GrowingFile | None = None
 
     def _refuse_if_taken(self, resume: bool) -> None:
         if self.path.exists() and not self.path.is_dir():
@@ -86,6 +88,22 @@ class Folder:
                 self._others[name] = LogWriter(self.path / name, None, keep=seen.bytes)
             else:
                 (self.path / name).unlink(missing_ok=True)
+        recorded = EMPTY if at is None else at.other_logs.get(RECORD, EMPTY)
+        if recorded.bytes:
+            self._record = GrowingFile(self.path / RECORD, keep=recorded.bytes)
+        else:
+            (self.path / RECORD).unlink(missing_ok=True)
+
+    @property
+    def record_is_empty(self) -> bool:
+        """Whether nothing is recorded yet."""
+        return self._record is None
+
+    def add_to_record(self, line: bytes) -> None:
+        """Adds a line to the record, which is made with the first."""
+        if self._record is None:
+            self._record = GrowingFile(self.path / RECORD)
+        self._record.write(line)
 
     def append(self, rows: list[Row]) -> None:
         """Adds rows to the log."""
@@ -105,7 +123,10 @@ class Folder:
         """Writes a checkpoint that remembers the logs' present length; the best one has a place of its own."""
         assert self._log is not None
         place = self.path / (BEST if best else CHECKPOINTS)
-        for log in (self._log, *self._others.values()):
+        others: dict[str, GrowingFile] = {**self._others}
+        if self._record is not None:
+            others[RECORD] = self._record
+        for log in (self._log, *others.values()):
             log.flush()
         with writing(place):
             return checkpoints.save(
@@ -115,13 +136,13 @@ class Folder:
                 run=config.to_json(),
                 seconds=seconds,
                 log=self._log.stamp(),
-                other_logs={name: log.stamp() for name, log in self._others.items()},
+                other_logs={name: log.stamp() for name, log in others.items()},
                 kept=1 if best else checkpoints.KEPT,
             )
 
     def close(self) -> None:
         """Closes the logs and gives up the lock."""
-        for log in (self._log, *self._others.values()):
+        for log in (self._log, *self._others.values(), self._record):
             if log is not None:
                 log.close()
         self._lock.release()
@@ -257,6 +278,16 @@ def read_checked_log(folder: Path, config: RunConfig, result: RunResult | None, 
     return read_log(folder / LOG, upto=None if manifest is None else manifest.log.bytes)
 
 
+def read_record(folder: Path, config: RunConfig, say: checkpoints.Say) -> snapshots.Record | None:
+    """What a run has recorded, as its last checkpoint has it; None where nothing was."""
+    if not (folder / RECORD).exists():
+        return None
+    manifest = checkpoints.latest_manifest(folder / CHECKPOINTS, _reason_against(folder, config), say)
+    if manifest is None:
+        return snapshots.read(folder / RECORD)
+    return snapshots.read(folder / RECORD, upto=manifest.other_logs.get(RECORD, EMPTY))
+
+
 def latest_checkpoint(
     folder: Path, config: RunConfig, like: Saved, say: checkpoints.Say, *, set_aside: bool
 ) -> tuple[Saved, checkpoints.Manifest] | None:
@@ -274,7 +305,7 @@ def final_checkpoint(
     def reason_against(manifest: checkpoints.Manifest) -> str | None:
         if result.checkpoint_sha256 not in (None, manifest.sha256()):
             return f"it is not the one that {RESULT} names"
-        for name in (LEARNER_LOG, EVALUATIONS):
+        for name in (LEARNER_LOG, EVALUATIONS, RECORD):
             size = (folder / name).stat().st_size if (folder / name).exists() else 0
             if size != manifest.other_logs.get(name, EMPTY).bytes:
                 return f"{name} is not the log it belongs to"

@@ -31,12 +31,12 @@ class Stamp(NamedTuple):
 EMPTY = Stamp(0, hashlib.sha256().hexdigest())
 
 
-class LogWriter:
-    """A log that is being written. Without columns, the first row says what they are."""
+class GrowingFile:
+    """A file that only grows, and knows the checksum of what it has."""
 
-    def __init__(self, path: Path, columns: Sequence[Column] | None, *, keep: int = 0):
-        """Opens the log and cuts it back to its first `keep` bytes; a new one gets its header."""
-        self._path, self._columns = path, columns
+    def __init__(self, path: Path, *, keep: int = 0):
+        """Opens the file and cuts it back to its first `keep` bytes."""
+        self._path = path
         with writing(path):
             self._file = open(path, "r+b" if path.exists() else "w+b", buffering=0)  # noqa: SIM115
             self._digest, self._bytes = hashlib.sha256(), 0
@@ -45,21 +45,16 @@ class LogWriter:
                 self._bytes += len(piece)
             self._file.truncate(keep)
             self._file.seek(keep)
-        if keep and columns is None:
-            with open(path) as f:
-                self._columns = [column(name) for name in f.readline().rstrip("\n").split(",")]
-        elif columns is not None and not keep:
-            self._write_header(columns)
 
-    def append(self, rows: Iterable[Row]) -> None:
-        """Adds rows."""
-        lines = []
-        for row in rows:
-            if self._columns is None:
-                self._columns = [column(name) for name in row]
-                self._write_header(self._columns)
-            lines.append(",".join(str(c.number(row[c.name])) for c in self._columns) + "\n")
-        self._write("".join(lines))
+    def write(self, content: bytes) -> None:
+        """Adds to it."""
+        data = memoryview(content)
+        with writing(self._path):
+            while data:
+                written = self._file.write(data)
+                self._digest.update(data[:written])
+                self._bytes += written
+                data = data[written:]
 
     def stamp(self) -> Stamp:
         """What has been written so far."""
@@ -74,17 +69,32 @@ class LogWriter:
         """Ends the writing."""
         self._file.close()
 
-    def _write_header(self, columns: Sequence[Column]) -> None:
-        self._write(",".join(c.name for c in columns) + "\n")
 
-    def _write(self, text: str) -> None:
-        data = memoryview(text.encode())
-        with writing(self._path):
-            while data:
-                written = self._file.write(data)
-                self._digest.update(data[:written])
-                self._bytes += written
-                data = data[written:]
+class LogWriter(GrowingFile):
+    """A log that is being written. Without columns, the first row says what they are."""
+
+    def __init__(self, path: Path, columns: Sequence[Column] | None, *, keep: int = 0):
+        """Opens the log and cuts it back to its first `keep` bytes; a new one gets its header."""
+        super().__init__(path, keep=keep)
+        self._columns = columns
+        if keep and columns is None:
+            with open(path) as f:
+                self._columns = [column(name) for name in f.readline().rstrip("\n").split(",")]
+        elif columns is not None and not keep:
+            self._write_header(columns)
+
+    def append(self, rows: Iterable[Row]) -> None:
+        """Adds rows."""
+        lines = []
+        for row in rows:
+            if self._columns is None:
+                self._columns = [column(name) for name in row]
+                self._write_header(self._columns)
+            lines.append(",".join(str(c.number(row[c.name])) for c in self._columns) + "\n")
+        self.write("".join(lines).encode())
+
+    def _write_header(self, columns: Sequence[Column]) -> None:
+        self.write((",".join(c.name for c in columns) + "\n").encode())
 
 
 class MemoryLog:

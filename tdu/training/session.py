@@ -20,10 +20,12 @@ from tdu.greedy import greedy_returns, mean_and_error
 from tdu.runners.protocol import Clock
 from tdu.runners.rows import WALL_TIME, Row, columns, plain_row
 from tdu.runs import folder as folders
+from tdu.runs import snapshots
 from tdu.runs.checkpoints import Manifest
 from tdu.runs.log import MemoryLog
 from tdu.runs.records import RECENT, GreedyReturn, RunResult
 from tdu.trained import TrainedAgent
+from tdu.training import recording
 from tdu.training.plan import Plan, make_runner
 from tdu.training.run import Run
 from tdu.types import EnvSpec
@@ -87,6 +89,8 @@ class Watching(NamedTuple):
     """Called with every episode's row of the log; the run ends soon after it has returned True."""
     on_evaluation: Callable[[Evaluation], object] | None = None
     """Called after every evaluation during the run, which ends if it returns True."""
+    record: bool = False
+    """Whether snapshots of what the agent knows are kept."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -138,8 +142,10 @@ class Session:
         self._has_warned = False
         self._longest_episode = 0
         self._memory_log = None if folder is not None else MemoryLog(self._columns)
+        self._recorder = self._make_recorder() if watching.record else None
         if folder is not None:
             self._restore(folder, resuming)
+            self._record(first=True)
         self._seconds_before = self._seconds
         self._clock_before = self._runner.clock
 
@@ -153,6 +159,10 @@ class Session:
         saved, manifest = loaded
         self._seconds = manifest.seconds
         self._runner.restore(saved)
+        if recording.is_in(saved) and self._recorder is None:
+            self._recorder = self._make_recorder()
+        if self._recorder is not None:
+            self._recorder.restore(saved, self._runner.clock)
         if not self._runner.exact:
             self._say("its environments cannot be brought back to where they were: they begin new episodes.")
         log = runs.read_log(folder.path / folders.LOG, upto=manifest.log.bytes)
@@ -165,6 +175,19 @@ class Session:
             self._best = float(evaluations["greedy_return"].max())
             self._evaluated = Clock(*(int(evaluations[name][-1]) for name in ("steps", "episode")))
         folder.open_logs(self._columns, at=manifest)
+
+    def _make_recorder(self) -> recording.Recorder:
+        return recording.Recorder(self._runner, self._agent, seed=self._config.seed, episodes=self._config.episodes)
+
+    def _record(self, *, first: bool = False, last: bool = False) -> None:
+        """Keeps a snapshot if it is time for one."""
+        recorder, folder, clock = self._recorder, self._folder, self._runner.clock
+        if recorder is None or folder is None:
+            return
+        if first and folder.record_is_empty:
+            folder.add_to_record(snapshots.line(recorder.about()))
+        if clock.episodes >= recorder.due or (last and clock.episodes > recorder.latest):
+            folder.add_to_record(recorder.snapshot(clock))
 
     def run(self) -> Run:
         """The run to its end."""
@@ -183,10 +206,11 @@ class Session:
             started = last_saved = time.perf_counter()
             while not self._is_over:
                 before = runner.clock
-                advanced = runner.advance(self._next_evaluation)
+                advanced = runner.advance(self._next_halt)
                 rows = [plain_row(row | {WALL_TIME: 0.0}, self._columns) for row in advanced]
                 if runner.clock.steps == before.steps:
                     raise TrainingError(f"the run stands still at episode {runner.clock.episodes}; start it anew.")
+                self._record()
                 now = time.perf_counter()
                 self._seconds = self._seconds_before + now - started
                 self._take(rows)
@@ -215,6 +239,12 @@ class Session:
         """The episode after which the policy is tried out again."""
         every = self._watching.evaluate_every
         return None if every is None else (self._evaluated.episodes // every + 1) * every
+
+    @property
+    def _next_halt(self) -> int | None:
+        """The episode after which somebody wants to look at the agent."""
+        halts = (self._next_evaluation, None if self._recorder is None else self._recorder.due)
+        return min((halt for halt in halts if halt is not None), default=None)
 
     def _evaluate(self) -> None:
         """Tries out the policy, notes what it returns, and keeps it if it is the best so far."""
@@ -278,8 +308,9 @@ class Session:
             )
 
     def _checkpoint(self, folder: runs.Folder, *, best: bool = False) -> Manifest:
+        saved = self._runner.save()
         return folder.save_checkpoint(
-            self._runner.save(),
+            saved if self._recorder is None else self._recorder.added_to(saved),
             step=self._runner.clock.steps,
             config=self._config,
             seconds=self._seconds,
@@ -298,6 +329,7 @@ class Session:
     def _finish(self) -> Run:
         """The result of a run whose last step is taken."""
         runner, folder = self._runner, self._folder
+        self._record(last=True)
         # The checkpoint comes before the evaluation, which may leave its traces in the environment.
         manifest = None if folder is None else self._checkpoint(folder)
         trained = TrainedAgent(runner.spec, self._agent, runner.params())

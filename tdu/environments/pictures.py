@@ -1,0 +1,172 @@
+"""Episodes that can be seen: frames of an environment, and for a sea, a tree or a key and door also text.
+
+Ours are drawn here from their state. Those that live in Python draw themselves (Gymnasium's `render`); where one does not,
+that is said in one sentence.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from tdu import random
+from tdu.environments import close, gymnasium, make
+from tdu.environments.binary_tree import BinaryTreeState
+from tdu.environments.deep_sea import DeepSeaState
+from tdu.environments.key_door import KeyDoorState
+from tdu.environments.python import PythonEnvironment
+from tdu.environments.vector import PythonVector
+from tdu.errors import UserError
+from tdu.types import Environment, EnvSpec, TimeStep
+
+Frame = np.ndarray
+"""[height, width, 3], bytes."""
+
+_SMALLEST = 240
+"""Pixels of a picture's shorter side, if cells may be made larger for it."""
+_WATER, _UNREACHABLE, _DIVER, _REWARD, _TRAIL, _LINE = (
+    (27, 58, 94), (16, 24, 36), (250, 250, 250), (245, 196, 66), (96, 150, 190), (22, 46, 76),
+)  # fmt: skip
+_TREE_LINE = 25
+
+
+class Stage(NamedTuple):
+    """An environment that plays one episode after the other."""
+
+    spec: EnvSpec
+    reset: Callable[[int], TimeStep]
+    """reset(episode, counted from 0)."""
+    step: Callable[[int], TimeStep]
+    frame: Callable[[], Frame]
+    text: Callable[[], str] | None
+    """The same as text, where there is one."""
+    close: Callable[[], None]
+
+
+class Board(NamedTuple):
+    """A grid with somebody in it."""
+
+    rows: int
+    columns: int
+    agent: tuple[int, int] | None
+    """Nowhere once the episode is over and left the grid."""
+    rewards: dict[tuple[int, int], str]
+    """Cells with something in them, and the letter it has."""
+    outside: frozenset[tuple[int, int]] = frozenset()
+
+
+def stage(env_id: str, seed: int) -> Stage:
+    """The environment of an id, to be looked at."""
+    if env_id.startswith("gym:"):
+        return _python_stage(gymnasium.load(env_id.removeprefix("gym:"), f"watch {seed}", render_mode="rgb_array"))
+    if env_id.startswith("bsuite:deep_sea"):
+        env_id = env_id.removeprefix("bsuite:")  # our twin is the same, and can be drawn
+    made = make(env_id, f"watch {seed}")
+    if isinstance(made, Environment):
+        return _compiled_stage(made, seed)
+    assert isinstance(made, PythonVector)
+    return _python_stage(made.environments[0])
+
+
+def _python_stage(env: PythonEnvironment) -> Stage:
+    def frame() -> Frame:
+        picture = np.asarray(env.render())  # of no dimension where there is none
+        if picture.ndim != 3 or picture.shape[2] not in (3, 4) or picture.dtype != np.uint8:
+            raise cannot(env.spec.name)
+        return picture[:, :, :3]
+
+    return Stage(env.spec, env.reset, env.step, frame, None, env.close)
+
+
+def cannot(name: str) -> UserError:
+    """The error for an environment without pictures."""
+    return UserError(
+        f"{name} does not draw itself, so there is nothing to watch; tdu evaluate says how its agent does."
+    )
+
+
+def _compiled_stage(env: Environment, seed: int) -> Stage:
+    key = random.for_use(random.key(seed), random.Use.WATCH)
+    reset, step = jax.jit(env.reset), jax.jit(env.step)
+    now: dict[str, Any] = {}
+
+    def begin(episode: int) -> TimeStep:
+        key_reset, now["key"] = jax.random.split(jax.random.fold_in(key, episode))
+        now["state"], timestep = reset(key_reset)
+        now["time"], now["trail"] = 0, [board_of(env.spec, now["state"]).agent]
+        return timestep
+
+    def take(action: int) -> TimeStep:
+        now["state"], timestep = step(now["state"], np.int32(action), jax.random.fold_in(now["key"], now["time"]))
+        now["time"] += 1
+        now["trail"].append(board_of(env.spec, now["state"]).agent)
+        return timestep
+
+    return Stage(
+        env.spec,
+        begin,
+        take,
+        lambda: drawn(board_of(env.spec, now["state"]), now["trail"]),
+        lambda: written(board_of(env.spec, now["state"]), now["trail"]),
+        lambda: close(env),
+    )
+
+
+def board_of(spec: EnvSpec, state: Any) -> Board:
+    """What there is to see of a state of ours."""
+    if isinstance(state, DeepSeaState):
+        size = spec.observation_shape[0]
+        row, column = int(state.row), int(state.column)
+        outside = frozenset((r, c) for r in range(size) for c in range(r + 1, size))
+        return Board(size, size, (row, column) if row < size else None, {(size - 1, size - 1): "$"}, outside)
+    if isinstance(state, BinaryTreeState):
+        depth = spec.observation_shape[0]
+        at = int(state.branch)
+        rows, columns = -(-depth // _TREE_LINE), min(depth, _TREE_LINE)
+        here = divmod(min(at, depth - 1), columns)
+        outside = frozenset(divmod(i, columns) for i in range(depth, rows * columns))
+        return Board(rows, columns, here, {divmod(depth - 1, columns): "$"}, outside)
+    if isinstance(state, KeyDoorState):
+        size = int(spec.name.partition("size=")[2].partition(",")[0])
+        things = {(size - 1, 0): "D"} | ({} if bool(state.has_key) else {(0, size - 1): "k"})
+        return Board(size, size, (int(state.row), int(state.column)), things)
+    raise cannot(spec.name)
+
+
+def drawn(board: Board, trail: list[tuple[int, int] | None]) -> Frame:
+    """A picture of the board with where the agent has been."""
+    size = max(6, min(40, _SMALLEST // min(max(board.rows, 4), 40)))
+    picture = np.zeros((board.rows * size, board.columns * size, 3), np.uint8)
+    picture[:] = _WATER
+    for cell in board.outside:
+        _fill(picture, cell, size, _UNREACHABLE, 0)
+    for cell in filter(None, trail):
+        _fill(picture, cell, size, _TRAIL, size // 3)
+    for cell in board.rewards:
+        _fill(picture, cell, size, _REWARD, size // 5)
+    if board.agent is not None:
+        _fill(picture, board.agent, size, _DIVER, size // 6)
+    picture[::size], picture[:, ::size] = _LINE, _LINE
+    even = picture.shape[0] % 2, picture.shape[1] % 2  # films want even sides
+    return np.pad(picture, ((0, even[0]), (0, even[1]), (0, 0)), mode="edge")
+
+
+def _fill(picture: Frame, cell: tuple[int, int], size: int, colour: tuple[int, int, int], margin: int) -> None:
+    top, left = cell[0] * size + margin, cell[1] * size + margin
+    picture[top : top + size - 2 * margin, left : left + size - 2 * margin] = colour
+
+
+def written(board: Board, trail: list[tuple[int, int] | None]) -> str:
+    """The board as text: @ is the agent, · where it has been."""
+    met = set(trail)
+
+    def sign(cell: tuple[int, int]) -> str:
+        if cell == board.agent:
+            return "@"
+        if cell in board.rewards:
+            return board.rewards[cell]
+        return " " if cell in board.outside else "·" if cell in met else "~"
+
+    lines = (" ".join(sign((r, c)) for c in range(board.columns)) for r in range(board.rows))
+    return "\n".join(line.rstrip() for line in lines)

@@ -1,0 +1,108 @@
+"""What `tdu report` and `tdu plot` are given: runs, sweeps and folders of results, read with all that is wrong with them."""
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from tdu import runs
+from tdu.errors import UserError
+from tdu.reporting.summary import label
+from tdu.runs import folder as folders
+from tdu.runs.snapshots import Record
+
+
+class Shown(NamedTuple):
+    """A run."""
+
+    name: str
+    """Of its folder."""
+    config: runs.RunConfig
+    result: runs.RunResult | None
+    state: str
+    """finished, running or cut off."""
+    log: dict[str, np.ndarray]
+    record: Record | None
+    notes: list[str]
+    """What has to be known of it."""
+
+    @property
+    def agent(self) -> str:
+        """Its agent, with the options that are not the usual ones."""
+        return label(self.config)
+
+
+class Table(NamedTuple):
+    """Rows that an experiment has left."""
+
+    name: str
+    columns: list[str]
+    rows: list[list[str]]
+
+
+class Collected(NamedTuple):
+    """Everything that was found, and what could not be used and why."""
+
+    runs: list[Shown]
+    tables: list[Table]
+    left_out: dict[str, str]
+
+
+def collect(paths: Sequence[Path], *, with_records: bool = True) -> Collected:
+    """Reads the folders. One that is damaged is left out with its reason; if nothing is left, that is the user's to mend."""
+    found, tables, left_out = list[Shown](), list[Table](), dict[str, str]()
+    for path in dict.fromkeys(paths):
+        if not path.is_dir():
+            raise UserError(f"{path} is not a folder.")
+        inside = [path] if (path / folders.CONFIG).exists() else runs.find_runs(path)
+        has_rows = (path / ROWS).exists()
+        for folder in inside:
+            try:
+                found.append(_read(folder, with_records=with_records))
+            except UserError as e:
+                left_out[str(folder)] = str(e)
+        if has_rows:
+            try:
+                tables.append(_table(path / ROWS))
+            except (OSError, ValueError, csv.Error) as e:
+                left_out[str(path / ROWS)] = f"it cannot be read ({e})."
+        if not inside and not has_rows:
+            left_out[str(path)] = "it has no runs in it."
+    if not found and not tables:
+        raise UserError(" ".join(f"{name}: {why}" for name, why in left_out.items()) or "there is nothing to show.")
+    return Collected(found, tables, left_out)
+
+
+ROWS = "runs.csv"
+
+
+def _read(folder: Path, *, with_records: bool) -> Shown:
+    notes: list[str] = []
+    config, result = runs.read_config(folder), runs.read_result(folder)
+    log = runs.read_checked_log(folder, config, result, notes.append)
+    label(config)
+    if log and "episode" not in log:
+        raise UserError("its log has no column episode.")
+    state = "finished" if result is not None else "running" if folders.is_in_use(folder) else "cut off"
+    strange = [name for name, numbers in log.items() if not np.isfinite(numbers).all()]
+    if strange:
+        notes.append(f"its log has something that is not a number in {', '.join(strange)}; that is left out.")
+    if not log or not len(log["episode"]):
+        notes.append("no episode of it has ended yet.")
+    record = None
+    if with_records:
+        try:
+            record = runs.read_record(folder, config, notes.append)
+        except UserError as e:
+            notes.append(f"its record is left out: {e}")
+    return Shown(folder.name, config, result, state, log, record, notes)
+
+
+def _table(path: Path) -> Table:
+    with open(path, newline="") as f:
+        columns, *rows = list(csv.reader(f))
+    if any(len(row) != len(columns) for row in rows):
+        raise ValueError("its rows are of different lengths")
+    return Table(path.parent.name, columns, rows)

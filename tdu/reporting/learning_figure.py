@@ -1,0 +1,90 @@
+"""The learning-curve figure of a paper: a panel for each environment, a line with its interval for each agent."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tdu.errors import UserError, writing
+from tdu.reporting import curves, page_data
+from tdu.reporting.collect import Shown
+from tdu.reporting.figures import COLOURS
+
+KINDS = (".svg", ".pdf", ".png")
+_DASHES: tuple[Any, ...] = ("-", "--", ":", "-.", (0, (5, 1)), (0, (1, 1)), (0, (3, 1, 1, 1)), (0, (8, 2)))
+
+
+def draw(
+    shown: Sequence[Shown], path: Path, *, axis: str, metric: str, window: int | None = None, by_seed: bool = False
+) -> None:
+    """Draws the figure; `window` episodes are averaged, or a fiftieth of the longest run."""
+    if path.suffix not in KINDS:
+        raise UserError(f"{path} names no kind of figure; end it with {', '.join(KINDS)}.")
+    grouped = {
+        key: logs
+        for key, seeds in page_data.groups(shown).items()
+        if (logs := [log for run in seeds if metric in (log := page_data.with_share(run.log)) and len(log["episode"])])
+    }
+    if not grouped:
+        raise UserError(
+            f"no episode with {page_data.METRICS[metric]} has ended in these runs, so there is nothing to draw."
+        )
+    from matplotlib.figure import Figure
+
+    environments = list(dict.fromkeys(env for env, _ in grouped))
+    agents = list(dict.fromkeys(agent for _, agent in grouped))
+    columns = min(len(environments), 3)
+    rows = math.ceil(len(environments) / columns)
+    figure = Figure(figsize=(1.2 + 4.6 * columns, 0.6 + 3.2 * rows), layout="constrained")
+    panels = np.ravel(np.asarray(figure.subplots(rows, columns, squeeze=False)))
+    for panel in panels[len(environments) :]:
+        panel.set_visible(False)
+    for env, panel in zip(environments, panels, strict=False):
+        mine = {agent: logs for (other, agent), logs in grouped.items() if other == env}
+        every = [log for logs in mine.values() for log in logs]
+        at = curves.grid(every, axis)
+        its_window = 1 if metric == "bad_share" else window or curves.usual_window(every)
+        for agent, logs in mine.items():
+            number = agents.index(agent)
+            own = np.stack([curves.curve(log, metric, axis, at, its_window) for log in logs])
+            _line(panel, at, own, agent, number, by_seed)
+        panel.set(title=env, xlabel=axis, ylabel=page_data.METRICS[metric])
+        panel.title.set_fontsize(10)
+        panel.spines[["top", "right"]].set_visible(False)
+    handles, names = panels[0].get_legend_handles_labels()
+    for panel in panels[1 : len(environments)]:
+        for handle, name in zip(*panel.get_legend_handles_labels(), strict=True):
+            if name not in names:
+                handles.append(handle)
+                names.append(name)
+    figure.legend(handles, names, frameon=False, loc="outside lower center", ncols=min(len(names), 3))
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=150, metadata={_SIGNED_AS[path.suffix]: "tdu"})
+
+
+_SIGNED_AS = {".svg": "Creator", ".pdf": "Creator", ".png": "Software"}
+
+
+def is_ours(path: Path) -> bool:
+    """Whether a figure was drawn here."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return False
+    return any(sign in data for sign in (b"<dc:title>tdu", b">tdu<", b"Software\x00tdu", b"/Creator (tdu)"))
+
+
+def _line(panel: Any, at: np.ndarray, own: np.ndarray, agent: str, number: int, by_seed: bool) -> None:
+    colour, dash = COLOURS[number % len(COLOURS)], _DASHES[number % len(_DASHES)]
+    if by_seed:
+        for i, one in enumerate(own):
+            panel.plot(at, one, color=colour, linestyle=dash, linewidth=1, alpha=0.7, label=agent if i == 0 else None)
+        return
+    band = curves.band(own)
+    seeds = f" ({len(own)} seeds)" if len(own) > 1 else ""
+    panel.plot(at, band.mean, color=colour, linestyle=dash, linewidth=1.8, label=agent + seeds)
+    if np.isfinite(band.low).any():
+        panel.fill_between(at, band.low, band.high, color=colour, alpha=0.18, linewidth=0)

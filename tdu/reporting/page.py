@@ -1,0 +1,287 @@
+"""`tdu report`: one HTML page of runs, sweeps and results that opens from the disk and asks nothing of the network.
+
+Its tables are written here, so that they can be read without a script; its charts are uPlot's, which is in the page, and its
+maps are drawn by page/page.js. Every name is escaped.
+"""
+
+import html
+import json
+import math
+from collections.abc import Iterable, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from tdu import files
+from tdu.errors import UserError, writing
+from tdu.reporting import page_data
+from tdu.reporting.collect import Collected, Shown, Table, collect
+
+_MOST_ROWS = 2000
+
+
+def save(folders: Sequence[Path], out: Path, title: str | None = None) -> dict[str, str]:
+    """Writes the page of these folders; what is left out of it and why."""
+    if out.is_dir():
+        raise UserError(f"{out} is a folder; name a file, for example {out / 'report.html'}.")
+    if out.exists() and b'id="data"' not in out.read_bytes():
+        raise UserError(f"{out} is there already and is no page of tdu's; choose another --out.")
+    collected = collect(folders)
+    names = ", ".join(dict.fromkeys(path.resolve().name for path in folders))
+    text = write(collected, title or f"tdu: {names}")
+    with writing(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        files.write_atomically(out, text.encode())
+    return collected.left_out
+
+
+def write(collected: Collected, title: str) -> str:
+    """The page as a text."""
+    grouped = page_data.groups(collected.runs)
+    environments = dict.fromkeys(env for env, _ in grouped)
+    sections, data = [_runs(collected.runs)], dict[str, Any](environments=[])
+    for env in environments:
+        mine = {agent: seeds for (other, agent), seeds in grouped.items() if other == env}
+        with_episodes = {agent: [s for s in seeds if len(s.log.get("episode", ()))] for agent, seeds in mine.items()}
+        with_episodes = {agent: seeds for agent, seeds in with_episodes.items() if seeds}
+        if with_episodes:
+            data["environments"].append({"name": env, **page_data.environment(with_episodes)})
+    data["maps"], data["strips"] = page_data.maps(collected.runs), page_data.strips(collected.runs)
+    data["distributions"] = page_data.distributions(collected.runs)
+    sections.insert(0, _section("maps", "The frontier", _maps(collected.runs, data["maps"])))
+    curves = "".join(_curves(i, env["name"]) for i, env in enumerate(data["environments"]))
+    sections.insert(1, _section("curves", "Learning curves", curves))
+    sections.append(_section("heads", "Who acted when, and what it earned", _heads(collected.runs, data["strips"])))
+    sections.append(_section("distributions", "Bonus and TD error", _distributions(collected.runs, data)))
+    sections.append(_section("config", "Configurations", _configs(grouped)))
+    sections += [_section("rows", f"Results: {table.name}", _rows(table)) for table in collected.tables]
+    sections.append(_section("missing", "What is missing", _missing(collected)))
+    return _TEMPLATE.format(
+        title=html.escape(title),
+        chart_style=_file("uPlot.min.css"),
+        style=_file("page.css"),
+        content="\n".join(filter(None, sections)),
+        data=_script_safe(json.dumps(data, separators=(",", ":"), allow_nan=False)),
+        library=_file("uPlot.iife.min.js"),
+        licence=_file("LICENSE-uPlot.txt").replace("*/", ""),
+        script=_file("page.js"),
+    )
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], name: str) -> str:
+    """A table that can be sorted and copied. A cell is a text, a number, or None for what is not known."""
+    head = "".join(
+        f'<th scope="col" aria-sort="none"><button type="button">{html.escape(c)}</button></th>' for c in columns
+    )
+    body = "".join("<tr>" + "".join(_cell(cell) for cell in row) + "</tr>" for row in rows)
+    return (
+        f'<div class="table"><button type="button" class="copy" aria-label="copy the table {html.escape(name)}">copy'
+        f'</button><div class="scroll" tabindex="0"><table aria-label="{html.escape(name)}"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div></div>"
+    )
+
+
+def _cell(cell: Any) -> str:
+    if cell is None:
+        return "<td>–</td>"
+    if isinstance(cell, bool) or not isinstance(cell, int | float):
+        return f"<td>{html.escape(str(cell))}</td>"
+    words = str(cell) if isinstance(cell, int) else f"{cell:.4g}" if math.isfinite(cell) else "not a number"
+    return f'<td class="number" data-value="{cell}">{html.escape(words)}</td>'
+
+
+def _section(name: str, title: str, content: str) -> str:
+    if not content:
+        return ""
+    return f'<section id="{name}"><h2>{html.escape(title)}</h2>{content}</section>'
+
+
+def _runs(shown: Sequence[Shown]) -> str:
+    columns = ("environment", "agent", "seed", "state", "episodes", "steps", "solved at episode", "last return",
+               "mean of the last returns", "greedy return", "seconds", "folder")  # fmt: skip
+    rows = []
+    for run in shown:
+        result, log = run.result, run.log
+        has_episodes = len(log.get("episode", ())) > 0
+        last = float(log["episode_return"][-1]) if has_episodes and "episode_return" in log else None
+        rows.append((
+            run.config.env, run.agent, run.config.seed, run.state,
+            int(log["episode"][-1]) if has_episodes else 0,
+            int(log["steps"][-1]) if has_episodes and "steps" in log else 0,
+            _solved(run), last,
+            result.mean_return if result else None,
+            result.greedy_return.mean if result and result.greedy_return else None,
+            result.seconds if result else None, run.name,
+        ))  # fmt: skip
+    return _section("runs", "Runs", table(columns, rows, "runs")) if rows else ""
+
+
+def _solved(run: Shown) -> int | str | None:
+    if run.result is None or not run.result.has_solved_rule:
+        return None
+    return run.result.solved_episode or f"not within {run.result.episodes}"
+
+
+def _maps(shown: Sequence[Shown], maps: Sequence[dict[str, Any]]) -> str:
+    could = [run for run in shown if run.record is None and run.config.env.startswith(("deep_sea", "binary_tree"))]
+    words = ""
+    if could:
+        whose = "This run has" if len(shown) == 1 else f"{len(could)} of {len(shown)} runs have"
+        words = f'<p class="note">{whose} no map: trained without <code>--record</code>.</p>'
+    if not maps:
+        return words
+    layers = dict.fromkeys(layer["name"] for one in maps for layer in one["layers"])
+    options = "".join(f"<option>{html.escape(name)}</option>" for name in layers)
+    pictures = "".join(
+        f'<figure class="map" data-map="{i}"><figcaption>{html.escape(one["name"])}</figcaption>'
+        f'<canvas role="img" aria-label="map of {html.escape(one["name"])}"></canvas>'
+        '<p class="told" aria-live="off"></p><p class="cell"></p></figure>'
+        for i, one in enumerate(maps)
+    )
+    return (
+        '<div class="controls"><button type="button" id="play" aria-pressed="false">▶ play</button>'
+        '<label class="wide">episode <output id="episode"></output>'
+        '<input type="range" id="moment" min="0" value="0" step="1"></label>'
+        f'<label>what <select id="layer">{options}</select></label></div>'
+        '<div class="scale" aria-hidden="true"><span id="low"></span><canvas id="scale" height="12"></canvas>'
+        '<span id="high"></span></div>'
+        f'<div class="maps">{pictures}</div>'
+        '<p class="note">Light cells are large, dark ones small, hatched ones nothing; the scale is logarithmic and the same '
+        "for all maps. The line is the greedy path of the exploiters' mean, ★ the reward.</p>"
+        f"{words}"
+    )
+
+
+def _curves(number: int, env: str) -> str:
+    return (
+        f'<figure class="curves" data-environment="{number}"><figcaption>{html.escape(env)}</figcaption>'
+        '<div class="controls"><label>what <select class="metric"></select></label>'
+        '<label>over <select class="axis"></select></label>'
+        '<label><input type="checkbox" class="every" checked> every seed</label></div>'
+        '<div class="chart"></div><div class="legend"></div><p class="note"></p></figure>'
+    )
+
+
+def _heads(shown: Sequence[Shown], strips: Sequence[dict[str, Any]]) -> str:
+    if not strips:
+        return ""
+    options = "".join(f'<option value="{i}">{html.escape(s["name"])}</option>' for i, s in enumerate(strips))
+    rows = [
+        (run.agent, run.config.seed, run.config.env, row["role"], row["head"], row["episodes"], row["mean"], row["last"],
+         row["best"])
+        for run in shown[:200] if (told := page_data.heads(run)) is not None for row in told["rows"]
+    ][:_MOST_ROWS]  # fmt: skip
+    columns = ("agent", "seed", "environment", "role", "head", "episodes", "mean return", "mean of its last 20", "best")
+    return (
+        f'<div class="controls"><label>run <select id="strip">{options}</select></label></div>'
+        '<figure><canvas id="who" role="img" aria-label="who acted when"></canvas><p class="told" id="who-told"></p>'
+        '<div class="chart" id="earned"></div><div class="legend" id="earned-legend"></div></figure>'
+        '<p class="note">A line for each head, exploiters (●) above explorers (○). A cell is as light as the mean return '
+        "of the head's episodes in that time is large; an empty one had none.</p>" + table(columns, rows, "heads")
+    )
+
+
+def _distributions(shown: Sequence[Shown], data: dict[str, Any]) -> str:
+    if not data["distributions"]:
+        lacking = [run for run in shown if run.record is None]
+        return '<p class="note">Nothing was recorded: train with <code>--record</code>.</p>' if lacking else ""
+    charts = "".join(
+        f'<figure class="distribution" data-run="{i}" data-kind="{html.escape(kind)}">'
+        f"<figcaption>{html.escape(kind)}: {html.escape(one['name'])}</figcaption>"
+        '<div class="chart"></div></figure>'
+        for i, one in enumerate(data["distributions"])
+        for kind in one["kinds"]
+    )
+    return (
+        f'<div class="charts">{charts}</div><p class="note">Of transitions the agent remembers: the median, '
+        "the middle half, and nine tenths of them.</p>"
+    )
+
+
+def _configs(grouped: dict[tuple[str, str], list[Shown]]) -> str:
+    """Options in which groups differ, and folded away, all of them."""
+    if not grouped:
+        return ""
+    configs = {}
+    for (env, agent), seeds in grouped.items():
+        config = seeds[0].config
+        limits = {"environment": env, "agent": config.agent, "episodes": config.episodes, "steps": config.steps}
+        limits |= {"num_envs": config.num_envs, "stop": config.stop, "seeds": len(seeds)}
+        configs[f"{agent} on {env}"] = limits | config.config
+    names = dict.fromkeys(name for config in configs.values() for name in config)
+    rows = [(name, *(_words(config.get(name, "")) for config in configs.values())) for name in names]
+    differing = [row for row in rows if len(set(row[1:])) > 1]
+    columns = ("option", *configs)
+    parts = [table(columns, differing, "differences")] if differing else []
+    parts.append(f"<details><summary>every option</summary>{table(columns, rows, 'every option')}</details>")
+    return "".join(parts)
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return "no limit" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _rows(its: Table) -> str:
+    rows = [[_number_or_text(cell) for cell in row] for row in its.rows[:_MOST_ROWS]]
+    more = len(its.rows) - len(rows)
+    return table(its.columns, rows, its.name) + (f"<p>{more} more rows are in its file.</p>" if more else "")
+
+
+def _number_or_text(text: str) -> Any:
+    try:
+        return int(text)
+    except ValueError:
+        try:
+            return float(text)
+        except ValueError:
+            return text or None
+
+
+def _missing(collected: Collected) -> str:
+    items = [f"{name} is left out: {why}" for name, why in collected.left_out.items()]
+    items += [f"{run.name}: {note}" for run in collected.runs for note in run.notes]
+    for state in ("running", "cut off"):
+        names = [run.name for run in collected.runs if run.state == state]
+        if names:
+            items.append(f"{state}, shown as of the last checkpoint: {', '.join(names)}")
+    return "<ul>" + "".join(f"<li>{html.escape(item)}</li>" for item in items) + "</ul>" if items else ""
+
+
+def _script_safe(text: str) -> str:
+    """JSON that no name in it can end the script with."""
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
+
+
+def _file(name: str) -> str:
+    return (resources.files("tdu.reporting") / "page" / name).read_text()
+
+
+_TEMPLATE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:">
+<link rel="icon" href="data:,">
+<title>{title}</title>
+<style>{chart_style}</style>
+<style>{style}</style>
+</head>
+<body>
+<header><h1>{title}</h1></header>
+<main>
+{content}
+</main>
+<script type="application/json" id="data">{data}</script>
+<script>/* {licence} */
+{library}</script>
+<script>{script}</script>
+</body>
+</html>
+"""

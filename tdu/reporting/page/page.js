@@ -1,0 +1,279 @@
+"use strict";
+// The page's own script: it fills uPlot's charts, draws maps on canvases, sorts and copies tables. It asks nothing of the network.
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const COLOURS = [["#0b6e4f", "#58c49c"], ["#c0504d", "#f08a84"], ["#3b6fb6", "#84b1f0"], ["#b8741a", "#e8b061"],
+    ["#7a4fa3", "#bd97e4"], ["#3a3f44", "#c9ced3"], ["#2b8ea3", "#71cfe2"], ["#9a7a1f", "#d9c067"]];
+  const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3], [5, 5], [14, 4], [2, 6], [8, 3, 2, 3, 2, 3]];
+  const colour = i => COLOURS[i % COLOURS.length][dark.matches ? 1 : 0];
+  const dash = i => DASHES[i % DASHES.length];
+  const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const shown = x => x == null ? "–" : Number.isInteger(x) ? String(x) : Number(x.toPrecision(3)).toString();
+  const made = (tag, text) => { const e = document.createElement(tag); if (text != null) e.textContent = text; return e; };
+  const redraws = [];
+
+  // Lightness alone tells large from small: dark is little, light is much.
+  const STOPS = [[62, 44, 128], [62, 74, 148], [33, 104, 140], [40, 160, 124], [140, 205, 80], [253, 240, 130]];
+  function shade(part) {
+    const at = Math.min(Math.max(part, 0), 1) * (STOPS.length - 1), i = Math.min(Math.floor(at), STOPS.length - 2);
+    return "rgb(" + STOPS[i].map((low, c) => Math.round(low + (at - i) * (STOPS[i + 1][c] - low))).join(",") + ")";
+  }
+  function sized(canvas, height) {
+    const width = Math.max(canvas.clientWidth, 40), ratio = window.devicePixelRatio || 1;
+    canvas.width = Math.round(width * ratio);
+    canvas.height = Math.round(height * ratio);
+    canvas.style.height = height + "px";
+    const pen = canvas.getContext("2d");
+    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    pen.clearRect(0, 0, width, height);
+    return [pen, width];
+  }
+
+  // ------------------------------------------------------------------ charts
+  function axes(labelX, labelY) {
+    const common = { stroke: css("--ink"), grid: { stroke: css("--line"), width: 1 }, ticks: { stroke: css("--line") } };
+    return [{ ...common, label: labelX }, { ...common, label: labelY, size: 64 }];
+  }
+  function chart(place, options, columns) {
+    place.replaceChildren();
+    const size = { width: Math.max(place.clientWidth, 200), height: Math.min(320, Math.max(220, place.clientWidth * 0.45)) };
+    return new uPlot({ legend: { show: false }, scales: { x: { time: false } }, ...size, ...options }, columns, place);
+  }
+  function sample(i) {
+    const ns = "http://www.w3.org/2000/svg", svg = document.createElementNS(ns, "svg"), line = document.createElementNS(ns, "line");
+    svg.setAttribute("width", "34"); svg.setAttribute("height", "10"); svg.setAttribute("aria-hidden", "true");
+    for (const [k, v] of Object.entries({ x1: 0, x2: 34, y1: 5, y2: 5, stroke: colour(i), "stroke-width": 2.5,
+      "stroke-dasharray": dash(i).join(" ") })) line.setAttribute(k, v);
+    svg.append(line);
+    return svg;
+  }
+
+  for (const figure of document.querySelectorAll(".curves")) {
+    const env = data.environments[figure.dataset.environment];
+    const [metric, axis, every] = [".metric", ".axis", ".every"].map(s => figure.querySelector(s));
+    for (const [name, words] of Object.entries(env.metrics)) metric.append(new Option(words, name));
+    for (const name of Object.keys(env.axes)) axis.append(new Option(name, name));
+    const draw = () => {
+      const here = env.axes[axis.value], curves = here.metrics[metric.value];
+      const columns = [here.x], series = [{}], bands = [], means = [];
+      curves.forEach((c, i) => {
+        const add = (values, look) => { columns.push(values); series.push({ points: { show: false }, ...look }); };
+        if (every.checked) c.seeds.forEach(s => add(s, { stroke: colour(i) + "55", width: 1 }));
+        if (c.low.some(x => x != null)) {
+          add(c.high, { stroke: "transparent" }); add(c.low, { stroke: "transparent" });
+          bands.push({ series: [columns.length - 2, columns.length - 1], fill: colour(i) + "2e" });
+        }
+        add(c.mean, { stroke: colour(i), width: 2.5, dash: dash(i), points: { show: here.x.length < 3 } });
+        means.push(columns.length - 1);
+      });
+      const legend = figure.querySelector(".legend");
+      legend.replaceChildren(...curves.map((c, i) => {
+        const entry = made("span");
+        entry.append(sample(i), made("span", c.agent), made("b"));
+        return entry;
+      }));
+      const tell = at => curves.forEach((c, i) => {
+        const x = at == null ? c.mean.findLastIndex(v => v != null) : at;
+        legend.children[i].lastChild.textContent = x < 0 || c.mean[x] == null ? "–"
+          : shown(c.mean[x]) + (c.low[x] == null ? "" : ` (${shown(c.low[x])} to ${shown(c.high[x])}, ${c.count[x]} seeds)`);
+      });
+      chart(figure.querySelector(".chart"), { axes: axes(axis.value, env.metrics[metric.value]), series, bands,
+        cursor: { points: { show: (u, i) => means.includes(i) } },
+        hooks: { setCursor: [u => tell(u.cursor.idx)] } }, columns);
+      tell(null);
+      const seeds = curves.some(c => c.seeds.length);
+      figure.querySelector(".note").textContent = (metric.value === "bad_share" ? "Share of all episodes so far."
+        : `Mean of the last ${env.window} episodes.`) + (seeds ? " Thick: mean over the seeds that get so far; shaded: its 95 % "
+        + "interval; thin: every seed." : "");
+    };
+    for (const control of [metric, axis, every]) control.addEventListener("change", draw);
+    redraws.push(draw);
+  }
+
+  for (const figure of document.querySelectorAll(".distribution")) {
+    const one = data.distributions[figure.dataset.run], q = one.kinds[figure.dataset.kind];
+    redraws.push(() => {
+      const series = [{}, ...q.map((_, i) => ({ stroke: i === 2 ? colour(0) : "transparent", width: i === 2 ? 2 : 0, points: { show: false } }))];
+      const bands = [{ series: [5, 1], fill: colour(0) + "22" }, { series: [4, 2], fill: colour(0) + "44" }];
+      chart(figure.querySelector(".chart"), { axes: axes("episodes", figure.dataset.kind.split(" of ")[0]), series, bands }, [one.episodes, ...q]);
+    });
+  }
+
+  // ------------------------------------------------------------------ who acted when
+  const who = document.getElementById("who");
+  if (who) {
+    const choice = document.getElementById("strip"), told = document.getElementById("who-told");
+    const draw = () => {
+      const one = data.strips[choice.value], heads = one.acted.length, bins = one.acted[0].length;
+      const height = Math.max(60, Math.min(22, 420 / heads) * heads + 4), [pen, width] = sized(who, height);
+      const values = one.earned.flat().filter(v => v != null), low = Math.min(...values), high = Math.max(...values);
+      const left = 44, w = (width - left) / bins, h = (height - 4) / heads;
+      pen.font = Math.max(8, Math.min(11, h - 2)) + "px system-ui";
+      one.acted.forEach((row, k) => {
+        pen.fillStyle = css("--ink");
+        if (h >= 9 || k % 2 === 0) pen.fillText((k < one.exploiters ? "●" : "○") + " " + k, 3, (k + 0.8) * h);
+        row.forEach((count, b) => {
+          if (!count) return;
+          pen.fillStyle = shade(high > low ? (one.earned[k][b] - low) / (high - low) : 1);
+          pen.fillRect(left + b * w, k * h + 1, Math.max(w - 0.5, 0.5), h - 1.5);
+        });
+      });
+      const share = part => one.rows.filter(r => (r.head < one.exploiters) === part).reduce((n, r) => n + r.episodes, 0);
+      told.textContent = `Episodes ${one.edges[0]} to ${one.edges[bins]}: exploiters acted in ${share(true)}, explorers in ${share(false)}; `
+        + `mean returns from ${shown(low)} (dark) to ${shown(high)} (light).`;
+      const groups = [["exploiters", k => k < one.exploiters], ["explorers", k => k >= one.exploiters]]
+        .filter(([, mine]) => one.rows.some(r => mine(r.head) && r.episodes));
+      const columns = groups.map(([, mine]) => one.edges.slice(0, bins).map((_, b) => {
+        let n = 0, sum = 0;
+        one.acted.forEach((row, k) => { if (mine(k) && row[b]) { n += row[b]; sum += row[b] * one.earned[k][b]; } });
+        return n ? sum / n : null;
+      }));
+      chart(document.getElementById("earned"), { axes: axes("episodes", "mean return"),
+        series: [{}, ...groups.map((_, i) => ({ stroke: colour(i), width: 2, dash: dash(i), spanGaps: true, points: { show: false } }))] },
+        [one.edges.slice(0, bins), ...columns]);
+      document.getElementById("earned-legend").replaceChildren(...groups.map(([name], i) => {
+        const entry = made("span"); entry.append(sample(i), made("span", name)); return entry;
+      }));
+    };
+    choice.addEventListener("change", draw);
+    redraws.push(draw);
+  }
+
+  // ------------------------------------------------------------------ maps
+  const moment = document.getElementById("moment");
+  if (moment) {
+    const bytes = text => Uint8Array.from(atob(text), c => c.charCodeAt(0));
+    for (const map of data.maps) {
+      map.place = new Int32Array(map.rows * map.columns).fill(-1);
+      map.cells.forEach((cell, s) => { map.place[cell] = s; });
+      for (const layer of map.layers) { layer.steps = bytes(layer.data); delete layer.data; }
+    }
+    const times = [...new Set(data.maps.flatMap(m => m.episodes))].sort((a, b) => a - b);
+    const play = document.getElementById("play"), what = document.getElementById("layer"), episode = document.getElementById("episode");
+    const figures = [...document.querySelectorAll(".map")];
+    moment.max = times.length - 1;
+    const value = (layer, step) => step === 0 ? 0 : layer.high === layer.low ? layer.high
+      : layer.low * Math.pow(layer.high / layer.low, (step - 1) / 254);
+    let ends = [1, 1];
+    const frameAt = map => Math.max(map.episodes.findLastIndex(e => e <= times[moment.value]), 0);
+    const layerOf = map => map.layers.find(l => l.name === what.value);
+    function bounds() {
+      const layers = data.maps.map(layerOf).filter(l => l && l.steps.some(x => x));
+      ends = layers.length ? [Math.min(...layers.map(l => l.low)), Math.max(...layers.map(l => l.high))] : [1, 1];
+      document.getElementById("low").textContent = shown(ends[0]);
+      document.getElementById("high").textContent = shown(ends[1]);
+      const bar = document.getElementById("scale"), [pen, width] = sized(bar, 12);
+      for (let x = 0; x < width; x++) { pen.fillStyle = shade(x / width); pen.fillRect(x, 0, 1, 12); }
+    }
+    const part = v => ends[1] > ends[0] ? Math.log(v / ends[0]) / Math.log(ends[1] / ends[0]) : 1;
+    function draw(figure) {
+      const map = data.maps[figure.dataset.map], frame = frameAt(map), layer = layerOf(map), canvas = figure.querySelector("canvas");
+      const size = Math.min(Math.max(canvas.clientWidth, 40) / map.columns, 60), [pen] = sized(canvas, Math.ceil(size * map.rows));
+      const count = map.cells.length, told = figure.querySelector(".told");
+      const at = s => [map.cells[s] % map.columns, Math.floor(map.cells[s] / map.columns)];
+      let largest = 0, where = -1, filled = 0;
+      for (let s = 0; s < count; s++) {
+        const [x, y] = at(s), step = layer ? layer.steps[frame * count + s] : 0;
+        if (step) {
+          const v = value(layer, step);
+          filled++;
+          if (v > largest) { largest = v; where = s; }
+          pen.fillStyle = shade(part(v));
+          pen.fillRect(x * size, y * size, Math.max(size - 0.5, 0.5), Math.max(size - 0.5, 0.5));
+        } else {
+          pen.strokeStyle = css("--line"); pen.lineWidth = 1;
+          pen.beginPath(); pen.moveTo(x * size, (y + 1) * size); pen.lineTo((x + 1) * size, y * size); pen.stroke();
+        }
+      }
+      const path = map.paths[frame];
+      for (const [style, wide] of [["#000", 4], ["#fff", 2]]) {
+        pen.strokeStyle = style; pen.lineWidth = wide; pen.lineJoin = "round";
+        pen.beginPath();
+        path.forEach((s, i) => {
+          const [x, y] = at(s), jump = i && Math.abs(x - at(path[i - 1])[0]) > 1;
+          pen[i && !jump ? "lineTo" : "moveTo"]((x + 0.5) * size, (y + 0.5) * size);
+        });
+        pen.stroke();
+      }
+      const gx = map.goal % map.columns, gy = Math.floor(map.goal / map.columns);
+      pen.font = `${Math.max(size, 12)}px system-ui`; pen.textAlign = "right"; pen.textBaseline = "bottom";
+      pen.lineWidth = 3; pen.strokeStyle = "#000"; pen.fillStyle = "#fff";
+      pen.strokeText("★", (gx + 1) * size, (gy + 1) * size); pen.fillText("★", (gx + 1) * size, (gy + 1) * size);
+      const last = path.length ? at(path[path.length - 1]) : [0, 0], reached = map.goal === map.cells[path[path.length - 1]];
+      const place = where < 0 ? "" : `, largest in row ${at(where)[1] + 1}, column ${at(where)[0] + 1}: ${shown(largest)}`;
+      told.textContent = `Episode ${map.episodes[frame]}, step ${map.steps[frame]}. ` + (layer
+        ? `${layer.about[0].toUpperCase() + layer.about.slice(1)}: ${filled} of ${count} cells${place}. ` : `This run has no ${what.value}. `)
+        + (reached ? "The greedy path ends at the reward." : `The greedy path ends in row ${last[1] + 1}, column ${last[0] + 1}.`);
+      figure.dataset.frame = frame;
+    }
+    const show = () => { episode.textContent = times[moment.value]; moment.setAttribute("aria-valuetext", "episode " + times[moment.value]); figures.forEach(draw); };
+    let timer = null;
+    function stop() { clearInterval(timer); timer = null; play.textContent = "▶ play"; play.setAttribute("aria-pressed", "false"); }
+    play.addEventListener("click", () => {
+      if (timer) return stop();
+      if (+moment.value >= +moment.max) moment.value = 0;
+      play.textContent = "❚❚ pause"; play.setAttribute("aria-pressed", "true");
+      timer = setInterval(() => {
+        moment.value = +moment.value + 1;
+        show();
+        if (+moment.value >= +moment.max) stop();
+      }, 120);
+      return undefined;
+    });
+    moment.addEventListener("input", () => { if (timer) stop(); show(); });
+    what.addEventListener("change", () => { bounds(); show(); });
+    for (const figure of figures) {
+      const canvas = figure.querySelector("canvas"), words = figure.querySelector(".cell");
+      canvas.addEventListener("pointermove", event => {
+        const map = data.maps[figure.dataset.map], size = Math.min(canvas.clientWidth / map.columns, 60);
+        const x = Math.floor(event.offsetX / size), y = Math.floor(event.offsetY / size), s = map.place[y * map.columns + x];
+        const layer = layerOf(map);
+        words.textContent = x < map.columns && s >= 0 && layer
+          ? `row ${y + 1}, column ${x + 1}: ${shown(value(layer, layer.steps[frameAt(map) * map.cells.length + s]))}` : "";
+      });
+    }
+    redraws.push(() => { bounds(); show(); });
+    moment.value = moment.max;
+  }
+
+  // ------------------------------------------------------------------ tables
+  for (const place of document.querySelectorAll(".table")) {
+    const grid = place.querySelector("table"), body = grid.tBodies[0], heads = [...grid.tHead.rows[0].cells];
+    heads.forEach((head, i) => head.querySelector("button").addEventListener("click", () => {
+      const up = head.getAttribute("aria-sort") !== "ascending", key = row => row.cells[i].dataset.value ?? row.cells[i].textContent;
+      const number = text => text !== "" && !Number.isNaN(+text);
+      const order = (a, b) => {
+        const [x, y] = [key(a), key(b)];
+        if (number(x) && number(y)) return x - y;
+        return number(x) ? -1 : number(y) ? 1 : x.localeCompare(y, undefined, { numeric: true });
+      };
+      heads.forEach(other => other.setAttribute("aria-sort", "none"));
+      head.setAttribute("aria-sort", up ? "ascending" : "descending");
+      body.append(...[...body.rows].sort((a, b) => up ? order(a, b) : order(b, a)));
+    }));
+    const copy = place.querySelector(".copy");
+    copy.addEventListener("click", async () => {
+      const text = [...grid.rows].map(row => [...row.cells].map(c => c.dataset.value ?? c.textContent.trim()).join("\t")).join("\n");
+      place.dataset.copied = text;
+      try {
+        await navigator.clipboard.writeText(text);
+      } catch {
+        const box = made("textarea", text);
+        document.body.append(box); box.select(); document.execCommand("copy"); box.remove(); copy.focus();
+      }
+      copy.textContent = "copied";
+      setTimeout(() => { copy.textContent = "copy"; }, 1500);
+    });
+  }
+
+  const redraw = () => redraws.forEach(f => f());
+  redraw();
+  dark.addEventListener("change", redraw);
+  let width = innerWidth, waiting = null;
+  addEventListener("resize", () => {
+    if (innerWidth === width) return;
+    width = innerWidth; clearTimeout(waiting); waiting = setTimeout(redraw, 100);
+  });
+  document.documentElement.dataset.ready = "yes";
+})();

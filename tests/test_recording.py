@@ -1,0 +1,193 @@
+"""What --record keeps: the very numbers of the agent, without changing the run, and the same bytes after a kill."""
+
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+from small import SEA, SIZE
+
+import tdu
+from tdu import agents, environments, runs
+from tdu.environments import maps
+from tdu.errors import RunError, UserError
+from tdu.runs import snapshots
+from tdu.training import recording
+
+SMALL = {
+    "hidden_sizes": (8,),
+    "exploiters": 3,
+    "explorers": 2,
+    "batch_size": 16,
+    "min_replay": 32,
+    "learning_rate": 5e-3,
+}
+HOW = {"seed": 1, "episodes": 80, "stop": False, "evaluation_episodes": 0, **SMALL}
+
+pytestmark = pytest.mark.usefixtures("lightly_compiled")
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """A run that recorded, its folder, and what it recorded."""
+    folder = tmp_path_factory.mktemp("recorded") / "run"
+    run = tdu.train(SEA, "tdu", out=folder, record=True, **HOW)
+    record = runs.read_record(folder, run.config, pytest.fail)
+    assert record is not None
+    return run, folder, record
+
+
+def same_but_for_time(one, other):
+    assert one.keys() == other.keys()
+    for name in one.keys() - {"seconds"}:
+        np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+
+
+def test_recording_changes_nothing(recorded):
+    run, _, _ = recorded
+    same_but_for_time(run.log, tdu.train(SEA, "tdu", **HOW).log)
+
+
+def test_a_run_that_was_cut_off_leaves_the_same_bytes(recorded, tmp_path):
+    run, whole, _ = recorded
+    copied = tmp_path / "cut"
+
+    def copy(row):
+        if row["episode"] == 37:
+            shutil.copytree(out, copied, ignore=shutil.ignore_patterns(".lock*"))
+
+    out = tmp_path / "run"
+    tdu.train(SEA, "tdu", out=out, record=True, checkpoint_seconds=0.0, on_episode=copy, **HOW)
+    assert (copied / "record.jsonl").read_bytes() != (whole / "record.jsonl").read_bytes()
+    resumed = tdu.train(SEA, "tdu", out=copied, resume=True, **HOW)  # it goes on recording without being told
+    assert (copied / "record.jsonl").read_bytes() == (whole / "record.jsonl").read_bytes()
+    assert (out / "record.jsonl").read_bytes() == (whole / "record.jsonl").read_bytes()
+    same_but_for_time(run.log, resumed.log)
+
+
+def test_every_step_is_counted_where_it_was_taken_and_by_whom(recorded):
+    run, _, record = recorded
+    visits = record.maps("visits").sum(axis=0)
+    explores = run.log["head"] >= SMALL["exploiters"]
+    for group, mine in enumerate((~explores, explores)):
+        assert visits[group].sum() == run.log["episode_len"][mine].sum()
+        assert visits[group][0] == mine.sum()  # every episode begins in the first state
+    assert record.snapshots[0]["episode"] == 0
+    assert record.snapshots[-1]["episode"] == HOW["episodes"]
+
+
+def test_values_and_path_are_the_trained_agent_s(recorded):
+    run, _, record = recorded
+    here = maps.find(environments.make(SEA).spec)
+    values = np.stack([run.agent.values(int(state)) for state in here.states])
+    np.testing.assert_allclose(record.maps("value")[-1], values.max(axis=1), rtol=2e-3, atol=1e-4)
+    assert record.snapshots[-1]["path"] == here.path(values.argmax(axis=1))
+
+
+def test_sigma_is_the_spread_of_td_errors(recorded):
+    """Before the first step, targets are the networks themselves, so σ follows from the heads' values alone."""
+    run, _, record = recorded
+    agent = run.agent.agent
+    params = agent.params(agent.init(tdu.run_key(0)))
+    here = maps.find(environments.make(SEA).spec)
+    end = np.zeros((SMALL["exploiters"], 1, 2))
+
+    def q_of(params):
+        q = np.stack([np.asarray(agent.examiner.q(params, jax.numpy.int32(s))) for s in here.states], axis=1)
+        return q[: SMALL["exploiters"]]
+
+    from tdu.runners import interaction
+
+    first = agent.params(agent.init(interaction.first_keys(tdu.run_key(HOW["seed"]))[0]))
+    q = q_of(first)
+    following = np.concatenate([q, end], axis=1).max(axis=2)[:, here.following]
+    td = here.rewards + agent.discount * here.discounts * following - q
+    np.testing.assert_allclose(record.maps("sigma")[0], td.std(axis=0, ddof=1).max(axis=1), rtol=2e-3, atol=1e-4)
+    assert not np.allclose(q, q_of(params))
+
+
+def test_the_number_of_snapshots_is_bounded():
+    for episodes, most in ((10, 11), (300, 190), (10_000, 200), (10**6, 260), (2**31 - 1, 350)):
+        moments = [0]
+        while moments[-1] < episodes:
+            moments.append(recording.next_moment(moments[-1], episodes))
+        assert len(moments) <= most, episodes
+        assert moments[-1] >= episodes
+
+
+@pytest.mark.parametrize(
+    "env_id", [SEA, "deep_sea:size=5,move_cost=0.1", "binary_tree:depth=30", "key_door:size=3,limit=50"]
+)
+def test_a_map_knows_where_every_action_leads(env_id):
+    env = environments.make(env_id)
+    here = maps.find(env.spec)
+    number = {int(state): i for i, state in enumerate(here.states)}
+    rng = np.random.default_rng(0)
+    step, met = jax.jit(env.step), set()
+    for episode in range(60):
+        state, timestep = env.reset(tdu.run_key(episode))
+        assert number[int(timestep.observation)] == 0
+        while not timestep.last:
+            at, action = number[int(timestep.observation)], int(rng.integers(env.spec.num_actions))
+            state, timestep = step(state, np.int32(action), tdu.run_key(0))
+            met.add(at)
+            assert here.rewards[at, action] == pytest.approx(float(timestep.reward), abs=1e-6)
+            following = int(here.following[at, action])
+            if timestep.discount:
+                assert here.states[following] == timestep.observation
+            else:
+                assert following == len(here.states)
+    assert len(met) > 5
+    assert len(set(here.cells.tolist())) == len(here.cells)
+
+
+def test_official_deep_sea_has_the_map_of_its_twin():
+    pytest.importorskip("bsuite")
+    one, other = (maps.find(environments.make(env_id).spec) for env_id in ("deep_sea/0", "bsuite:deep_sea/0"))
+    for mine, theirs in zip(one, other, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_stepwise_runs_are_recorded_too(tmp_path):
+    pytest.importorskip("bsuite")
+    how = {**HOW, "episodes": 8}
+    run = tdu.train("bsuite:deep_sea/0", "tdu", out=tmp_path / "run", record=True, **how)
+    record = runs.read_record(tmp_path / "run", run.config, pytest.fail)
+    explores = run.log["head"] >= SMALL["exploiters"]
+    counted = record.maps("visits").sum(axis=(0, 2))
+    assert counted.tolist() == [run.log["episode_len"][~explores].sum(), run.log["episode_len"][explores].sum()]
+
+
+def test_without_a_map_there_are_distributions(tmp_path):
+    how = {**HOW, "episodes": 5, "preset": "general", "hidden_sizes": (8,)}
+    run = tdu.train("gym:CartPole-v1", "tdu", out=tmp_path / "run", record=True, **how)
+    record = runs.read_record(tmp_path / "run", run.config, pytest.fail)
+    assert record.about["map"] is None
+    last = record.snapshots[-1]
+    assert last["bonus"] == sorted(last["bonus"])
+    assert last["bonus"][2] > 0
+    assert last["td"] == sorted(last["td"])
+
+
+def test_what_cannot_be_recorded_is_told(tmp_path):
+    with pytest.raises(UserError, match="give out"):
+        tdu.train(SEA, record=True)
+    with pytest.raises(UserError, match="cannot be recorded"):
+        tdu.train(SEA, "su", out=tmp_path / "su", record=True, episodes=1)
+    assert all(agents.AGENTS[name] for name in ("su", "tdu_ac"))
+
+
+def test_a_damaged_record_is_refused(recorded, tmp_path):
+    _, folder, record = recorded
+    lines = (folder / "record.jsonl").read_bytes().splitlines(keepends=True)
+    path = tmp_path / "record.jsonl"
+    path.write_bytes(b"".join(lines)[:-10])  # half a line at its end
+    assert len(snapshots.read(path).snapshots) == len(record.snapshots) - 1
+    assert snapshots.read(tmp_path / "nothing") is None
+    wrong = json.loads(lines[1])
+    wrong["maps"]["value"]["shape"] = [SIZE]
+    for damage in (lines[0] + b"{}\n", lines[0] + b"[]\n", b"\xff\n", lines[0] + snapshots.line(wrong)):
+        path.write_bytes(damage)
+        with pytest.raises(RunError, match=r"record\.jsonl"):
+            snapshots.read(path)

@@ -1,0 +1,303 @@
+"""The page of `tdu report`, in a real browser: what it shows is what the log says, and it asks nothing of the network."""
+
+import csv
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+from browser import Browser, executable
+from small import SEA
+
+import tdu
+from tdu import runs
+from tdu.cli import main
+from tdu.reporting import collect, curves, page, page_data
+from tdu.runs.records import written_json
+
+SMALL = {"hidden_sizes": (8,), "exploiters": 3, "batch_size": 16, "min_replay": 32, "learning_rate": 5e-3}
+EVIL = "<script>alert(1)</script>"
+
+pytestmark = pytest.mark.usefixtures("lightly_compiled")
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory):
+    """TDU with a record and BDQN, two seeds each, and one folder with an evil name."""
+    folder = tmp_path_factory.mktemp("report") / "sweep"
+    how = {"episodes": 70, "stop": False, "evaluation_episodes": 2, **SMALL}
+    for seed in (0, 1):
+        tdu.train(SEA, "tdu", seed=seed, out=folder / f"tdu-{seed}", record=True, explorers=2, **how)
+    tdu.train(SEA, "bdqn", seed=0, out=folder / f"bdqn{EVIL.replace('/', ' ')}", record=True, **how)
+    tdu.train(SEA, "bdqn", seed=1, out=folder / "bdqn-1", **how)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def written(sweep, tmp_path_factory):
+    """The page."""
+    out = tmp_path_factory.mktemp("page") / "report.html"
+    assert main(["report", str(sweep), "--out", str(out), "--title", EVIL]) == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if executable() is None:
+        pytest.skip("there is no Chromium: apt-get install chromium, and the pages are tested too")
+    browser = Browser()
+    yield browser
+    browser.close()
+
+
+def table(browser, name):
+    """A table's cells as the page has them; numbers are the exact ones."""
+    rows = browser.run(
+        f"[...document.querySelector('table[aria-label=\"{name}\"]').rows].map(r => [...r.cells].map("
+        "c => c.dataset.value ?? c.textContent))"
+    )
+    return [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
+
+
+def told(browser):
+    """What each map says of itself."""
+    return browser.run("[...document.querySelectorAll('.map .told')].map(p => p.textContent)")
+
+
+def move(browser, to):
+    browser.run(f"(() => {{ moment.value = {to}; moment.dispatchEvent(new Event('input')); }})()")
+
+
+@pytest.mark.parametrize("look", [{}, {"dark": True}, {"width": 360, "height": 740, "phone": True}], ids=str)
+def test_it_renders_without_an_error_or_a_request(browser, written, look):
+    browser.open(written, **look)
+    assert browser.problems == []
+    assert [url for url in browser.requests if not url.startswith(("file:", "data:"))] == []
+    assert len([url for url in browser.requests if url.startswith("file:")]) == 1
+    assert browser.run("document.documentElement.scrollWidth <= innerWidth")
+    assert browser.run("[...document.querySelectorAll('canvas')].every(c => c.width > 20 && c.height > 5)")
+    background = browser.run("getComputedStyle(document.body).backgroundColor")
+    brightness = sum(map(int, re.findall(r"\d+", background)[:3])) / 3
+    assert brightness < 60 if look.get("dark") else brightness > 200
+    assert len(set(browser.screenshot(full=False))) > 50
+
+
+def test_names_are_texts(browser, written):
+    browser.open(written)
+    assert browser.run("document.title") == EVIL
+    assert "<script>alert" not in written.read_text().lower()
+    assert any(EVIL.replace("/", " ") in row["folder"] for row in table(browser, "runs"))
+    assert browser.run("document.scripts.length") == 3
+
+
+def test_the_numbers_are_the_log_s(browser, written, sweep):
+    browser.open(written)
+    rows = {row["folder"]: row for row in table(browser, "runs")}
+    assert len(rows) == 4
+    for folder in runs.find_runs(sweep):
+        log, result = runs.read_log(folder / "log.csv"), runs.read_result(folder)
+        row = rows[folder.name]
+        assert int(row["episodes"]) == log["episode"][-1] == 70
+        assert int(row["steps"]) == log["steps"][-1]
+        assert float(row["last return"]) == log["episode_return"][-1]
+        assert float(row["mean of the last returns"]) == result.mean_return
+        assert float(row["greedy return"]) == result.greedy_return.mean
+    log = runs.read_log(sweep / "tdu-0" / "log.csv")
+    heads = [row for row in table(browser, "heads") if row["agent"].startswith("tdu") and row["seed"] == "0"]
+    assert [row["role"] for row in heads] == ["exploiter"] * 3 + ["explorer"] * 2
+    for row in heads:
+        mine = log["episode_return"][log["head"] == int(row["head"])]
+        assert int(row["episodes"]) == len(mine)
+        if len(mine):
+            assert float(row["mean return"]) == pytest.approx(mine.mean())
+    assert sum(int(row["episodes"]) for row in heads) == 70
+
+
+def test_the_curves_are_the_log_s(browser, written, sweep):
+    browser.open(written)
+    logs = [runs.read_log(sweep / f"tdu-{seed}" / "log.csv") for seed in (0, 1)]
+    last = np.mean([log["episode_return"][-1] for log in logs])  # of 70 episodes, one is averaged
+    entry = browser.run("[...document.querySelectorAll('.curves .legend > span')].map(s => s.textContent)")
+    words = next(text for text in entry if text.startswith("tdu"))
+    assert float(re.search(r"(-?[\d.]+) \(", words.partition("divisor")[0].rsplit("16", 1)[-1])[1]) == pytest.approx(
+        last, abs=1e-3
+    )
+    assert "2 seeds" in words
+
+
+def test_the_slider_moves_the_map_and_play_plays(browser, written, sweep):
+    browser.open(written)
+    assert len(told(browser)) == 3  # those that have recorded
+    record = runs.read_record(sweep / "tdu-0", runs.read_config(sweep / "tdu-0"), pytest.fail)
+    last = told(browser)
+    assert all(words.startswith("Episode 70,") for words in last)
+    picture = "document.querySelector('.map canvas').toDataURL()"
+    at_the_end = browser.run(picture)
+    move(browser, 0)
+    assert all(words.startswith("Episode 0, step 0.") for words in told(browser))
+    assert browser.run("episode.textContent") == "0"
+    assert browser.run(picture) != at_the_end
+    move(browser, 5)
+    assert browser.run("document.querySelector('.map').dataset.frame") == "5"
+    largest = max(range(10), key=lambda s: record.maps("sigma")[5][s])
+    cell = record.about["map"]["cells"][largest]
+    shown = next(words for words in told(browser) if words)
+    assert f"largest in row {cell // 4 + 1}, column {cell % 4 + 1}" in told(browser)[-2] + shown
+    move(browser, 0)
+    browser.run("play.focus()")
+    browser.key("Enter", 13) if False else browser.run("play.click()")
+    browser.until("+moment.value >= 3")
+    assert browser.run("play.getAttribute('aria-pressed')") == "true"
+    browser.run("play.click()")
+    stopped = browser.run("moment.value")
+    assert browser.run("new Promise(r => setTimeout(() => r(moment.value), 400))") == stopped
+    browser.run("moment.focus()")
+    browser.key("ArrowRight", 39)
+    assert int(browser.run("moment.value")) == int(stopped) + 1
+    assert browser.problems == []
+
+
+def test_layers_are_chosen_and_say_when_a_run_has_none(browser, written):
+    browser.open(written)
+    names = browser.run("[...document.getElementById('layer').options].map(o => o.value)")
+    assert names[0] == "bonus σ"
+    assert {"visits", "visits lately, explorers", "spread of Q, exploiters", "spread of Q, explorers"} <= set(names)
+    choose = "(() => {{ const l = document.getElementById('layer'); l.value = {}; l.dispatchEvent(new Event('change')); }})()"
+    browser.run(choose.format(json.dumps("visits lately, explorers")))
+    bdqn, *others = [words for words in told(browser) if "has no visits lately, explorers" in words] + told(browser)
+    assert "This run has no" in bdqn
+    assert any("visits of explorers" in words for words in others)
+
+
+def test_tables_are_sorted_and_copied(browser, written):
+    browser.open(written)
+    press = "document.querySelector('table[aria-label=\"heads\"] th:nth-child(6) button').click()"
+    for sign in (1, -1):
+        browser.run(press)
+        episodes = [sign * int(row["episodes"]) for row in table(browser, "heads")]
+        assert episodes == sorted(episodes)
+    assert browser.run("document.querySelector('table[aria-label=\"heads\"] th:nth-child(6)').ariaSort") == "descending"
+    browser.run("document.querySelector('#runs .copy').click()")
+    copied = browser.run("document.querySelector('#runs .table').dataset.copied").splitlines()
+    assert len(copied) == 5
+    assert copied[0].split("\t")[:3] == ["environment", "agent", "seed"]
+
+
+def test_every_choice_of_a_chart_draws(browser, written):
+    browser.open(written)
+    browser.run("""(() => { for (const s of document.querySelectorAll('.curves select, #strip')) for (const o of s.options)
+        { s.value = o.value; s.dispatchEvent(new Event('change')); } })()""")
+    browser.run("document.querySelector('.every').click()")
+    assert browser.problems == []
+    assert browser.run("document.querySelectorAll('.u-wrap').length") >= 4
+
+
+# ------------------------------------------------------------------ without a browser
+
+
+def test_configurations_that_differ_are_shown(written):
+    text = written.read_text()
+    differences = text.partition('aria-label="differences"')[2].partition("</table>")[0]
+    assert "explorers" in differences
+    assert "batch_size" not in differences
+
+
+def test_what_is_missing_is_said(sweep, tmp_path, capsys):
+    folder = tmp_path / "mixed"
+    folder.mkdir()
+    shutil.copytree(sweep / "bdqn-1", folder / "good")
+    shutil.copytree(sweep / "bdqn-1", folder / "damaged")
+    (folder / "damaged" / "config.json").write_text("{")
+    shutil.copytree(sweep / "tdu-0", folder / "failed", ignore=shutil.ignore_patterns("result.json", "checkpoints"))
+    shutil.copytree(sweep / "tdu-1", folder / "spoiled")
+    spoiled = folder / "spoiled" / "record.jsonl"
+    spoiled.write_bytes(spoiled.read_bytes().replace(b'"episode":3', b'"episode":4', 1))
+    (folder / "empty").mkdir()
+    assert main(["report", str(folder), str(folder / "empty"), "--out", str(tmp_path / "page.html")]) == 2
+    said = capsys.readouterr().err
+    assert "damaged is left out" in said
+    assert "empty is left out: it has no runs in it" in said
+    missing = (tmp_path / "page.html").read_text().partition('<section id="missing">')[2]
+    for words in ("damaged", "failed", "cut off", "its record is left out", "empty"):
+        assert words in missing, words
+    assert "no map: trained without" in (tmp_path / "page.html").read_text()
+
+
+def test_a_log_with_nan_is_shown_but_for_that(sweep, tmp_path):
+    folder = tmp_path / "nan"
+    shutil.copytree(sweep / "bdqn-1", folder, ignore=shutil.ignore_patterns("result.json", "checkpoints"))
+    lines = (folder / "log.csv").read_text().splitlines()
+    lines[3] = ",".join("nan" if i == 7 else cell for i, cell in enumerate(lines[3].split(",")))
+    (folder / "log.csv").write_text("\n".join(lines) + "\n")
+    assert main(["report", str(folder), "--out", str(tmp_path / "page.html")]) == 0
+    text = (tmp_path / "page.html").read_text()
+    assert "something that is not a number in loss" in text
+    json.loads(text.partition('id="data">')[2].partition("</script>")[0])
+
+
+def test_mistakes_are_one_sentence(sweep, tmp_path, capsys):
+    (tmp_path / "mine.html").write_text("my own page")
+    (tmp_path / "nothing").mkdir()
+    for arguments, words in (
+        ([str(tmp_path / "no")], "is not a folder"),
+        ([str(tmp_path / "nothing")], "has no runs in it"),
+        ([str(sweep), "--out", str(tmp_path / "mine.html")], "is no page of tdu's"),
+        ([str(sweep), "--out", str(tmp_path)], "is a folder"),
+    ):
+        assert main(["report", *arguments]) == 2
+        said = capsys.readouterr().err
+        assert words in said
+        assert said.count("\n") == 1
+    assert (tmp_path / "mine.html").read_text() == "my own page"
+
+
+def test_rows_of_an_experiment_are_a_table(tmp_path):
+    folder = tmp_path / "results"
+    folder.mkdir()
+    with open(folder / "runs.csv", "w", newline="") as f:
+        csv.writer(f).writerows([["env", "seed", "score"], [EVIL, "3", "0.25"], ["sea", "4", ""]])
+    assert main(["report", str(folder)]) == 0
+    text = (folder / "report.html").read_text()
+    assert "&lt;script&gt;alert(1)" in text
+    assert 'data-value="0.25"' in text
+
+
+def test_curves_are_means_of_the_last_episodes():
+    log = {"episode": np.arange(1, 7), "steps": np.arange(1, 7) * 10, "loss": np.array([1.0, 2, np.nan, 4, 5, 6])}
+    at = curves.grid([log], "steps", points=100)
+    assert at[0] == 10
+    assert at[-1] == 60
+    mine = curves.curve(log, "loss", "episodes", np.array([0.0, 1, 3, 6, 7]), window=2)
+    np.testing.assert_array_equal(mine, [np.nan, 1.0, 2.0, 5.5, np.nan])
+    band = curves.band(np.array([[1.0, 1, np.nan], [3.0, np.nan, np.nan]]))
+    np.testing.assert_array_equal(band.mean, [2, 1, np.nan])
+    np.testing.assert_array_equal(band.seeds, [2, 1, 0])
+    assert band.high[0] - 2 == pytest.approx(12.706, abs=1e-3)  # Student's t of one degree, times one
+    assert np.isnan(band.high[1])
+
+
+def test_a_scale_keeps_numbers_within_a_few_hundredths():
+    numbers = np.array([[0.0, 1e-9, 0.5, 3.0], [40.0, 41.0, np.nan, 2.0]])
+    low, high, steps = page_data.scaled(numbers)
+    back = np.where(steps, low * (high / low) ** ((steps.astype(float) - 1) / 254), 0.0)
+    np.testing.assert_allclose(back, [[0, 0, 0.5, 3], [40, 41, 0, 2]], rtol=0.03)
+    assert high == 41
+
+
+def test_maps_of_many_runs_stay_small(sweep, monkeypatch):
+    shown = collect.collect([sweep]).runs
+    whole = page_data.maps(shown)
+    monkeypatch.setattr(page_data, "_MAP_BYTES", sum(len(m["episodes"]) * len(m["cells"]) for m in whole) * 2)
+    fewer = page_data.maps(shown)
+    for before, after in zip(whole, fewer, strict=True):
+        assert len(after["episodes"]) < len(before["episodes"])
+        assert after["episodes"][-1] == before["episodes"][-1]
+    assert len(page.write(collect.collect([sweep]), "t")) < 1e6
+
+
+def test_the_config_of_an_older_version_is_read(sweep, tmp_path):
+    shutil.copytree(sweep / "bdqn-1", tmp_path / "old", ignore=shutil.ignore_patterns("result.json", "checkpoints"))
+    config = json.loads((tmp_path / "old" / "config.json").read_text())
+    (tmp_path / "old" / "config.json").write_bytes(written_json({k: config[k] for k in config if k != "sha256"}))
+    assert main(["report", str(tmp_path / "old")]) == 0

@@ -1,0 +1,149 @@
+"""`tdu watch` and `tdu plot`: films, text and figures of real runs."""
+
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+from small import SEA, SIZE
+
+import tdu
+from tdu.cli import main
+from tdu.environments import pictures
+from tdu.reporting import films
+
+SMALL = {"hidden_sizes": (8,), "exploiters": 3, "batch_size": 16, "min_replay": 32, "learning_rate": 5e-3}
+HOW = {"stop": False, "evaluation_episodes": 0, **SMALL}
+
+pytestmark = pytest.mark.usefixtures("lightly_compiled")
+
+
+@pytest.fixture(scope="module")
+def sea(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("watch") / "sea"
+    tdu.train(SEA, "tdu", out=folder, episodes=20, explorers=2, **HOW)
+    return folder
+
+
+def frames_of(path):
+    with Image.open(path) as film:
+        for i in range(film.n_frames):
+            film.seek(i)
+            yield np.asarray(film.convert("RGB"))
+
+
+def test_a_film_has_a_frame_for_every_step(sea, tmp_path, capsys):
+    out = tmp_path / "film.gif"
+    assert main(["watch", str(sea), "--episodes", "2", "--out", str(out)]) == 0
+    frames = list(frames_of(out))
+    assert len(frames) <= 2 * (SIZE + 1)  # Pillow joins frames that are alike
+    assert len(frames) > SIZE
+    assert frames[0].shape == frames[-1].shape
+    assert not np.array_equal(frames[0], frames[1])
+    assert "Film:" in capsys.readouterr().out
+    assert main(["watch", str(sea), "--out", str(out)]) == 2
+    assert "is there already" in capsys.readouterr().err
+
+
+def test_deep_sea_plays_as_text(sea, capsys):
+    assert main(["watch", str(sea), "--head", "1"]) == 0
+    told = capsys.readouterr().out
+    boards = told.split("episode 1, step ")
+    assert len(boards) == SIZE + 2
+    assert all(board.count("@") == 1 for board in boards[:SIZE])
+    assert boards[0].splitlines()[0] == "@"
+    assert "head 1, an exploiter: returns" in told
+
+
+def test_text_and_film_are_of_one_policy(sea):
+    """The greedy policy's own return is what is shown."""
+    run = tdu.load(sea)
+    policy, called = films.chosen(run.agent, head=None, explorer=False)
+    stage = pictures.stage(run.config.env, 0)
+    *_, (episode, step, total, over) = films.played(stage, policy, episodes=1, longest=100)
+    assert (episode, step, over) == (0, SIZE, True)
+    timestep, expected = stage.reset(0), 0.0
+    while not timestep.last:
+        timestep = stage.step(run.agent.act_on(timestep))
+        expected += float(timestep.reward)
+    assert total == pytest.approx(expected)
+    assert called.startswith("greedy")
+    stage.close()
+
+
+def test_heads_act_on_their_own_values(sea):
+    run = tdu.load(sea)
+    q = run.agent.agent.examiner.q
+    for head, explorer, expected in ((0, False, [0, 0]), (None, True, [3, 4])):
+        policy, _ = films.chosen(run.agent, head=head, explorer=explorer)
+        stage = pictures.stage(run.config.env, 0)
+        for episode, number in enumerate(expected):
+            act, timestep = policy(episode), stage.reset(episode)
+            while not timestep.last:
+                assert act(timestep) == int(np.argmax(q(run.agent.params, timestep.observation)[number]))
+                timestep = stage.step(act(timestep))
+
+
+def test_mistakes_are_one_sentence(sea, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    for arguments, words in (
+        ([str(sea), "--head", "5"], "heads 0 to 4"),
+        ([str(sea), "--out", str(tmp_path / "film.mov")], "end it with .gif or .mp4"),
+        ([str(sea), "--out", str(tmp_path / "film.mp4")], "needs ffmpeg"),
+        ([str(tmp_path)], "not a run's folder"),
+    ):
+        assert main(["watch", *arguments]) == 2
+        said = capsys.readouterr().err
+        assert words in said
+        assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(("env", "shape"), [("binary_tree:depth=30", (2, 25)), ("key_door:size=4,limit=6", (4, 4))])
+def test_ours_are_drawn(env, shape):
+    stage = pictures.stage(env, 0)
+    timestep = stage.reset(0)
+    rows = stage.text().splitlines()
+    assert len(rows) == shape[0]
+    assert len(rows[0].split()) == shape[1]
+    seen = [stage.frame()]
+    while not timestep.last:
+        timestep = stage.step(1)
+        seen.append(stage.frame())
+    assert len({frame.shape for frame in seen}) == 1
+    assert seen[0].dtype == np.uint8
+    assert all(side % 2 == 0 for side in seen[0].shape[:2])
+
+
+def test_gymnasium_draws_itself():
+    pytest.importorskip("pygame")
+    stage = pictures.stage("gym:CartPole-v1", 0)
+    stage.reset(0)
+    first = stage.frame()
+    stage.step(1)
+    assert first.shape == (400, 600, 3)
+    assert not np.array_equal(first, stage.frame())
+    assert stage.text is None
+    stage.close()
+
+
+def test_what_does_not_draw_itself_is_told(tmp_path, capsys):
+    pytest.importorskip("bsuite")
+    stage = pictures.stage("bsuite:catch/0", 0)
+    stage.reset(0)
+    with pytest.raises(tdu.UserError if hasattr(tdu, "UserError") else ValueError, match="does not draw itself"):
+        stage.frame()
+
+
+def test_the_figure_of_a_paper(sea, tmp_path, capsys):
+    other = tmp_path / "bdqn"
+    tdu.train(SEA, "bdqn", out=other, episodes=10, **HOW)
+    out = tmp_path / "figure.svg"
+    assert main(["plot", str(sea), str(other), "--out", str(out), "--axis", "steps", "--smooth", "3"]) == 0
+    first = out.read_bytes()
+    assert b"<svg" in first
+    assert main(["plot", str(sea), "--out", str(out), "--by-seed", "--metric", "bad_share"]) == 0
+    assert out.read_bytes() != first
+    (tmp_path / "mine.png").write_bytes(b"mine")
+    for name, words in (("mine.png", "not drawn by tdu"), ("figure.txt", "end it with")):
+        assert main(["plot", str(sea), "--out", str(tmp_path / name)]) == 2
+        assert words in capsys.readouterr().err
