@@ -24,6 +24,7 @@ class Use(enum.IntEnum):
     NOISE = (1 << 31) + 1
     EVALUATION = (1 << 31) + 2
     BEGUN_AGAIN = (1 << 31) + 3
+    ROLLOUT = (1 << 31) + 4
     LATER_STEPS = (1 << 32) - 2
     FIRST_STEP = (1 << 32) - 1
 

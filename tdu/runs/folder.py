@@ -1,5 +1,6 @@
 """The folder itself: who may write into it, and where everything in it lies."""
 
+import csv
 import errno
 import fcntl
 import os
@@ -19,6 +20,7 @@ CONFIG = "config.json"
 LOG = "log.csv"
 LEARNER_LOG = "learner.csv"
 EVALUATIONS = "evaluations.csv"
+EVENTS = "events.csv"
 BEST = "best"
 CHECKPOINTS = "checkpoints"
 RESULT = "result.json"
@@ -99,12 +101,23 @@ class Folder:
         if rows:
             self._others[name].append(rows)
 
+    def note_event(self, *, seconds: float, steps: int, event: str) -> None:
+        """Notes something that happened. What happened stays, also where a run goes on from an earlier checkpoint."""
+        path = self.path / EVENTS
+        with writing(path), open(path, "a", newline="") as f:
+            rows = csv.writer(f, lineterminator="\n")
+            if not f.tell():
+                rows.writerow(("seconds", "steps", "event"))
+            rows.writerow((round(seconds, 3), steps, event))
+
     def save_checkpoint(
         self, saved: Saved, *, step: int, config: RunConfig, seconds: float, best: bool = False
     ) -> checkpoints.Manifest:
         """Writes a checkpoint that remembers the logs' present length; the best one has a place of its own."""
         assert self._log is not None
         place = self.path / (BEST if best else CHECKPOINTS)
+        if best:  # it is kept to act, not to go on
+            saved = saved._replace(segments={})
         for log in (self._log, *self._others.values()):
             log.flush()
         with writing(place):
