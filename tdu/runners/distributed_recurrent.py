@@ -22,7 +22,7 @@ import numpy as np
 
 from tdu.errors import RunError, TrainingError, UserError
 from tdu.runners import distributed, interaction
-from tdu.runners.distributed_actors import SEGMENT, Counters, Episode, News, make_agent, slack
+from tdu.runners.distributed_actors import SEGMENT, Counters, Episode, News, slack
 from tdu.runners.interaction import Learned
 from tdu.runners.parallel import one_line
 from tdu.runners.protocol import Budget, Clock, Gone, Saved
@@ -95,6 +95,10 @@ class RayRunner:
         self._learner_rows: list[Row] = []
         self._filled = {"sequences": 0, "capacity": agent.settings.replay.capacity, "ahead": 0}
         self._began = (0, time.monotonic())
+        self._moved_at: float | None = None
+        """When steps were last taken."""
+        self._looked_at = 0.0
+        """When nodes were last counted."""
         self._trained, self._learning_seconds = 0, 0.0
         self._recent: dict[str, collections.deque[float]] = {
             kind: collections.deque(maxlen=_RECENT) for kind in ("exploiters", "explorers")
@@ -144,13 +148,14 @@ class RayRunner:
     def advance(self, upto_episode: int | None = None) -> list[Row]:
         """What has happened in the last moment: the rows of the episodes that ended in it."""
         del upto_episode  # the cluster does not wait
-        deadline = time.monotonic() + _PATIENCE
         until = time.monotonic() + 0.5
         while not self._pending and time.monotonic() < until:
             self._watch(0.2)
         if self._pending:
-            self._last_step = time.monotonic()
-        elif time.monotonic() - getattr(self, "_last_step", deadline) > _PATIENCE:
+            if self._moved_at is None:  # the first steps: from here on it is known how fast it is
+                self._began = (self._received, time.monotonic())
+            self._moved_at = time.monotonic()
+        elif self._moved_at is not None and time.monotonic() - self._moved_at > _PATIENCE:
             raise TrainingError(
                 f"no step was taken for {_PATIENCE:.0f} seconds, with {self._alive} of {self._actors} actors alive; "
                 "see whether the cluster has room for them, and continue with --resume."
@@ -172,7 +177,7 @@ class RayRunner:
     def words(self) -> str:
         """What a progress line says beside the usual."""
         frames, (steps, since) = self.spec.frames_per_step, self._began
-        rate = (self._steps - steps) * frames / max(time.monotonic() - since, 1e-9)
+        rate = max(self._steps - steps, 0) * frames / max(time.monotonic() - since, 1e-9)
         parts = [
             f"{self._steps * frames:,} frames, acting {rate:,.0f} frames/s",
             f"learning {self._trained / max(self._learning_seconds, 1e-9):,.0f} steps/s ({self._updates:,} learning steps)",
@@ -232,7 +237,6 @@ class RayRunner:
         self._pending = [(*entry[:3], [Episode(*episode) for episode in entry[3]]) for entry in plain["pending"]]
         self._received = self._steps + sum(steps for _, _, steps, _ in self._pending)
         self._state = saved.state.learner
-        self._began = (self._steps, time.monotonic())
 
     def params(self, saved: Saved | None = None) -> Params:
         """What the trained agent acts on: now, or as it was saved."""
@@ -380,9 +384,9 @@ class RayRunner:
 
     def _compare_nodes(self) -> None:
         now = time.monotonic()
-        if now - getattr(self, "_looked", 0.0) < 1.0:
+        if now - self._looked_at < 1.0:
             return
-        self._looked = now
+        self._looked_at = now
         nodes = self._living_nodes()
         for gone in self._nodes.keys() - nodes.keys():
             self._event(f"machine {self._nodes[gone]} ({gone[:8]}) was lost; {len(nodes)} are there.")
@@ -529,6 +533,3 @@ def _machines(count: int) -> str:
 
 def _of(saved: Saved | None) -> str:
     return ", there is no checkpoint yet" if saved is None else f" of the checkpoint at step {saved.plain['steps']}"
-
-
-__all__ = ["RayCarry", "RayRunner", "make_agent"]

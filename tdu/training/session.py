@@ -216,7 +216,8 @@ class Session:
                     now = time.perf_counter()
                 ends_by = signals.received
                 is_due = ends_by is not None or now - last_saved >= self._checkpoint_seconds
-                if folder is not None and is_due and not self._is_over:
+                is_anything = bool(runner.clock.steps) or not self._config.actors  # on a cluster, that takes a while
+                if folder is not None and is_due and is_anything and not self._is_over:
                     self._checkpoint(folder)
                     # Time spent on the disk is not time spent learning.
                     last_saved = time.perf_counter()
