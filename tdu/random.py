@@ -26,6 +26,7 @@ class Use(enum.IntEnum):
     BEGUN_AGAIN = (1 << 31) + 3
     RECORD = (1 << 31) + 4
     WATCH = (1 << 31) + 5
+    ROLLOUT = (1 << 31) + 6
     LATER_STEPS = (1 << 32) - 2
     FIRST_STEP = (1 << 32) - 1
 

@@ -9,6 +9,7 @@ from tdu import runs
 from tdu.environments import parts
 from tdu.errors import RunError, UserError, tell
 from tdu.options import whole_number
+from tdu.runners import parallel
 from tdu.runners.rows import Row
 from tdu.trained import TrainedAgent
 from tdu.training.loading import load
@@ -48,6 +49,9 @@ def train(
     compiling: Callable[[], None] | None = None,
     say: Callable[[str], None] = tell,
     track: str | None = None,
+    engine: Literal["local", "ray"] | None = None,
+    actors: int | None = None,
+    address: str | None = None,
     **options: Any,
 ) -> Run:
     """Trains an agent and returns the run.
@@ -78,15 +82,25 @@ def train(
         compiling: called when there is nothing left but to compile and run.
         say: called with anything worth telling, a damaged checkpoint for example.
         track: "tensorboard" or "wandb", to log every episode there too.
+        engine: "ray" for rollouts, replay and learner as processes of a Ray cluster, for agents with a memory.
+        actors: rollouts of such a run, each in `num_envs` environments; one per core of this machine if nothing is said.
+        address: of the cluster; without one, a cluster is started on this machine.
         **options: fields of the agent's config.
 
     Raises:
         Interrupted: a KeyboardInterrupt, after Ctrl-C or SIGTERM and once the run is saved.
     """
+    if engine == "ray" and actors is None and config is None:
+        actors = parallel.cores()
+    if engine != "ray" and (actors or address):
+        raise UserError("actors and address are a Ray cluster's; add engine=ray (--engine ray).")
     planned = plan(
-        env, agent, config=config, seed=seed, episodes=episodes, steps=steps, num_envs=num_envs, stop=stop, preset=preset,
+        env, agent, actors=actors, config=config,
+        seed=seed, episodes=episodes, steps=steps, num_envs=num_envs, stop=stop, preset=preset,
         **options,
     )  # fmt: skip
+    if planned.config.actors and out is None:
+        raise UserError("a run on a cluster goes on from its checkpoints when a process dies; give it a folder (out).")
     if checkpoint_seconds < 0 or not math.isfinite(checkpoint_seconds):
         raise UserError(f"checkpoint_seconds must be at least 0, not {checkpoint_seconds}.")
     watching = Watching(
@@ -112,7 +126,7 @@ def train(
             compiling()
         return Session(
             planned, folder, resuming=resuming, checkpoint_seconds=checkpoint_seconds,
-            watching=watching, progress=progress, say=say, track=track,
+            watching=watching, progress=progress, say=say, track=track, address=address,
         )  # fmt: skip
 
     if out is None:

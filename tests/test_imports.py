@@ -19,6 +19,7 @@ FLOORS = (
     ("runners",),
     ("runs", "checkpoints", "trained", "greedy"),
     ("runners.parallel", "runners.distributed", "track"),
+    ("runners.distributed_actors", "runners.distributed_recurrent"),
     ("training", "train", "evaluate", "sweeps"),
     ("reporting", "progress"),
     ("experiments", "demo"),

@@ -336,7 +336,7 @@ ON_RAY = """
 
     locked, unseen = (parallel.Job(*job[:2], Path(job[2])) for job in json.loads(sys.argv[1]))
     print("connecting", flush=True)
-    ray = distributed._connect(None, 2)
+    ray = distributed.connect(None, 2)
     make_latest, work = distributed._shipped()
     latest = ray.remote(num_cpus=0)(make_latest).remote()
     waiting = {

@@ -14,7 +14,7 @@ from tdu.errors import UserError, unknown
 from tdu.runners import parallel
 from tdu.runs import folder as folders
 from tdu.train import CHECKPOINT_SECONDS, EVALUATION_EPISODES, Interrupted, plan, train
-from tdu.training.plan import DEFAULT_AGENT, LARGEST_SEED, MOST_EPISODES, asked_for
+from tdu.training.plan import DEFAULT_AGENT, LARGEST_SEED, MOST_ACTORS, MOST_EPISODES, asked_for
 
 EXAMPLES = """\
 examples:
@@ -31,9 +31,22 @@ examples:
 
 def run(arguments: list[str]) -> int:
     parsed, given = parse(arguments)
+    _check_engine(parsed)
     with own_output() as output:
         train_them = _train_one if parsed.seeds is None else _train_seeds
         return train_them(parsed, given, arguments, output)
+
+
+def _check_engine(parsed: argparse.Namespace) -> None:
+    if parsed.engine != "ray":
+        for name in ("actors", "address"):
+            if getattr(parsed, name) is not None:
+                raise UserError(f"--{name} is a Ray cluster's; add --engine ray.")
+        return
+    if parsed.seeds is not None:
+        raise UserError("--engine ray is one run over many processes; give each seed a run of its own (--seed).")
+    if parsed.actors is None and not parsed.resume and parsed.config is None:
+        parsed.actors = parallel.cores()
 
 
 def _train_one(parsed: argparse.Namespace, given: dict[str, Any], arguments: list[str], output: TextIO) -> int:
@@ -43,6 +56,8 @@ def _train_one(parsed: argparse.Namespace, given: dict[str, Any], arguments: lis
     if parsed.resume and (out / folders.CONFIG).exists():
         settings["config"] = out
     config = asked_for(**settings).config
+    if config.actors:
+        parsed.engine = "ray"
     parallel.use_one_core()
     shown, close = displays.display(parsed.progress, f"{config.agent} seed {config.seed}", output)
     try:
@@ -57,6 +72,8 @@ def _train_one(parsed: argparse.Namespace, given: dict[str, Any], arguments: lis
             progress=shown,
             compiling=_announce_compilation if parsed.progress in ("auto", "plain") else None,
             track=parsed.track,
+            engine=parsed.engine,
+            address=parsed.address,
         )
     except Interrupted as e:
         print(f"tdu: {e}", file=sys.stderr)
@@ -155,6 +172,15 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     parser.add_argument(
         "--progress", choices=("auto", "plain", "json", "none"), default="auto", help="how to show progress"
     )
+    parser.add_argument(
+        "--engine", choices=("local", "ray"),
+        help="ray: actors, replay and learner are processes of a Ray cluster (agents with a memory; default local)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--actors", type=whole("actors", 1, MOST_ACTORS), metavar="N",
+        help="with --engine ray: processes that act, each in --num-envs environments (default: one per core)",
+    )  # fmt: skip
+    parser.add_argument("--address", help="of a Ray cluster, HOST:PORT; without it one is started on this machine")
     parser.add_argument("--track", choices=track.KINDS, help="log every episode there too (default: only log.csv)")
     group = parser.add_argument_group(f"options of agent {agent}, with the paper's defaults")
     fields = options.describe(entry.config)
@@ -193,7 +219,7 @@ def _agent_of(chosen: argparse.Namespace) -> str:
 
 
 def _settings(parsed: argparse.Namespace, given: dict[str, Any]) -> dict[str, Any]:
-    names = ("env", "agent", "config", "seed", "episodes", "steps", "num_envs", "stop", "preset")
+    names = ("env", "agent", "config", "seed", "episodes", "steps", "num_envs", "stop", "preset", "actors")
     return {name: getattr(parsed, name) for name in names} | given
 
 

@@ -115,6 +115,27 @@ class Replay:
         self.update_priorities(np.array([id_]), np.array([self.largest_priority if priority is None else priority]))
         return id_
 
+    @property
+    def ids(self) -> range:
+        """Of the sequences that are there, oldest first."""
+        return range(self._oldest, self._next)
+
+    def start_at(self, id_: int) -> None:
+        """Lets the first sequence of an empty replay have that id."""
+        if len(self):
+            raise ValueError("a replay that is not empty has its ids")
+        self._oldest = self._next = id_
+
+    def sequence(self, id_: int) -> Sequence:
+        """A sequence as it was added; its arrays are copies."""
+        place, length = id_ % self._settings.capacity, self._shape.length
+        slots = self._slots[[place]]
+        steps = {"observation": self._frames.read_many(slots)[0, :length].copy()}
+        steps |= {name: rows[slots].reshape(-1)[:length].copy() for name, rows in self._steps.items()}
+        stream, first = self._names[slots[0, 0]].tolist()
+        memory = jax.tree.map(lambda rows: rows[place].copy(), self._memory)
+        return Sequence(stream, first * self._shape.period, Steps(**steps), memory, self._mask[place].copy())
+
     def sample(self, size: int, rng: np.random.Generator) -> Sample:
         """A batch of sequences, one from each of `size` equal parts of all that can be drawn."""
         total = self._tree.total

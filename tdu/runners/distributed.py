@@ -37,7 +37,7 @@ def run_all(
     """Runs every job; one that fails does not stop the others. Without an address, a cluster is started on this machine."""
     if not jobs:
         return []
-    ray = _connect(address, workers)
+    ray = connect(address, workers)
     root = jobs[0].out.parent.absolute()
     marker = root / f".sweep-{secrets.token_hex(8)}"
     outcomes = []
@@ -47,9 +47,8 @@ def run_all(
         make_latest, work = _shipped()
         latest = ray.remote(num_cpus=0, max_restarts=-1)(make_latest).remote()
         remote = ray.remote(num_cpus=1, max_calls=1, max_retries=_RETRIES)(work)
-        folder = (os.getcwd(), in_own_folder())
         waiting = {
-            remote.remote(*folder, job.name, job.arguments, str(job.out.absolute()), str(marker), latest): job
+            remote.remote(*working_folder(), job.name, job.arguments, str(job.out.absolute()), str(marker), latest): job
             for job in jobs
         }
         while waiting:
@@ -68,7 +67,7 @@ def run_all(
     return sorted(outcomes, key=lambda o: order[o.job.name])
 
 
-def _connect(address: str | None, workers: int | None) -> Any:
+def connect(address: str | None, workers: int | None) -> Any:
     """Ray, with a cluster: the one at the address, or one of its own on this machine."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
@@ -165,6 +164,36 @@ def _shipped() -> tuple[type, Callable[..., tuple[int, str, bytes | None]]]:
         return distributed.work(*job)
 
     return Latest, work
+
+
+def shipped_process(kind: str) -> type:
+    """A process of a run (`distributed_actors`), as code too; the cluster's lists show it by its kind."""
+
+    class Process:
+        def __init__(self, folder: str, holds_tdu: bool, kind: str):
+            import os
+            import sys
+
+            if not holds_tdu:
+                sys.path[:] = [path for path in sys.path if path != folder] + [folder]
+            if os.path.isdir(folder):
+                os.chdir(folder)
+            if kind != "learner":
+                os.environ["JAX_PLATFORMS"] = "cpu"  # a GPU is the learner's
+            from tdu.runners import distributed_actors
+
+            self._it = distributed_actors.KINDS[kind]()
+
+        def call(self, method: str, *arguments: Any) -> Any:
+            return getattr(self._it, method)(*arguments) if method != "is_there" else None
+
+    Process.__name__ = Process.__qualname__ = kind.capitalize()
+    return Process
+
+
+def working_folder() -> tuple[str, bool]:
+    """What a process on the cluster has to know of this one's folder."""
+    return os.getcwd(), in_own_folder()
 
 
 def _take(ray: Any, latest: Any) -> dict[str, dict[str, Any]]:

@@ -1,6 +1,7 @@
 """What a run drives: something that advances, can be saved and put back, and keeps a clock of Python's own numbers."""
 
 import contextlib
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -43,6 +44,12 @@ class Saved(NamedTuple):
     """Arrays of any length."""
     plain: dict[str, Any]
     """What JSON can hold."""
+    segments: Mapping[str, Callable[[], dict[str, np.ndarray]]] = {}
+    """What is too much to be in memory at once: each gives its arrays when asked. One name is one content, for ever."""
+
+
+class Gone(Exception):
+    """What was to be saved is there no more: a process that held it has died. It can be saved anew."""
 
 
 class Runner(Protocol):

@@ -40,7 +40,7 @@ _BATCHES, _MASKS = 1, 2
 _RECENT = 100
 
 
-_NOTHING = Learned(*[np.float32(0)] * len(Learned._fields))
+NOTHING = Learned(*[np.float32(0)] * len(Learned._fields))
 """`Learned.nothing` in NumPy."""
 
 
@@ -108,7 +108,7 @@ class RecurrentRunner:
         """The step at which there were enough sequences."""
         self._lengths = np.zeros(size, np.int64)
         self._returns, self._reward_sizes = np.zeros(size), np.zeros(size)
-        self._learned = self._lately = _NOTHING
+        self._learned = self._lately = NOTHING
         """Over the last round that learned, and since the learner last told of itself."""
         self._told_at = 0
         self._learner_rows: list[Row] = []
@@ -175,7 +175,7 @@ class RecurrentRunner:
 
     def _record(self, roll: Roll, row: int) -> None:
         """Puts one environment's steps into its stream, and the sequences that are whole now into the replay."""
-        steps, memory = _stream(roll, row)
+        steps, memory = stream_steps(roll, row)
         for piece in self._writers[row].extend(steps, memory):
             mask_prob, heads = self._agent.settings.mask_prob, self._agent.heads
             mask = np.ones(heads, np.float32)
@@ -194,7 +194,7 @@ class RecurrentRunner:
             self._learns_from = self._steps
         due = (self._steps - self._learns_from) // running.learn_period - self._updates
         if due > 0:
-            self._learned = _NOTHING
+            self._learned = NOTHING
         for _ in range(due):
             rng = np.random.default_rng([self._seed, _BATCHES, self._updates])
             drawn = self._replay.sample(running.batch_size, rng)
@@ -202,7 +202,7 @@ class RecurrentRunner:
             self._learner, priorities, metrics = self._programs.update(self._learner, batch)
             self._replay.update_priorities(drawn.ids, np.asarray(priorities))
             numbers = {name: np.asarray(x) for name, x in metrics.items()}
-            self._learned, self._lately = _plus(self._learned, numbers), _plus(self._lately, numbers)
+            self._learned, self._lately = plus(self._learned, numbers), plus(self._lately, numbers)
             self._updates += 1
 
     def _rows(self, roll: Roll, ends: list[End]) -> list[Row]:
@@ -211,7 +211,7 @@ class RecurrentRunner:
         for end in ends:
             by_time.setdefault(end.t, []).append(end)
         rows: list[Row] = []
-        told = np.asarray(_told(self._learned))
+        means = told(self._learned)
         for t in range(len(roll.action)):
             taken, reward = roll.taken[t], np.where(roll.taken[t], roll.after.reward[t], 0.0)
             self._lengths += taken
@@ -220,7 +220,7 @@ class RecurrentRunner:
             self._steps += int(np.count_nonzero(taken))
             for end in by_time.get(t, []):
                 if not (self._solved or self._budget.has_episodes(self.progress.episode)):
-                    rows.append(self._row(roll, end, told))
+                    rows.append(self._row(roll, end, means))
                 self._lengths[end.row], self._returns[end.row], self._reward_sizes[end.row] = 0, 0.0, 0.0
         return rows
 
@@ -247,7 +247,7 @@ class RecurrentRunner:
             frames = self._steps * self.spec.frames_per_step
             more = {"frames": frames, "learning_steps": self._updates, "sequences": len(self._replay)}
             self._learner_rows.append(row | more)
-        self._lately, self._told_at = _NOTHING, self._steps
+        self._lately, self._told_at = NOTHING, self._steps
 
     def learner_rows(self) -> list[Row]:
         """What the learner has told since this was last asked."""
@@ -349,7 +349,7 @@ class RecurrentRunner:
         self._acting.close()
 
 
-def _stream(roll: Roll, row: int) -> tuple[Steps, Any]:
+def stream_steps(roll: Roll, row: int) -> tuple[Steps, Any]:
     """One environment's steps of a round as its stream has them, and what was remembered after each.
 
     An episode that was cut off is followed by its true last observation, as a step that nothing is learned on.
@@ -387,14 +387,14 @@ def _transitions(roll: Roll) -> Transition:
     return Transition(flat.observation, flat.action, after.reward, after.discount, after.observation, {})
 
 
-def _plus(sums: Learned, metrics: dict[str, np.ndarray]) -> Learned:
+def plus(sums: Learned, metrics: dict[str, np.ndarray]) -> Learned:
     """`Learned.plus` in NumPy."""
     both = {name: getattr(sums, name) + metrics[name] for name in ("bonus", "loss", "updates")}
     most = {name: np.maximum(getattr(sums, name), metrics[name]) for name in ("largest_q", "largest_extra")}
     return Learned(**both, **most)
 
 
-def _told(sums: Learned) -> np.ndarray:
+def told(sums: Learned) -> np.ndarray:
     """`Learned.told` in NumPy."""
     updates = max(float(sums.updates), 1.0)
     return np.array([sums.bonus / updates, sums.loss / updates, sums.largest_q, sums.largest_extra], np.float32)

@@ -3,6 +3,7 @@
     manifest.json               how far the run is, what is plain, and the length and checksum of every file
     state-FIELD.safetensors     one for every top-level field of the state
     arrays.safetensors          arrays of any length
+    segment-NAME.safetensors    what is too much for the memory; one that the last checkpoint has is linked
 
 A checkpoint is a folder that appears whole or not at all: it is written under another name, flushed to the disk and then
 renamed. The last two are kept, so that a damaged one can be told from its checksums and passed over. Arrays are written
@@ -17,8 +18,9 @@ import re
 import shutil
 import struct
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,7 +31,7 @@ from safetensors import SafetensorError, safe_open
 
 from tdu import files
 from tdu.errors import RunError
-from tdu.runners.protocol import Saved
+from tdu.runners.protocol import Gone, Saved
 from tdu.runs.log import Stamp
 from tdu.runs.records import canonical
 
@@ -38,6 +40,7 @@ _FORMAT = 4
 _WRITING = ".writing-"
 _MANIFEST = "manifest.json"
 _ARRAYS = "arrays.safetensors"
+_SEGMENT = re.compile(r"segment-(.+)\.safetensors")
 
 Say = Callable[[str], None]
 T = TypeVar("T")
@@ -120,6 +123,7 @@ def save(
     try:
         unfinished.mkdir()
         parts = {name: _write_tensors(unfinished / name, leaves) for name, leaves in _parts(saved).items()}
+        parts |= _write_segments(folder, unfinished, saved.segments)
         manifest = Manifest(
             format=_FORMAT,
             step=step,
@@ -135,7 +139,7 @@ def save(
         if final.exists():
             shutil.rmtree(final)
         os.rename(unfinished, final)
-    except OSError:
+    except (OSError, Gone):
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
     files.flush_folder(folder)
@@ -217,8 +221,9 @@ def _manifest(path: Path, reason_against: ReasonAgainst) -> Manifest:
 
 def _load(path: Path, like: Saved, reason_against: ReasonAgainst) -> tuple[Saved, Manifest]:
     manifest = _manifest(path, reason_against)
+    segments = {found[1]: name for name in manifest.parts if (found := _SEGMENT.fullmatch(name))}
     for name, stamp in manifest.parts.items():
-        if files.sha256(path / name) != stamp:
+        if name not in segments.values() and files.sha256(path / name) != stamp:
             raise ValueError("its data do not have the manifest's checksum")
     leaves: dict[str, Leaf] = {}
     for name, expected in _state_parts(like.state).items():
@@ -233,7 +238,43 @@ def _load(path: Path, like: Saved, reason_against: ReasonAgainst) -> tuple[Saved
     with safe_open(path / _ARRAYS, framework="numpy") as tensors:
         arrays = {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118 (it is no dictionary)
     in_order = [leaves[name] for name in _named(like.state)]
-    return Saved(jax.tree.unflatten(jax.tree.structure(like.state), in_order), arrays, manifest.plain), manifest
+    state = jax.tree.unflatten(jax.tree.structure(like.state), in_order)
+    reading = {name: partial(_read_segment, path / file, manifest.parts[file]) for name, file in segments.items()}
+    return Saved(state, arrays, manifest.plain, reading), manifest
+
+
+def _write_segments(
+    folder: Path, unfinished: Path, segments: Mapping[str, Callable[[], dict[str, np.ndarray]]]
+) -> dict[str, Stamp]:
+    """Stores segments; those that the last checkpoint has are the same files under another name."""
+    before = max(_finished(folder), default=None)
+    try:
+        known = Manifest.read(before / _MANIFEST).parts if before is not None and segments else {}
+    except _UNUSABLE:
+        known = {}
+    stamps = {}
+    for name, read in segments.items():
+        file = f"segment-{name}.safetensors"
+        if before is not None and file in known:
+            try:
+                os.link(before / file, unfinished / file)
+                stamps[file] = known[file]
+                continue
+            except OSError:
+                pass  # it is gone, or the file system has no links: it is written
+        stamps[file] = _write_tensors(unfinished / file, read())
+    return stamps
+
+
+def _read_segment(path: Path, stamp: Stamp) -> dict[str, np.ndarray]:
+    """A segment's arrays; raises RunError where it is damaged, which is no reason against the others."""
+    try:
+        if files.sha256(path) != stamp:
+            raise ValueError("it does not have the manifest's checksum")
+        with safe_open(path, framework="numpy") as tensors:
+            return {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118 (it is no dictionary)
+    except _UNUSABLE as e:
+        raise RunError(_words(e)) from None
 
 
 def _parts(saved: Saved) -> dict[str, dict[str, Leaf]]:

@@ -1,5 +1,6 @@
 """The folder itself: who may write into it, and where everything in it lies."""
 
+import csv
 import errno
 import fcntl
 import os
@@ -20,6 +21,7 @@ LOG = "log.csv"
 LEARNER_LOG = "learner.csv"
 EVALUATIONS = "evaluations.csv"
 RECORD = "record.jsonl"
+EVENTS = "events.csv"
 BEST = "best"
 CHECKPOINTS = "checkpoints"
 RESULT = "result.json"
@@ -117,6 +119,15 @@ class Folder:
         if rows:
             self._others[name].append(rows)
 
+    def note_event(self, *, seconds: float, steps: int, event: str) -> None:
+        """Notes something that happened. What happened stays, also where a run goes on from an earlier checkpoint."""
+        path = self.path / EVENTS
+        with writing(path), open(path, "a", newline="") as f:
+            rows = csv.writer(f, lineterminator="\n")
+            if not f.tell():
+                rows.writerow(("seconds", "steps", "event"))
+            rows.writerow((round(seconds, 3), steps, event))
+
     def save_checkpoint(
         self, saved: Saved, *, step: int, config: RunConfig, seconds: float, best: bool = False
     ) -> checkpoints.Manifest:
@@ -126,6 +137,8 @@ class Folder:
         others: dict[str, GrowingFile] = {**self._others}
         if self._record is not None:
             others[RECORD] = self._record
+        if best:  # it is kept to act, not to go on
+            saved = saved._replace(segments={})
         for log in (self._log, *others.values()):
             log.flush()
         with writing(place):

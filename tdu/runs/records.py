@@ -33,10 +33,15 @@ class RunConfig:
     """Whether the run ends once the environment counts as solved."""
     config: Json
     """Every option of the agent."""
+    actors: int | None = None
+    """Processes of a Ray cluster that act, each in `num_envs` environments; None for a run in one process."""
 
     def to_json(self) -> Json:
-        """As config.json holds it, without its own checksum."""
-        return dataclasses.asdict(self)
+        """As config.json holds it, without its own checksum; `actors` is there where there are some."""
+        content = dataclasses.asdict(self)
+        if content["actors"] is None:
+            del content["actors"]
+        return content
 
     def to_file(self) -> Json:
         """As config.json holds it, its own checksum included."""
@@ -57,6 +62,7 @@ class RunConfig:
             num_envs=fields.whole("num_envs") if "num_envs" in content else 1,
             stop=fields.flag("stop"),
             config=fields.table("config"),
+            actors=fields.whole("actors") if "actors" in content else None,
         )
         if config.episodes is None and config.steps is None:
             raise fields.wrong("it limits neither episodes nor steps")

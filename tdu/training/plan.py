@@ -11,6 +11,7 @@ from tdu.environments import MadeEnvironment
 from tdu.errors import UserError
 from tdu.options import whole_number
 from tdu.runners.compiled import CompiledRunner
+from tdu.runners.distributed_recurrent import RayRunner
 from tdu.runners.protocol import Budget, Runner
 from tdu.runners.recurrent import RecurrentRunner
 from tdu.runners.stepwise import StepwiseRunner
@@ -22,6 +23,7 @@ AnyAgent = Agent | RecurrentAgent
 MOST_EPISODES = 2**31 - 1
 MOST_STEPS = 10**12
 MOST_ENVS = 4096
+MOST_ACTORS = 4096
 LARGEST_SEED = 2**32 - 1
 DEFAULT_AGENT = "tdu"
 
@@ -53,7 +55,7 @@ def plan(env: Any = None, agent: str | None = None, **settings: Any) -> Plan:
     if asked.episodes is None and asked.steps is None:
         default = whole_number("episodes", made.spec.default_episodes, 1, MOST_EPISODES)
         asked = dataclasses.replace(asked, episodes=default)
-    size = asked.num_envs if isinstance(made, Environment) else made.size
+    size = asked.num_envs if isinstance(made, Environment) or asked.actors else made.size
     asked = dataclasses.replace(asked, env=asked.env or object_name(made.spec), num_envs=size)
     return Plan(asked, made, env, general_because)
 
@@ -61,7 +63,10 @@ def plan(env: Any = None, agent: str | None = None, **settings: Any) -> Plan:
 def make_environment(env: Any, config: RunConfig) -> MadeEnvironment:
     """The environment of a run."""
     vectorises = agents.find(config.agent).is_recurrent
-    return environments.make(env, config.seed, num_envs=config.num_envs, vectorises=vectorises)
+    if config.actors and not isinstance(env, str):
+        raise UserError("the actors of a cluster make their environments themselves; give an id, not an object.")
+    num_envs = 1 if config.actors else config.num_envs
+    return environments.make(env, config.seed, num_envs=num_envs, vectorises=vectorises)
 
 
 def asked_for(
@@ -75,11 +80,12 @@ def asked_for(
     num_envs: int | None = None,
     stop: bool | None = None,
     preset: str | None = None,
+    actors: int | None = None,
     **options: Any,
 ) -> Asked:
     """Everything that defines a run, checked, as config.json holds it.
 
-    What is None is as in the file `config`, a run's config.json, or else the usual.
+    What is None is as in the file `config`, a run's config.json, or else the usual. `actors` are a Ray cluster's.
     """
     general_because = None
     if config is not None:
@@ -91,6 +97,7 @@ def asked_for(
         seed = stored.seed if seed is None else seed
         num_envs = stored.num_envs if num_envs is None else num_envs
         stop = stored.stop if stop is None else stop
+        actors = stored.actors if actors is None else actors
         if episodes is None and steps is None:
             episodes, steps = stored.episodes, stored.steps
         if agent == stored.agent and preset is None:
@@ -109,6 +116,7 @@ def asked_for(
             general_because = _SMALL_BECAUSE.format(agent, preset)
     if num_envs is None:
         num_envs = 1 if environments.is_one(env) else agents.default_num_envs(agent, preset)
+        num_envs = max(num_envs // (actors or 1), 1)  # as many in all
     asked = ask(
         name,
         agent,
@@ -119,6 +127,7 @@ def asked_for(
         stop=stop is None or stop,
         preset=preset,
         options=options,
+        actors=actors,
     )
     return Asked(asked, env, general_because)
 
@@ -145,9 +154,15 @@ def ask(
     stop: bool,
     preset: str,
     options: dict[str, Any],
+    actors: int | None = None,
 ) -> RunConfig:
     """A run as it is asked for, checked without making its environment, whose default of episodes may be missing here."""
     config = dataclasses.asdict(agents.configure(agent, options, preset))
+    if actors is not None and not agents.find(agent).is_recurrent:
+        raise UserError(
+            f"actors are for agents with a memory, tdu_r2d2 for example, and {agent} has none; many runs of it are what "
+            "tdu sweep --engine ray is for."
+        )
     return RunConfig(
         env=env,
         agent=agent,
@@ -157,6 +172,7 @@ def ask(
         num_envs=whole_number("num_envs", num_envs, 1, MOST_ENVS),
         stop=stop,
         config={name: list(value) if isinstance(value, tuple) else value for name, value in config.items()},
+        actors=None if actors is None else whole_number("actors", actors, 1, MOST_ACTORS),
     )
 
 
@@ -171,11 +187,21 @@ def object_name(spec: EnvSpec) -> str:
     return f"object:{spec.name}:{spec.observation_shape}:{spec.num_actions}"
 
 
-def make_runner(config: RunConfig, env: MadeEnvironment, *, compiled: bool = True) -> tuple[Runner, AnyAgent]:
-    """What drives the run, and its agent; not compiled where it only has to be loaded."""
+def make_runner(
+    config: RunConfig,
+    env: MadeEnvironment,
+    *,
+    compiled: bool = True,
+    address: str | None = None,
+    say: Callable[[str], None] = lambda words: None,
+) -> tuple[Runner, AnyAgent]:
+    """What drives the run, and its agent; not compiled where it only has to be loaded. An address is a Ray cluster's."""
     entry = agents.find(config.agent)
     agent = _make_agent(entry.make, env.spec, agents.configure(config.agent, config.config))
     budget = Budget(episodes=config.episodes, steps=config.steps)
+    if isinstance(agent, RecurrentAgent) and config.actors is not None:
+        on_ray = RayRunner(env.spec, agent, config, budget=budget, address=address, compiled=compiled, say=say)
+        return on_ray, agent
     if isinstance(agent, RecurrentAgent):
         recurrent = RecurrentRunner(
             env, agent, config.seed, budget=budget, stop=config.stop, num_envs=config.num_envs, compiled=compiled

@@ -17,7 +17,8 @@ from tdu import runs
 from tdu import track as tracking
 from tdu.errors import TrainingError, UserError
 from tdu.greedy import greedy_returns, mean_and_error
-from tdu.runners.protocol import Clock
+from tdu.runners.distributed_recurrent import RayRunner
+from tdu.runners.protocol import Clock, Gone, Saved
 from tdu.runners.rows import WALL_TIME, Row, columns, plain_row
 from tdu.runs import folder as folders
 from tdu.runs import snapshots
@@ -115,6 +116,7 @@ class Session:
         progress: Callable[[Report], None] | None,
         say: Callable[[str], None],
         track: str | None,
+        address: str | None = None,
     ):
         self._plan, self._config, self._folder = plan, plan.config, folder
         self._progress, self._say = progress, say
@@ -127,7 +129,7 @@ class Session:
         self._end_track: Callable[[], None] | None = None
         if track:
             self._track, self._end_track = tracking.start(track, folder.path if folder else None, plan.config.to_json())
-        self._runner, self._agent = make_runner(plan.config, plan.env)
+        self._runner, self._agent = make_runner(plan.config, plan.env, address=address, say=say)
         for note in self._runner.notes:
             say(note)
         if watching.evaluate_every is not None and not isinstance(plan.source, str) and not self._runner.exact:
@@ -146,6 +148,9 @@ class Session:
         if folder is not None:
             self._restore(folder, resuming)
             self._record(first=True)
+        if isinstance(self._runner, RayRunner):
+            self._like = self._runner.save()
+            self._runner.attach(event=self._note_event, reload=self._last_saved)
         self._seconds_before = self._seconds
         self._clock_before = self._runner.clock
 
@@ -189,6 +194,19 @@ class Session:
         if clock.episodes >= recorder.due or (last and clock.episodes > recorder.latest):
             folder.add_to_record(recorder.snapshot(clock))
 
+    def _note_event(self, words: str) -> None:
+        """Something happened to a process of the run."""
+        self._say(words)
+        if self._folder is not None:
+            self._folder.note_event(seconds=self._seconds, steps=self._runner.clock.steps, event=words)
+
+    def _last_saved(self) -> Saved | None:
+        """What a process that begins again goes on from."""
+        if self._folder is None:
+            return None
+        found = folders.latest_checkpoint(self._folder.path, self._config, self._like, self._say, set_aside=False)
+        return None if found is None else found[0]
+
     def run(self) -> Run:
         """The run to its end."""
         try:
@@ -208,7 +226,9 @@ class Session:
                 before = runner.clock
                 advanced = runner.advance(self._next_halt)
                 rows = [plain_row(row | {WALL_TIME: 0.0}, self._columns) for row in advanced]
-                if runner.clock.steps == before.steps:
+                if (
+                    runner.clock.steps == before.steps and not self._config.actors
+                ):  # a cluster has a patience of its own
                     raise TrainingError(f"the run stands still at episode {runner.clock.episodes}; start it anew.")
                 self._record()
                 now = time.perf_counter()
@@ -220,7 +240,8 @@ class Session:
                     now = time.perf_counter()
                 ends_by = signals.received
                 is_due = ends_by is not None or now - last_saved >= self._checkpoint_seconds
-                if folder is not None and is_due and not self._is_over:
+                is_anything = bool(runner.clock.steps) or not self._config.actors  # on a cluster, that takes a while
+                if folder is not None and is_due and is_anything and not self._is_over:
                     self._checkpoint(folder)
                     # Time spent on the disk is not time spent learning.
                     last_saved = time.perf_counter()
@@ -308,14 +329,18 @@ class Session:
             )
 
     def _checkpoint(self, folder: runs.Folder, *, best: bool = False) -> Manifest:
-        saved = self._runner.save()
-        return folder.save_checkpoint(
-            saved if self._recorder is None else self._recorder.added_to(saved),
-            step=self._runner.clock.steps,
-            config=self._config,
-            seconds=self._seconds,
-            best=best,
-        )
+        while True:
+            try:
+                saved = self._runner.save()
+                return folder.save_checkpoint(
+                    saved if self._recorder is None else self._recorder.added_to(saved),
+                    step=self._runner.clock.steps,
+                    config=self._config,
+                    seconds=self._seconds,
+                    best=best,
+                )
+            except Gone as e:
+                self._note_event(f"{e} It is saved anew.")
 
     def _interruption(self) -> str:
         steps, episodes = self._runner.clock
@@ -374,7 +399,10 @@ class Session:
         longest = max(_EVALUATION_STEPS, 10 * self._longest_episode)
         affordable = max(steps // 10, _EVALUATION_STEPS) // max(self._longest_episode, 1)
         episodes = max(min(wanted, affordable), 1)
-        returns = greedy_returns(self._plan.source, trained, episodes=episodes, longest=longest)
+        if isinstance(self._runner, RayRunner):
+            returns = self._runner.play(trained.params, episodes=episodes, longest=longest)
+        else:
+            returns = greedy_returns(self._plan.source, trained, episodes=episodes, longest=longest)
         return GreedyReturn(*mean_and_error(returns), len(returns)) if len(returns) else None
 
     def _mean_return(self) -> float | None:

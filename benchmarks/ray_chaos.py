@@ -1,0 +1,318 @@
+"""R2D2 on a real Ray cluster of several nodes on this machine, while actors, nodes, the replay and the learner are killed.
+
+    python benchmarks/ray_chaos.py --minutes 10 --out results/ray_chaos.json
+    python benchmarks/ray_chaos.py --minutes 1 --out …           each of the four once
+
+The run is `tdu train --engine ray --address …` as a user would type it. Its environments keep books of their own: every step
+they were asked for, and a return that no two episodes share. Checked:
+
+- After every kill, once all nodes are there, steps are taken again within 30 seconds; after the learner's or the replay's, it
+  learns again too.
+- No episode is in the log twice, and no more steps are counted than were taken.
+- The learner and the replay go on from their checkpoint, and every death and return is in events.csv.
+- Learning and acting end at the ratio stated, to what acting may be ahead.
+- The object store does not grow under way, and is empty once the run is over.
+- The folder is a run's like any other: it loads.
+"""
+
+import argparse
+import csv
+import itertools
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's own processes would starve its workers on a busy machine
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+
+import ray
+from ray._private.internal_api import memory_summary
+from ray.cluster_utils import Cluster
+from ray_chaos_env import BOOKS
+
+import tdu
+
+ACTORS, ENVS, PERIOD = 3, 2, 32
+LONGEST_STALL = 30.0
+STORE = 100 * 2**20
+OPTIONS = {
+    "--exploiters": 2, "--explorers": 2, "--hidden-sizes": 16, "--lstm-size": 16, "--head-size": 16, "--batch-size": 8,
+    "--trace-length": 10, "--burn-in": 2, "--replay-period": 5, "--replay-capacity": 2000, "--min-replay": 50,
+    "--learn-period": PERIOD, "--rollout": 20, "--num-envs": ENVS,
+}  # fmt: skip
+HEALTH = {"health_check_initial_delay_ms": 2000, "health_check_period_ms": 1000, "health_check_failure_threshold": 10}
+
+
+class Run:
+    """The command, and what it says of itself."""
+
+    def __init__(self, address: str, folder: Path):
+        self.out, books = folder / "run", folder / "books"
+        books.mkdir()
+        self.books = books
+        here = Path(__file__).resolve().parent
+        command = [sys.executable, "-P", "-m", "tdu", "train", "python:ray_chaos_env:make", "--agent", "tdu_r2d2"]
+        command += ["--engine", "ray", "--actors", str(ACTORS), "--address", address, "--steps", str(10**9)]
+        command += ["--out", str(self.out), "--checkpoint-seconds", "5", "--progress", "json"]
+        command += [str(word) for pair in OPTIONS.items() for word in pair]
+        paths = os.pathsep.join([str(here), str(here.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+        environment = os.environ | {"PYTHONPATH": paths, BOOKS: str(books)}
+        heeding = [sys.executable, "-c", _HEEDING, *command]  # as in a terminal, where SIGINT is not ignored
+        self.said = folder / "said"
+        with open(self.said, "w") as said:
+            self.process = subprocess.Popen(
+                heeding, stdout=subprocess.PIPE, stderr=said, text=True, env=environment, cwd=folder
+            )
+        self.steps = self.updates = self.alive = 0
+        self.history: list[tuple[float, int, int, int]] = []
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            try:
+                shown = json.loads(line)
+            except ValueError:
+                continue
+            words = shown["words"].replace(",", "")
+            self.steps = shown["steps"]
+            self.updates = int(_found(r"\((\d+) learning steps", words))
+            self.alive = int(_found(r"(\d+) of \d+ actors alive", words))
+            self.history.append((time.monotonic(), self.steps, self.updates, self.alive))
+
+    def wait(self, what: str, condition: Any, seconds: float) -> float:
+        began = time.monotonic()
+        while not condition():
+            if self.process.poll() is not None:
+                raise SystemExit(f"the run ended while waiting for {what}: {self.said.read_text()[-2000:]}")
+            if time.monotonic() - began > seconds:
+                raise SystemExit(f"{what} did not happen in {seconds} s: {self.said.read_text()[-2000:]}")
+            time.sleep(0.1)
+        return time.monotonic() - began
+
+
+_HEEDING = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+
+
+def _found(pattern: str, text: str) -> str:
+    found = re.search(pattern, text)
+    return found[1] if found else "0"
+
+
+def processes(cluster: Cluster, kind: str) -> list[int]:
+    """Of that kind, on this cluster."""
+    raylets = {node.all_processes["raylet"][0].process.pid for node in (cluster.head_node, *cluster.worker_nodes)}
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            title = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+            parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        if title.startswith(f"ray::{kind}") and parent in raylets:
+            found.append(int(pid))
+    return sorted(found)
+
+
+def stored(address: str) -> tuple[float, int]:
+    """MiB and objects in the stores of all nodes."""
+    text = memory_summary(address, stats_only=True)
+    found = re.findall(r"Plasma memory usage (\S+) MiB, (\d+) objects", text)
+    return sum(float(size) for size, _ in found), sum(int(count) for _, count in found)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--keep", type=Path, help="copy the run's folder there")
+    parsed = parser.parse_args()
+    cluster = Cluster(
+        initialize_head=True,
+        head_node_args={
+            "num_cpus": 0,
+            "object_store_memory": STORE,
+            "_system_config": HEALTH,
+            "include_dashboard": False,
+        },
+    )
+    try:
+        with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
+            for _ in range(2):
+                cluster.add_node(num_cpus=2, object_store_memory=STORE)
+            outcome = measure(cluster, Path(folder), parsed.minutes)
+            if parsed.keep is not None:
+                import shutil
+
+                shutil.copytree(folder, parsed.keep)
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+    parsed.out.write_text(json.dumps(outcome, indent=2) + "\n")
+    print(json.dumps({name: value for name, value in outcome.items() if name != "kills"}, indent=2))
+    return 1 if outcome["violations"] else 0
+
+
+def measure(cluster: Cluster, folder: Path, minutes: float) -> dict[str, Any]:
+    run = Run(cluster.address, folder)
+    kills: list[dict[str, Any]] = []
+    store: list[tuple[float, int]] = []
+    try:
+        startup = run.wait("the first learning", lambda: run.updates > 20 and run.alive == ACTORS, 400)
+        run.wait("a checkpoint", lambda: any((run.out / "checkpoints").glob("[0-9]*")), 100)
+        began = time.monotonic()
+        while not kills or len(kills) % 4 or time.monotonic() - began < 60 * minutes:
+            kind = ("actor", "learner", "replay", "node")[len(kills) % 4]
+            kills.append({"what": kind, "at_seconds": round(time.monotonic() - began, 1)} | strike(cluster, run, kind))
+            store.append(stored(cluster.address))
+            print(kills[-1], store[-1], file=sys.stderr, flush=True)
+            rest = 60 * minutes / 4 if minutes <= 2 else 20.0
+            run.wait("a moment under load", _after(min(rest, 10.0)), 60)
+        seconds = time.monotonic() - began
+    finally:
+        if run.process.poll() is None:
+            run.process.send_signal(signal.SIGINT)
+        code = run.process.wait(120)
+    time.sleep(3)
+    return verdict(
+        cluster, run, kills, store, {"startup": round(startup, 1), "seconds": round(seconds, 1), "code": code}
+    )
+
+
+def _after(seconds: float) -> Any:
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() >= end
+
+
+def strike(cluster: Cluster, run: Run, kind: str) -> dict[str, Any]:
+    """Kills something, and waits until all is as before; the seconds that took."""
+    killed = time.monotonic()
+    if kind == "node":
+        victim = sorted(cluster.worker_nodes, key=lambda node: node.unique_id)[0]
+        homes = {k: [p for p in processes(cluster, k) if _parent(p) == _raylet(victim)] for k in _KINDS}
+        cluster.remove_node(victim, allow_graceful=False)
+        time.sleep(5)
+        cluster.add_node(num_cpus=2, object_store_memory=STORE)
+        more = {"held": {k: len(pids) for k, pids in homes.items() if pids}}
+    else:
+        pid = processes(cluster, {"actor": "Rollout"}.get(kind, kind.capitalize()))[0]
+        os.kill(pid, signal.SIGKILL)
+        more = {}
+    whole = time.monotonic()
+    # Whatever was on its way when it was struck does not count: two more looks at the clock have to show something new.
+    time.sleep(1)
+    steps, updates = run.steps, run.updates
+    acts = run.wait("steps again", lambda: run.steps > steps, 120)
+    run.wait("all actors again", lambda: run.alive == ACTORS and len(processes(cluster, "Rollout")) == ACTORS, 120)
+    run.wait("learning again", lambda: run.updates != updates, 120)
+    again = time.monotonic() - whole
+    stall = max((b - max(a, whole) for a, b in _pauses(run.history, whole)), default=0.0)
+    return more | {
+        "seconds_to_kill_and_repair": round(whole - killed, 1),
+        "longest_stall": round(stall, 1),
+        "seconds_until_steps": round(acts + 1, 1),
+        "seconds_until_all_is_as_before": round(again, 1),
+    }
+
+
+_KINDS = ("Rollout", "Replay", "Learner")
+
+
+def _pauses(history: list[tuple[float, int, int, int]], since: float) -> list[tuple[float, float]]:
+    """Times between two moments at which steps or learning went on, as far as they end after `since`."""
+    moved = [history[0][0]]
+    pauses = []
+    for before, after in itertools.pairwise(history):
+        if after[1] != before[1]:
+            if after[0] > since:
+                pauses.append((moved[-1], after[0]))
+            moved.append(after[0])
+    return pauses
+
+
+def _parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return -1
+
+
+def _raylet(node: Any) -> int:
+    return int(node.all_processes["raylet"][0].process.pid)
+
+
+def verdict(
+    cluster: Cluster, run: Run, kills: list[dict[str, Any]], store: list[tuple[float, int]], how: dict[str, Any]
+) -> dict[str, Any]:
+    loaded = tdu.load(run.out)
+    log, config = loaded.log, loaded.config
+    with open(run.out / "events.csv") as f:
+        events = [row["event"] for row in csv.DictReader(f)]
+    taken = sum(path.stat().st_size for path in run.books.glob("steps-*"))
+    played = (run.books / "episodes").stat().st_size
+    learner = tdu.runs.read_log(run.out / "learner.csv")
+    ahead = int(learner["steps"][-1]) - PERIOD * int(learner["learning_steps"][-1])
+    steps = int(log["steps"][-1])
+    resumed = [event for event in events if "resumed from learning step" in event and "checkpoint at step" in event]
+    refilled = [event for event in events if "the replay goes on with" in event and "checkpoint at step" in event]
+    left = stored(cluster.address)
+    numbers = {
+        "episodes_logged": len(log["episode"]),
+        "episodes_played": played,
+        "episodes_logged_twice": int(len(log["episode"]) - len(set(log["episode_return"].tolist()))),
+        "steps_counted": steps,
+        "steps_taken": taken,
+        "learning_steps": int(learner["learning_steps"][-1]),
+        "steps_per_learning_step_stated": PERIOD,
+        "steps_ahead_of_learning_at_the_end": ahead,
+        "longest_stall_seconds": max(kill["longest_stall"] for kill in kills),
+        "learner_resumed_from_checkpoint": len(resumed),
+        "replay_resumed_from_checkpoint": len(refilled),
+        "object_store_MiB_most": max(size for size, _ in store),
+        "object_store_after": left,
+    }
+    counts = {kind: sum(kill["what"] == kind for kill in kills) for kind in ("actor", "learner", "replay", "node")}
+    held = {kind: sum(kind in kill.get("held", {}) for kill in kills) for kind in _KINDS}
+    violations = [
+        words
+        for words, is_wrong in {
+            "a stall was too long": numbers["longest_stall_seconds"] > LONGEST_STALL,
+            "an episode was counted twice": numbers["episodes_logged_twice"] > 0,
+            "more was counted than was done": steps > taken or numbers["episodes_logged"] > played,
+            "steps in the log do not rise": bool((log["steps"][1:] < log["steps"][:-1]).any()),
+            "the learner did not resume from a checkpoint": len(resumed) < counts["learner"],
+            "the replay did not resume from a checkpoint": len(refilled) < counts["replay"],
+            "a death is not among the events": sum(" died (" in event for event in events)
+            < counts["actor"] + counts["learner"] + counts["replay"],
+            "a lost node is not among the events": sum("was lost" in event for event in events) < counts["node"],
+            "something was left in the object store": left[1] > 0,
+            "the run did not end by being interrupted and saved": how["code"] != 130,
+        }.items()
+        if is_wrong
+    ]
+    return {
+        "command": f"python benchmarks/ray_chaos.py --minutes {how['seconds'] / 60:.0f}",
+        "cluster": {"nodes": 3, "actors": ACTORS, "environments": ACTORS * ENVS, "system_config": HEALTH},
+        "config": config.config,
+        "cores": os.cpu_count(),
+        "load_average": os.getloadavg(),
+        **how,
+        "kills_of": counts,
+        "node_held": held,
+        **numbers,
+        "violations": violations,
+        "kills": kills,
+        "events": events,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
