@@ -28,7 +28,7 @@ NEEDS = {"ucb_eta": {"head_choice": "ucb1"}, "explorer_prob": {"head_choice": "m
 NEEDS |= {"resolution": {"bonus": "counts"}}
 """Options that mean something beside another one only; alone they are refused."""
 
-KINDS = dict.fromkeys(("dense", "torso", "resolution"), tuple(SPECS)) | dict.fromkeys(("filters", "shrink"), ("image",))
+KINDS = dict.fromkeys(("dense", "torso", "resolution"), tuple(SPECS)) | dict.fromkeys(("filters", "pixels"), ("image",))
 """Where an option is looked at, if not on vectors alone."""
 
 REFUSED = {"su": {"bootstrap"}, "bdqn": {"explorer_prob"}, "q_ucb": {"explorer_prob"}}
@@ -98,7 +98,7 @@ def another(name, field):
     if isinstance(now, bool):
         return not now
     if isinstance(now, int):
-        return 2 * now
+        return 2 * now or 3
     lowest = field.metadata["minimum"]
     return now / 2 if now and (lowest is None or now / 2 >= lowest) else now + 0.25
 
