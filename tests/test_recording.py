@@ -9,9 +9,10 @@ import pytest
 from small import SEA, SIZE
 
 import tdu
-from tdu import agents, environments, runs
+from tdu import environments, runs
 from tdu.environments import maps
 from tdu.errors import RunError, UserError
+from tdu.runners import interaction
 from tdu.runs import snapshots
 from tdu.training import recording
 
@@ -89,22 +90,13 @@ def test_sigma_is_the_spread_of_td_errors(recorded):
     """Before the first step, targets are the networks themselves, so σ follows from the heads' values alone."""
     run, _, record = recorded
     agent = run.agent.agent
-    params = agent.params(agent.init(tdu.run_key(0)))
-    here = maps.find(environments.make(SEA).spec)
-    end = np.zeros((SMALL["exploiters"], 1, 2))
-
-    def q_of(params):
-        q = np.stack([np.asarray(agent.examiner.q(params, jax.numpy.int32(s))) for s in here.states], axis=1)
-        return q[: SMALL["exploiters"]]
-
-    from tdu.runners import interaction
-
     first = agent.params(agent.init(interaction.first_keys(tdu.run_key(HOW["seed"]))[0]))
-    q = q_of(first)
+    here = maps.find(environments.make(SEA).spec)
+    heads = np.stack([np.asarray(agent.examiner.q(first, np.int32(s))) for s in here.states], axis=1)
+    q, end = heads[: SMALL["exploiters"]], np.zeros((SMALL["exploiters"], 1, 2))
     following = np.concatenate([q, end], axis=1).max(axis=2)[:, here.following]
     td = here.rewards + agent.discount * here.discounts * following - q
     np.testing.assert_allclose(record.maps("sigma")[0], td.std(axis=0, ddof=1).max(axis=1), rtol=2e-3, atol=1e-4)
-    assert not np.allclose(q, q_of(params))
 
 
 def test_the_number_of_snapshots_is_bounded():
@@ -175,7 +167,6 @@ def test_what_cannot_be_recorded_is_told(tmp_path):
         tdu.train(SEA, record=True)
     with pytest.raises(UserError, match="cannot be recorded"):
         tdu.train(SEA, "su", out=tmp_path / "su", record=True, episodes=1)
-    assert all(agents.AGENTS[name] for name in ("su", "tdu_ac"))
 
 
 def test_a_damaged_record_is_refused(recorded, tmp_path):
