@@ -14,11 +14,12 @@ from pathlib import Path
 from tdu import files
 from tdu.runners.parallel import use_one_core
 from tdu.training.plan import make_runner, plan
-from tdu.training.recording import Recorder, next_moment
+from tdu.training.recording import Recorder
 
 CASES = (("tdu", 20, 275), ("tdu", 50, 2951), ("dqn", 50, None))
 """Agent, size of the sea, and the episode at which the README has it solved."""
-EPISODES = 10_000
+EPISODES, SHORT = 10_000, 300
+"""Runs that may have so many episodes."""
 
 
 def processor_seconds(call: Callable[[], object], times: int) -> float:
@@ -28,11 +29,11 @@ def processor_seconds(call: Callable[[], object], times: int) -> float:
     return (time.process_time() - began) / times
 
 
-def snapshots(episodes: int) -> int:
-    """How many there are by then, of a run that may go on to EPISODES."""
+def snapshots(recorder: Recorder, episodes: int) -> int:
+    """How many there are by then."""
     count, moment = 1, 0
     while moment < episodes:
-        moment = next_moment(moment, EPISODES)
+        moment = recorder.after(moment)
         count += 1
     return count
 
@@ -41,6 +42,7 @@ def measure(agent_name: str, size: int, solved: int | None) -> dict[str, float |
     planned = plan(f"deep_sea:size={size}", agent_name, episodes=EPISODES)
     runner, agent = make_runner(planned.config, planned.env)
     recorder = Recorder(runner, agent, seed=0, episodes=EPISODES)
+    short = Recorder(runner, agent, seed=0, episodes=SHORT)
     recorder.snapshot(runner.clock)
     runner.advance()
     steps = processor_seconds(runner.advance, 3)
@@ -51,9 +53,9 @@ def measure(agent_name: str, size: int, solved: int | None) -> dict[str, float |
         "seconds_of_1000_steps": round(steps, 4),
         "seconds_of_a_snapshot": round(snapshot, 5),
     }
-    for name, episodes in (("whole", EPISODES), ("until_solved", solved)):
+    for name, episodes in (("whole", EPISODES), ("short", SHORT), ("until_solved", solved)):
         if episodes is not None:
-            count = snapshots(episodes)
+            count = snapshots(recorder if episodes != SHORT else short, episodes)
             told[f"snapshots_{name}"] = count
             told[f"share_{name}"] = round(count * snapshot / (episodes * size / 1000 * steps), 4)
     return told

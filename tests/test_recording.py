@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("lightly_compiled")
 def recorded(tmp_path_factory):
     """A run that recorded, its folder, and what it recorded."""
     folder = tmp_path_factory.mktemp("recorded") / "run"
-    run = tdu.train(SEA, "tdu", out=folder, record=True, **HOW)
+    run = tdu.train(SEA, "tdu", out=folder, record_every=4, **HOW)
     record = runs.read_record(folder, run.config, pytest.fail)
     assert record is not None
     return run, folder, record
@@ -59,7 +59,7 @@ def test_a_run_that_was_cut_off_leaves_the_same_bytes(recorded, tmp_path):
             shutil.copytree(out, copied, ignore=shutil.ignore_patterns(".lock*"))
 
     out = tmp_path / "run"
-    tdu.train(SEA, "tdu", out=out, record=True, checkpoint_seconds=0.0, on_episode=copy, **HOW)
+    tdu.train(SEA, "tdu", out=out, record_every=4, checkpoint_seconds=0.0, on_episode=copy, **HOW)
     assert (copied / "record.jsonl").read_bytes() != (whole / "record.jsonl").read_bytes()
     resumed = tdu.train(SEA, "tdu", out=copied, resume=True, **HOW)  # it goes on recording without being told
     assert (copied / "record.jsonl").read_bytes() == (whole / "record.jsonl").read_bytes()
@@ -99,13 +99,19 @@ def test_sigma_is_the_spread_of_td_errors(recorded):
     np.testing.assert_allclose(record.maps("sigma")[0], td.std(axis=0, ddof=1).max(axis=1), rtol=2e-3, atol=1e-4)
 
 
+def moments(episodes, **how):
+    found = [0]
+    while found[-1] < episodes:
+        found.append(recording.next_moment(found[-1], episodes, **how))
+    return found
+
+
 def test_the_number_of_snapshots_is_bounded():
-    for episodes, most in ((10, 11), (300, 190), (10_000, 200), (10**6, 260), (2**31 - 1, 350)):
-        moments = [0]
-        while moments[-1] < episodes:
-            moments.append(recording.next_moment(moments[-1], episodes))
-        assert len(moments) <= most, episodes
-        assert moments[-1] >= episodes
+    for episodes, most in ((10, 3), (300, 32), (10_000, 150), (10**6, 220), (2**31 - 1, 310)):
+        assert len(moments(episodes, gap=10)) <= most, episodes
+        assert moments(episodes, gap=10)[-1] >= episodes
+    assert moments(12, every=3) == [0, 3, 6, 9, 12]
+    assert len(moments(10**6, every=1)) < 1100
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def sweep(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report") / "sweep"
     how = {"episodes": 70, "stop": False, "evaluation_episodes": 2, **SMALL}
     for seed in (0, 1):
-        tdu.train(SEA, "tdu", seed=seed, out=folder / f"tdu-{seed}", record=True, explorers=2, **how)
+        tdu.train(SEA, "tdu", seed=seed, out=folder / f"tdu-{seed}", record_every=2, explorers=2, **how)
     tdu.train(SEA, "bdqn", seed=0, out=folder / f"bdqn{EVIL.replace('/', ' ')}", record=True, **how)
     tdu.train(SEA, "bdqn", seed=1, out=folder / "bdqn-1", **how)
     return folder
@@ -215,7 +215,7 @@ def test_what_is_missing_is_said(sweep, tmp_path, capsys):
     shutil.copytree(sweep / "tdu-0", folder / "failed", ignore=shutil.ignore_patterns("result.json", "checkpoints"))
     shutil.copytree(sweep / "tdu-1", folder / "spoiled")
     spoiled = folder / "spoiled" / "record.jsonl"
-    spoiled.write_bytes(spoiled.read_bytes().replace(b'"episode":3', b'"episode":4', 1))
+    spoiled.write_bytes(spoiled.read_bytes().replace(b'"episode":4', b'"episode":5', 1))
     (folder / "empty").mkdir()
     assert main(["report", str(folder), str(folder / "empty"), "--out", str(tmp_path / "page.html")]) == 2
     said = capsys.readouterr().err
