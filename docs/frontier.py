@@ -1,12 +1,13 @@
 """The moving picture at the top of README.md, from runs that have recorded.
 
-tdu sweep deep_sea:size=16 --agent tdu --agent bdqn --agent dqn --episodes 300 --no-stop --record --out frontier
+tdu sweep deep_sea:size=16 --agent tdu --agent bdqn --agent dqn --episodes 300 --no-stop --record-every 3 --out frontier
 python docs/frontier.py frontier docs/frontier.gif
 """
 
 import sys
 from pathlib import Path
 
+import matplotlib as mpl
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
@@ -17,6 +18,7 @@ from tdu.reporting.films import gif
 PANEL, MARGIN, TITLE, FOOT, FRAMES, MILLISECONDS = 264, 14, 44, 30, 90, 90
 INK, FAINT, PAPER, OUTSIDE = (28, 33, 38), (91, 100, 109), (255, 255, 255), (236, 239, 242)
 STOPS = np.array([(38, 26, 92), (62, 74, 148), (33, 104, 140), (40, 160, 124), (140, 205, 80), (253, 240, 130)], float)
+FONT = f"{mpl.get_data_path()}/fonts/ttf/DejaVuSans.ttf"
 NAMES = {"tdu": "TDU", "bdqn": "Bootstrapped DQN", "dqn": "DQN, ε-greedy"}
 
 
@@ -60,8 +62,8 @@ def picture(panels: list[dict], episode: int, count: int) -> Image.Image:
         frame = int(np.searchsorted(one["episodes"], episode, side="right")) - 1
         about = one["about"]
         size = PANEL / about["columns"]
-        pen.text((left, 4), one["title"], INK, font=ImageFont.load_default(16))
-        pen.text((left, 25), one["what"], FAINT, font=ImageFont.load_default(12))
+        pen.text((left, 4), one["title"], INK, font=ImageFont.truetype(FONT, 16))
+        pen.text((left, 25), one["what"], FAINT, font=ImageFont.truetype(FONT, 12))
         pen.rectangle((left, TITLE, left + PANEL, TITLE + PANEL), OUTSIDE)
 
         def middle(
@@ -80,9 +82,9 @@ def picture(panels: list[dict], episode: int, count: int) -> Image.Image:
         x, y = middle(about["goal"])
         pen.ellipse((x - 6, y - 6, x + 6, y + 6), (255, 255, 255), (0, 0, 0), 2)
         pen.ellipse((x - 2, y - 2, x + 2, y + 2), (0, 0, 0))
-    pen.text((MARGIN, TITLE + PANEL + 7), f"episode {episode}", INK, font=ImageFont.load_default(14))
-    words = "white line: the greedy path    ◎: the chest"
-    pen.text((MARGIN + 130, TITLE + PANEL + 8), words.replace("◎", "ring"), FAINT, font=ImageFont.load_default(12))
+    pen.text((MARGIN, TITLE + PANEL + 7), f"episode {episode}", INK, font=ImageFont.truetype(FONT, 14))
+    words = "light: much, dark: little; white line: the greedy path; ring: the chest"
+    pen.text((MARGIN + 130, TITLE + PANEL + 8), words, FAINT, font=ImageFont.truetype(FONT, 12))
     return image
 
 

@@ -43,6 +43,7 @@ def train(
     evaluation_episodes: int = EVALUATION_EPISODES,
     evaluate_every: int | None = None,
     record: bool = False,
+    record_every: int | None = None,
     on_episode: Callable[[Row], object] | None = None,
     on_evaluation: Callable[[Evaluation], object] | None = None,
     progress: Callable[[Report], None] | None = None,
@@ -76,6 +77,7 @@ def train(
             evaluations.csv, and the agent that did best is kept: `tdu.load(out, best=True)`.
         record: keep snapshots of what the agent knows in record.jsonl, for the maps of `tdu report`; it needs `out`. A run
             that records goes on recording when it is resumed.
+        record_every: the same at every so many episodes, where the usual moments are too few for a film or too many.
         on_episode: called with every episode's row of the log; return True to end the run.
         on_evaluation: called after every evaluation during the run, with its `returns` and its `agent`; True ends the run.
         progress: called after every piece of the run.
@@ -110,9 +112,10 @@ def train(
         else whole_number("evaluate_every", evaluate_every, 1, MOST_EPISODES),
         on_episode=on_episode,
         on_evaluation=on_evaluation,
-        record=record,
+        record=record or record_every is not None,
+        record_every=None if record_every is None else whole_number("record_every", record_every, 1, MOST_EPISODES),
     )
-    if record and out is None:
+    if watching.record and out is None:
         raise UserError("what is recorded is kept in the run's folder; give out.")
     if evaluate_every is not None and not watching.evaluation_episodes:
         raise UserError("evaluate_every needs evaluation_episodes of at least 1.")

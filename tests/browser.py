@@ -111,8 +111,9 @@ class Browser:
 
     def key(self, name, code):
         """Presses a key."""
-        for kind in ("rawKeyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=name, code=name, windowsVirtualKeyCode=code)
+        text = {"text": name} if len(name) == 1 else {}
+        self.call("Input.dispatchKeyEvent", type="keyDown", key=name, windowsVirtualKeyCode=code, **text)
+        self.call("Input.dispatchKeyEvent", type="keyUp", key=name, windowsVirtualKeyCode=code)
 
     def screenshot(self, path=None, *, full=True):
         """The page as a picture."""

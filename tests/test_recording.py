@@ -9,9 +9,10 @@ import pytest
 from small import SEA, SIZE
 
 import tdu
-from tdu import agents, environments, runs
+from tdu import environments, runs
 from tdu.environments import maps
 from tdu.errors import RunError, UserError
+from tdu.runners import interaction
 from tdu.runs import snapshots
 from tdu.training import recording
 
@@ -32,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("lightly_compiled")
 def recorded(tmp_path_factory):
     """A run that recorded, its folder, and what it recorded."""
     folder = tmp_path_factory.mktemp("recorded") / "run"
-    run = tdu.train(SEA, "tdu", out=folder, record=True, **HOW)
+    run = tdu.train(SEA, "tdu", out=folder, record_every=4, **HOW)
     record = runs.read_record(folder, run.config, pytest.fail)
     assert record is not None
     return run, folder, record
@@ -58,7 +59,7 @@ def test_a_run_that_was_cut_off_leaves_the_same_bytes(recorded, tmp_path):
             shutil.copytree(out, copied, ignore=shutil.ignore_patterns(".lock*"))
 
     out = tmp_path / "run"
-    tdu.train(SEA, "tdu", out=out, record=True, checkpoint_seconds=0.0, on_episode=copy, **HOW)
+    tdu.train(SEA, "tdu", out=out, record_every=4, checkpoint_seconds=0.0, on_episode=copy, **HOW)
     assert (copied / "record.jsonl").read_bytes() != (whole / "record.jsonl").read_bytes()
     resumed = tdu.train(SEA, "tdu", out=copied, resume=True, **HOW)  # it goes on recording without being told
     assert (copied / "record.jsonl").read_bytes() == (whole / "record.jsonl").read_bytes()
@@ -89,31 +90,28 @@ def test_sigma_is_the_spread_of_td_errors(recorded):
     """Before the first step, targets are the networks themselves, so σ follows from the heads' values alone."""
     run, _, record = recorded
     agent = run.agent.agent
-    params = agent.params(agent.init(tdu.run_key(0)))
-    here = maps.find(environments.make(SEA).spec)
-    end = np.zeros((SMALL["exploiters"], 1, 2))
-
-    def q_of(params):
-        q = np.stack([np.asarray(agent.examiner.q(params, jax.numpy.int32(s))) for s in here.states], axis=1)
-        return q[: SMALL["exploiters"]]
-
-    from tdu.runners import interaction
-
     first = agent.params(agent.init(interaction.first_keys(tdu.run_key(HOW["seed"]))[0]))
-    q = q_of(first)
+    here = maps.find(environments.make(SEA).spec)
+    heads = np.stack([np.asarray(agent.examiner.q(first, np.int32(s))) for s in here.states], axis=1)
+    q, end = heads[: SMALL["exploiters"]], np.zeros((SMALL["exploiters"], 1, 2))
     following = np.concatenate([q, end], axis=1).max(axis=2)[:, here.following]
     td = here.rewards + agent.discount * here.discounts * following - q
     np.testing.assert_allclose(record.maps("sigma")[0], td.std(axis=0, ddof=1).max(axis=1), rtol=2e-3, atol=1e-4)
-    assert not np.allclose(q, q_of(params))
+
+
+def moments(episodes, **how):
+    found = [0]
+    while found[-1] < episodes:
+        found.append(recording.next_moment(found[-1], episodes, **how))
+    return found
 
 
 def test_the_number_of_snapshots_is_bounded():
-    for episodes, most in ((10, 11), (300, 190), (10_000, 200), (10**6, 260), (2**31 - 1, 350)):
-        moments = [0]
-        while moments[-1] < episodes:
-            moments.append(recording.next_moment(moments[-1], episodes))
-        assert len(moments) <= most, episodes
-        assert moments[-1] >= episodes
+    for episodes, most in ((10, 3), (300, 32), (10_000, 150), (10**6, 220), (2**31 - 1, 310)):
+        assert len(moments(episodes, gap=10)) <= most, episodes
+        assert moments(episodes, gap=10)[-1] >= episodes
+    assert moments(12, every=3) == [0, 3, 6, 9, 12]
+    assert len(moments(10**6, every=1)) < 1100
 
 
 @pytest.mark.parametrize(
@@ -175,7 +173,6 @@ def test_what_cannot_be_recorded_is_told(tmp_path):
         tdu.train(SEA, record=True)
     with pytest.raises(UserError, match="cannot be recorded"):
         tdu.train(SEA, "su", out=tmp_path / "su", record=True, episodes=1)
-    assert all(agents.AGENTS[name] for name in ("su", "tdu_ac"))
 
 
 def test_a_damaged_record_is_refused(recorded, tmp_path):

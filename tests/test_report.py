@@ -28,7 +28,7 @@ def sweep(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report") / "sweep"
     how = {"episodes": 70, "stop": False, "evaluation_episodes": 2, **SMALL}
     for seed in (0, 1):
-        tdu.train(SEA, "tdu", seed=seed, out=folder / f"tdu-{seed}", record=True, explorers=2, **how)
+        tdu.train(SEA, "tdu", seed=seed, out=folder / f"tdu-{seed}", record_every=2, explorers=2, **how)
     tdu.train(SEA, "bdqn", seed=0, out=folder / f"bdqn{EVIL.replace('/', ' ')}", record=True, **how)
     tdu.train(SEA, "bdqn", seed=1, out=folder / "bdqn-1", **how)
     return folder
@@ -118,11 +118,11 @@ def test_the_curves_are_the_log_s(browser, written, sweep):
     browser.open(written)
     logs = [runs.read_log(sweep / f"tdu-{seed}" / "log.csv") for seed in (0, 1)]
     last = np.mean([log["episode_return"][-1] for log in logs])  # of 70 episodes, one is averaged
-    entry = browser.run("[...document.querySelectorAll('.curves .legend > span')].map(s => s.textContent)")
-    words = next(text for text in entry if text.startswith("tdu"))
-    assert float(re.search(r"(-?[\d.]+) \(", words.partition("divisor")[0].rsplit("16", 1)[-1])[1]) == pytest.approx(
-        last, abs=1e-3
+    entries = browser.run(
+        "[...document.querySelectorAll('.curves .legend > span')].map(s => [s.textContent, s.lastChild.textContent])"
     )
+    words = next(words for name, words in entries if name.startswith("tdu"))
+    assert float(words.split(" ")[0]) == pytest.approx(last, rel=5e-3, abs=1e-6)
     assert "2 seeds" in words
 
 
@@ -140,13 +140,15 @@ def test_the_slider_moves_the_map_and_play_plays(browser, written, sweep):
     assert browser.run(picture) != at_the_end
     move(browser, 5)
     assert browser.run("document.querySelector('.map').dataset.frame") == "5"
-    largest = max(range(10), key=lambda s: record.maps("sigma")[5][s])
-    cell = record.about["map"]["cells"][largest]
-    shown = next(words for words in told(browser) if words)
-    assert f"largest in row {cell // 4 + 1}, column {cell % 4 + 1}" in told(browser)[-2] + shown
+    cell = record.about["map"]["cells"][int(record.maps("sigma")[5].argmax())]
+    (mine,) = browser.run(
+        "[...document.querySelectorAll('.map')].filter(f => /^tdu.*seed 0,/.test(f.textContent))"
+        ".map(f => f.querySelector('.told').textContent)"
+    )
+    assert f"largest in row {cell // 4 + 1}, column {cell % 4 + 1}: " in mine
     move(browser, 0)
     browser.run("play.focus()")
-    browser.key("Enter", 13) if False else browser.run("play.click()")
+    browser.key(" ", 32)
     browser.until("+moment.value >= 3")
     assert browser.run("play.getAttribute('aria-pressed')") == "true"
     browser.run("play.click()")
@@ -165,9 +167,10 @@ def test_layers_are_chosen_and_say_when_a_run_has_none(browser, written):
     assert {"visits", "visits lately, explorers", "spread of Q, exploiters", "spread of Q, explorers"} <= set(names)
     choose = "(() => {{ const l = document.getElementById('layer'); l.value = {}; l.dispatchEvent(new Event('change')); }})()"
     browser.run(choose.format(json.dumps("visits lately, explorers")))
-    bdqn, *others = [words for words in told(browser) if "has no visits lately, explorers" in words] + told(browser)
-    assert "This run has no" in bdqn
-    assert any("visits of explorers" in words for words in others)
+    has_none = ["This run has no visits lately, explorers" in words for words in told(browser)]
+    has_some = ["Visits of explorers since the moment before: " in words for words in told(browser)]
+    assert sorted(has_none) == [False, False, True]  # BDQN has no explorers
+    assert has_some == [not none for none in has_none]
 
 
 def test_tables_are_sorted_and_copied(browser, written):
@@ -212,7 +215,7 @@ def test_what_is_missing_is_said(sweep, tmp_path, capsys):
     shutil.copytree(sweep / "tdu-0", folder / "failed", ignore=shutil.ignore_patterns("result.json", "checkpoints"))
     shutil.copytree(sweep / "tdu-1", folder / "spoiled")
     spoiled = folder / "spoiled" / "record.jsonl"
-    spoiled.write_bytes(spoiled.read_bytes().replace(b'"episode":3', b'"episode":4', 1))
+    spoiled.write_bytes(spoiled.read_bytes().replace(b'"episode":4', b'"episode":5', 1))
     (folder / "empty").mkdir()
     assert main(["report", str(folder), str(folder / "empty"), "--out", str(tmp_path / "page.html")]) == 2
     said = capsys.readouterr().err

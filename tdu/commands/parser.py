@@ -68,6 +68,15 @@ def add_length(parser: argparse.ArgumentParser, default: str) -> None:
     )  # fmt: skip
 
 
+def add_record(parser: argparse.ArgumentParser) -> None:
+    """The arguments that ask for snapshots of what the agent knows."""
+    parser.add_argument("--record", action="store_true", help="keep what the maps of tdu report need, in record.jsonl")
+    parser.add_argument(
+        "--record-every", type=whole("record_every", 1, MOST_EPISODES), metavar="E",
+        help="keep it at every E episodes; the usual moments cost less than a twentieth of the time",
+    )  # fmt: skip
+
+
 def add_preset(parser: argparse.ArgumentParser) -> None:
     """The argument that chooses a set of defaults."""
     parser.add_argument(

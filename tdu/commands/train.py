@@ -9,7 +9,7 @@ from typing import Any, TextIO
 from tdu import agents, environments, options, runs, sweeps, track
 from tdu import progress as displays
 from tdu.commands.output import own_output
-from tdu.commands.parser import Parser, add_length, add_preset, folder, number, whole
+from tdu.commands.parser import Parser, add_length, add_preset, add_record, folder, number, whole
 from tdu.errors import UserError, unknown
 from tdu.runners import parallel
 from tdu.runs import folder as folders
@@ -69,6 +69,7 @@ def _train_one(parsed: argparse.Namespace, given: dict[str, Any], arguments: lis
             evaluation_episodes=parsed.evaluation_episodes,
             evaluate_every=parsed.evaluate_every,
             record=parsed.record,
+            record_every=parsed.record_every,
             progress=shown,
             compiling=_announce_compilation if parsed.progress in ("auto", "plain") else None,
             track=parsed.track,
@@ -159,7 +160,7 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
         "--evaluate-every", type=whole("evaluate_every", 1, MOST_EPISODES), metavar="E",
         help="play with the trained policy every E episodes, and keep the agent that did best",
     )  # fmt: skip
-    parser.add_argument("--record", action="store_true", help="keep what the maps of tdu report need, in record.jsonl")
+    add_record(parser)
     parser.add_argument(
         "--evaluation-episodes", type=whole("evaluation_episodes", 0, 10**6), default=EVALUATION_EPISODES,
         metavar="N",

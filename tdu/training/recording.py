@@ -9,8 +9,9 @@ the environment has a map (`environments.maps`), it also has for every state
     spread [G, S]    the heads' disagreement about Q in each group of two at least, of the action on which it is largest
     value  [S]       the largest Q of the exploiters' mean, and with it the path of the greedy policy
 
-Moments are a tenth apart at first and evenly spaced later, so that their number, and with it the size of the file, is
-bounded however long the run is. Looking changes nothing: it draws from a key of its own and learns nothing.
+Moments are ten episodes or a tenth apart at first and evenly spaced later, so that recording costs little and their number,
+and with it the size of the file, is bounded however long the run is. Looking changes nothing: it draws from a key of its own
+and learns nothing.
 """
 
 import math
@@ -35,22 +36,30 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 EVEN_MOMENTS = 100
 """Of a run whose number of episodes is known."""
 GROWTH = 1.1
-_USUAL_STATES = 1300
-"""Deep Sea of size 50. Larger maps have fewer moments …"""
+_GAP = 10
+"""Episodes between moments, at least …"""
+_CHEAP_STATES, _USUAL_STATES = 500, 1300
+"""… on maps up to Deep Sea of size 30; and from size 50 on there are fewer altogether."""
 _MOST_STATES = 50_000
-"""… and the largest none."""
-_BATCHES = 8
+"""Larger maps are not recorded."""
+_BATCHES = 4
 _LARGEST = float(np.finfo(np.float16).max)
 _VISITS, _MOMENTS = "record.visits", "record.moments"
 """What a checkpoint holds of a recorder, by name."""
 
 
-def next_moment(episode: int, episodes: int | None, pace: float = 1.0) -> int:
-    """The first moment after an episode, of a run of so many."""
-    late = episode + 1 if episode < 1 else max(episode + 1, math.ceil(episode * GROWTH**pace))
+def next_moment(
+    episode: int, episodes: int | None, *, gap: int = 1, pace: float = 1.0, every: int | None = None
+) -> int:
+    """The first moment after an episode, of a run of so many: `gap` apart at least; or `every` so many, to the thousandth."""
+    grown = math.ceil(episode * GROWTH**pace)
+    if every is not None:
+        following = (episode // every + 1) * every
+        return following if episode < 1000 * every else max(following, grown)
+    late = max(episode + gap, grown)
     if episodes is None:
         return late
-    even = max(math.ceil(episodes * pace / EVEN_MOMENTS), 1)
+    even = max(math.ceil(episodes * pace / EVEN_MOMENTS), gap)
     return min(late, (episode // even + 1) * even)
 
 
@@ -64,7 +73,15 @@ class _Looks(NamedTuple):
 class Recorder:
     """What a run records: the visits since the last snapshot, and when the next one is due."""
 
-    def __init__(self, runner: Runner, agent: Agent | RecurrentAgent, *, seed: int, episodes: int | None):
+    def __init__(
+        self,
+        runner: Runner,
+        agent: Agent | RecurrentAgent,
+        *,
+        seed: int,
+        episodes: int | None,
+        every: int | None = None,
+    ):
         if isinstance(agent, RecurrentAgent) or agent.examiner is None or not isinstance(runner, Traced):
             raise UserError("this agent cannot be recorded: it does not tell its heads' values; leave --record out.")
         self._examiner, self._episodes = agent.examiner, episodes
@@ -72,7 +89,7 @@ class Recorder:
         self._map = _map_of(runner.spec)
         self._looks = _looks(agent, runner.spec)
         self._key = random.for_use(run_key(seed), random.Use.RECORD)
-        self._pace = 1.0 if self._map is None else max(1.0, len(self._map.states) / _USUAL_STATES)
+        self._every = every
         self.due = 0
         """The episode of the next snapshot."""
         self.latest = -1
@@ -136,20 +153,27 @@ class Recorder:
                 "path": path,
                 "maps": {name: snapshots.packed(x) for name, x in {"visits": visits, **kept}.items()},
             }
-        self.due, self.latest = next_moment(clock.episodes, self._episodes, self._pace), clock.episodes
+        self.due, self.latest = self.after(clock.episodes), clock.episodes
         return snapshots.line(told)
+
+    def after(self, episode: int) -> int:
+        """The moment that follows one."""
+        count = 0 if self._map is None else len(self._map.states)
+        gap, pace = math.ceil(_GAP * max(1.0, count / _CHEAP_STATES)), max(1.0, count / _USUAL_STATES)
+        return next_moment(episode, self._episodes, gap=gap, pace=pace, every=self._every)
 
     def added_to(self, saved: Saved) -> Saved:
         """What a checkpoint has to hold, with what the recorder has counted."""
         self.take(self._runner.trace())
-        mine = {_VISITS: self._visits.copy(), _MOMENTS: np.asarray([self.due, self.latest])}
+        mine = {_VISITS: self._visits.copy(), _MOMENTS: np.asarray([self.due, self.latest, self._every or 0])}
         return saved._replace(arrays=saved.arrays | mine)
 
     def restore(self, saved: Saved, clock: Clock) -> None:
         """Goes on from a checkpoint; where the run has not recorded so far, from now on."""
         if is_in(saved):
             self._visits = saved.arrays[_VISITS].copy()
-            self.due, self.latest = saved.arrays[_MOMENTS].tolist()
+            self.due, self.latest, every = saved.arrays[_MOMENTS].tolist()
+            self._every = every or None
         else:
             self.due = clock.episodes
 

@@ -92,6 +92,8 @@ class Watching(NamedTuple):
     """Called after every evaluation during the run, which ends if it returns True."""
     record: bool = False
     """Whether snapshots of what the agent knows are kept."""
+    record_every: int | None = None
+    """Episodes between them, where somebody wants to say."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -182,7 +184,8 @@ class Session:
         folder.open_logs(self._columns, at=manifest)
 
     def _make_recorder(self) -> recording.Recorder:
-        return recording.Recorder(self._runner, self._agent, seed=self._config.seed, episodes=self._config.episodes)
+        config, every = self._config, self._watching.record_every
+        return recording.Recorder(self._runner, self._agent, seed=config.seed, episodes=config.episodes, every=every)
 
     def _record(self, *, first: bool = False, last: bool = False) -> None:
         """Keeps a snapshot if it is time for one."""
