@@ -33,7 +33,7 @@ def test_a_row_comes_back_as_it_was_written(tmp_path):
     path = tmp_path / "deep_sea" / FILE
     unsolved = ROW._replace(seed=1, solved_episode=None, episodes=10_000, score=0.0, seconds=None)
     official = ROW._replace(env='catch/0, "x"', limit=None, solved_episode=None, successes=None)
-    for row in (ROW, unsolved, official):
+    for row in (ROW, unsolved, official, ROW._replace(seconds=9.0, commit="later")):  # the last is the first again
         rows.append(path, row)
     assert rows.read(path, pytest.fail) == [ROW, unsolved, official]
 

@@ -81,8 +81,14 @@ def read(path: Path, say: Callable[[str], None]) -> list[Row]:
 
 
 def append(path: Path, row: Row) -> None:
-    """Adds a row. The file is replaced as a whole, under a lock, and all its other lines stay as they are."""
+    """Adds a row. The file is replaced as a whole, under a lock, and all its other lines stay as they are.
+
+    Where another process on the same kind of machine was faster, its row is the same one, and stays alone.
+    """
     with writing(path), _locked(path.parent):
+        there = {(known.identity, known.processor) for known in read(path, lambda sentence: None)}
+        if (row.identity, row.processor) in there:
+            return
         text = _text(path) if path.exists() else _line(COLUMNS)
         _check_header(text, path)
         if _header(text)[: len(COLUMNS)] != list(COLUMNS):
