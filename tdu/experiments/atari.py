@@ -6,14 +6,16 @@ above the baselines', F = 8.17, p = 0.0045. `paper` is that. `laptop` is what tw
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tdu import runs
 from tdu.environments.atari import EXPLORATION
+from tdu.experiments.experiment import Grid, Measured, Report, Verdict, markdown
+from tdu.experiments.rows import Row
 from tdu.reporting import atari_scores, variance
-from tdu.reporting.atari_scores import FRAMES_PER_STEP, Scored
+from tdu.reporting.atari_scores import FRAMES_PER_STEP
 from tdu.sweeps import Cell
 
 BASELINES = ("r2d2", "b_r2d2")
@@ -40,15 +42,6 @@ RULE = (
     "analysis of variance of TDU or not, controlling for game, has p < 0.05; partly if only the second holds with TDU above."
 )
 
-Word = Literal["reproduced", "partly reproduced", "not reproduced", "not yet enough data"]
-
-
-class Verdict(NamedTuple):
-    """What the runs say about the claim, by `RULE`."""
-
-    word: Word
-    because: str
-
 
 def cells(preset: str) -> list[Cell]:
     """The runs, all of one seed before the next."""
@@ -66,25 +59,38 @@ def cells(preset: str) -> list[Cell]:
     ]
 
 
-def measure(folder: Path, result: runs.RunResult) -> float | None:
+def measure(folder: Path, result: runs.RunResult) -> Measured:
     """The human-normalised score of a run: what its trained policy returned, or else its last episodes of training."""
     del folder
     game = atari_scores.game_of(result.env)
     score = result.greedy_return.mean if result.greedy_return is not None else result.mean_return
-    return None if game is None or score is None else float(atari_scores.human_normalised(game, score))
+    if game is None or score is None:
+        return Measured()
+    return Measured(score=float(atari_scores.human_normalised(game, score)))
 
 
-def scored(wanted: Sequence[Cell], folder: Path) -> list[Scored]:
-    """Those of the runs that have finished."""
-    found = []
-    for cell in wanted:
-        out = cell.job(folder).out
-        if (out / "config.json").exists():
-            found.append((cell.agent, runs.read_config(out), runs.read_result(out)))
-    return atari_scores.scored(found)[0]
+class Played(NamedTuple):
+    """A run as it counts."""
+
+    kind: str
+    game: str
+    hns: float
 
 
-def verdict(rows: Sequence[Scored], fewest: int = 3) -> Verdict:
+def report(rows: Sequence[Row]) -> Report:
+    """A line per game and agent, and what is to be said of C9."""
+    played = [Played(row.agent, _game(row.env), row.score) for row in rows if row.score is not None]
+    lines = []
+    for env, agent in dict.fromkeys((row.env, row.agent) for row in rows):
+        scores = [row.score for row in rows if (row.env, row.agent) == (env, agent) and row.score is not None]
+        if scores:
+            lines.append([env, agent, f"{np.mean(scores):.3f}", ", ".join(f"{score:.3f}" for score in scores)])
+    header = ["game", "agent", "mean human-normalised score", "every seed"]
+    body = "## Human-normalised scores\n\n" + (markdown(header, lines) if lines else "None was run yet.")
+    return Report({"C9": verdict(played)}, body, {})
+
+
+def verdict(rows: Sequence[Played], fewest: int = 3) -> Verdict:
     """What is to be said of C9."""
     hard = [r for r in rows if r.game in EXPLORATION and r.kind in (*BASELINES, *OURS)]
     kinds = (*BASELINES, "tdu_r2d2")
@@ -106,11 +112,21 @@ def verdict(rows: Sequence[Scored], fewest: int = 3) -> Verdict:
     return Verdict("reproduced" if enough else "partly reproduced", words)
 
 
-def figures(summary: dict[str, object], folder: Path) -> list[Path]:
-    """The learning curves, from what `atari_scores.summarised` gave."""
-    return atari_scores.write_figures(summary, folder)
-
-
-def _mean(rows: Sequence[Scored], kinds: Sequence[str]) -> float:
+def _mean(rows: Sequence[Played], kinds: Sequence[str]) -> float:
     """Mean over games of the mean over their runs."""
     return float(np.mean([np.mean([r.hns for r in rows if r.game == g and r.kind in kinds]) for g in EXPLORATION]))
+
+
+def _game(env: str) -> str:
+    return atari_scores.game_of(env) or env
+
+
+ATARI = Grid(
+    summary="section 5.2: R2D2, Bootstrapped R2D2 and TDU-R2D2 on Atari",
+    claims={"C9": "TDU-R2D2 lifts the mean human-normalised score on seven hard exploration games by about 30 %"},
+    rules=RULE,
+    cells=cells,
+    left_out=LEFT_OUT,
+    measure=measure,
+    report=report,
+)

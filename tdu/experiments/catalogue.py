@@ -1,6 +1,8 @@
 """Every experiment by name, in the order of what its next run is worth."""
 
 from tdu.errors import unknown
+from tdu.experiments import theory
+from tdu.experiments.atari import ATARI
 from tdu.experiments.binary_tree import BINARY_TREE
 from tdu.experiments.bsuite import BSUITE
 from tdu.experiments.deep_sea import DEEP_SEA
@@ -16,6 +18,8 @@ EXPERIMENTS: dict[str, Grid | Own] = {
     "forgetting": FORGETTING,
     "scaling": SCALING,
     "bsuite": BSUITE,
+    "atari": ATARI,
+    "theory": Own("sections 2 and 3: the lemma and both theorems, checked where the truth is known", theory.reproduce),
 }
 """An experiment that is no grid of runs is `Own("what it is", function)`; it is called with its folder and `preset`."""
 

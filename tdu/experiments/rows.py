@@ -39,7 +39,7 @@ class Row(NamedTuple):
     episodes: int
     steps: int
     score: float | None
-    """What the run counts in the experiment's score, between 0 and 1."""
+    """What the run counts in the experiment's score, between 0 and 1; of an Atari game, the human-normalised score."""
     successes: int | None
     """Episodes that reached the goal, where the environment has one."""
     seconds: float | None
@@ -151,7 +151,7 @@ def _row(cells: dict[str | None, Any]) -> Row:
             raise ValueError(f"it has no {name}")
     if texts["agent"] not in agents.AGENTS:
         raise ValueError(f"this version has no agent '{texts['agent']}'")
-    if texts["preset"] not in agents.PRESETS:
+    if texts["preset"] not in {*agents.PRESETS, *agents.RECURRENT_PRESETS}:
         raise ValueError(f"this version has no preset '{texts['preset']}'")
     limit = _whole(texts, "limit", 1) if "limit" in texts else 10_000
     solved, episodes = _whole(texts, "solved_episode", 1), _whole(texts, "episodes", 1, needed=True)
@@ -173,7 +173,9 @@ def _row(cells: dict[str | None, Any]) -> Row:
         solved_episode=solved,
         episodes=episodes,
         steps=steps,
-        score=_real(texts, "score", 1.0),
+        score=_real(texts, "score", math.inf, -math.inf)
+        if texts["env"].startswith("atari/")
+        else _real(texts, "score", 1.0),
         successes=_whole(texts, "successes", 0),
         seconds=_real(texts, "seconds", math.inf),
         commit=texts.get("commit", ""),
@@ -190,7 +192,7 @@ def _whole(texts: dict[str, str], name: str, least: int, *, needed: bool = False
     return int(text)
 
 
-def _real(texts: dict[str, str], name: str, most: float) -> float | None:
+def _real(texts: dict[str, str], name: str, most: float, least: float = 0.0) -> float | None:
     text = texts.get(name, "")
     if not text:
         return None
@@ -198,8 +200,9 @@ def _real(texts: dict[str, str], name: str, most: float) -> float | None:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not (math.isfinite(value) and 0 <= value <= most):
-        raise ValueError(f"{name} is '{text}' and not a number of at least 0" + (" and at most 1" if most == 1 else ""))
+    if not (math.isfinite(value) and least <= value <= most):
+        bounds = (" of at least 0" if least == 0 else "") + (" and at most 1" if most == 1 else "")
+        raise ValueError(f"{name} is '{text}' and not a number{bounds}")
     return value
 
 
