@@ -15,7 +15,7 @@ from tdu import files
 from tdu.reporting.collect import Shown, collect
 from tdu.reporting.films import gif
 
-PANEL, MARGIN, TITLE, FOOT, FRAMES, MILLISECONDS = 264, 14, 44, 30, 90, 90
+PANEL, MARGIN, TITLE, FOOT, STEP, MILLISECONDS = 264, 14, 44, 30, 3, 90
 INK, FAINT, PAPER, OUTSIDE = (28, 33, 38), (91, 100, 109), (255, 255, 255), (236, 239, 242)
 STOPS = np.array([(38, 26, 92), (62, 74, 148), (33, 104, 140), (40, 160, 124), (140, 205, 80), (253, 240, 130)], float)
 FONT = f"{mpl.get_data_path()}/fonts/ttf/DejaVuSans.ttf"
@@ -27,21 +27,25 @@ def main(folder: str, out: str) -> None:
     found = {run.config.agent: run for run in collect([Path(folder)]).runs if run.record and run.record.about["map"]}
     shown = [found[agent] for agent in NAMES if agent in found]
     last = max(run.record.snapshots[-1]["episode"] for run in shown)
-    panels = [panel(run) for run in shown]
-    episodes = np.unique(np.linspace(0, last, FRAMES).round().astype(int))
-    frames = [np.asarray(picture(panels, int(episode), len(shown))) for episode in episodes]
+    episodes = np.arange(0, last + 1, STEP)
+    panels = [panel(run, episodes) for run in shown]
+    frames = [np.asarray(picture(panels, i, int(episode))) for i, episode in enumerate(episodes)]
     data = gif(frames, MILLISECONDS)
     files.write_atomically(Path(out), data)
     print(f"{out}: {len(frames)} frames, {len(data) / 1e6:.2f} MB")
 
 
-def panel(run: Shown) -> dict:
-    """What is drawn of a run: σ where at least two can disagree, else the visits since the moment before."""
+def panel(run: Shown, episodes: np.ndarray) -> dict:
+    """What is drawn of a run in every frame: σ where at least two can disagree, else the visits since the frame before."""
     record = run.record
     about = record.about["map"]
+    at = np.searchsorted([s["episode"] for s in record.snapshots], episodes, side="right") - 1
     has_sigma = "sigma" in about["layers"]
-    layer = record.maps("sigma") if has_sigma else record.maps("visits").sum(axis=1)
-    layer = np.asarray(layer, float)
+    if has_sigma:
+        layer = np.asarray(record.maps("sigma"), float)[at]
+    else:
+        so_far = np.cumsum(record.maps("visits").sum(axis=1, dtype=float), axis=0)[at]
+        layer = np.diff(so_far, axis=0, prepend=0)
     positive = layer[layer > 0]
     high = np.quantile(positive, 0.999)
     low = max(positive.min(), high / (300 if has_sigma else 100))
@@ -49,17 +53,17 @@ def panel(run: Shown) -> dict:
     what = "σ, the disagreement about TD errors" if has_sigma else "where it goes"
     return {
         "title": NAMES[run.config.agent], "what": what, "parts": np.clip(parts, -1, 1), "about": about,
-        "episodes": np.asarray([s["episode"] for s in record.snapshots]), "paths": [s["path"] for s in record.snapshots],
+        "paths": [record.snapshots[i]["path"] for i in at],
     }  # fmt: skip
 
 
-def picture(panels: list[dict], episode: int, count: int) -> Image.Image:
+def picture(panels: list[dict], frame: int, episode: int) -> Image.Image:
     """All panels at one episode."""
+    count = len(panels)
     image = Image.new("RGB", (count * PANEL + (count + 1) * MARGIN, TITLE + PANEL + FOOT), PAPER)
     pen = ImageDraw.Draw(image)
     for i, one in enumerate(panels):
         left = MARGIN + i * (PANEL + MARGIN)
-        frame = int(np.searchsorted(one["episodes"], episode, side="right")) - 1
         about = one["about"]
         size = PANEL / about["columns"]
         pen.text((left, 4), one["title"], INK, font=ImageFont.truetype(FONT, 16))

@@ -9,7 +9,8 @@ import pytest
 from small import SEA, SIZE
 
 import tdu
-from tdu import environments, runs
+from tdu import environments, progress, runs
+from tdu.cli import main
 from tdu.environments import maps
 from tdu.errors import RunError, UserError
 from tdu.runners import interaction
@@ -173,6 +174,16 @@ def test_what_cannot_be_recorded_is_told(tmp_path):
         tdu.train(SEA, record=True)
     with pytest.raises(UserError, match="cannot be recorded"):
         tdu.train(SEA, "su", out=tmp_path / "su", record=True, episodes=1)
+
+
+def test_a_sweep_hands_it_on_to_its_runs(tmp_path, monkeypatch):
+    jobs = []
+    monkeypatch.setattr(progress, "run_jobs", lambda those, *_, **__: jobs.extend(those) or [])
+    assert (
+        main(["sweep", SEA, "--seeds", "2", "--record", "--record-every", "7", "--out", str(tmp_path / "sweep")]) == 0
+    )
+    assert len(jobs) == 2
+    assert all(job.arguments[-3:] == ["--record", "--record-every", "7"] for job in jobs)
 
 
 def test_a_damaged_record_is_refused(recorded, tmp_path):

@@ -139,12 +139,13 @@ def test_the_slider_moves_the_map_and_play_plays(browser, written, sweep):
     assert browser.run("episode.textContent") == "0"
     assert browser.run(picture) != at_the_end
     move(browser, 5)
-    assert browser.run("document.querySelector('.map').dataset.frame") == "5"
     cell = record.about["map"]["cells"][int(record.maps("sigma")[5].argmax())]
-    (mine,) = browser.run(
+    ((frame, mine),) = browser.run(
         "[...document.querySelectorAll('.map')].filter(f => /^tdu.*seed 0,/.test(f.textContent))"
-        ".map(f => f.querySelector('.told').textContent)"
+        ".map(f => [f.dataset.frame, f.querySelector('.told').textContent])"
     )
+    assert frame == "5"
+    assert mine.startswith(f"Episode {record.snapshots[5]['episode']}, step {record.snapshots[5]['steps']}. ")
     assert f"largest in row {cell // 4 + 1}, column {cell % 4 + 1}: " in mine
     move(browser, 0)
     browser.run("play.focus()")
@@ -202,8 +203,8 @@ def test_every_choice_of_a_chart_draws(browser, written):
 def test_configurations_that_differ_are_shown(written):
     text = written.read_text()
     differences = text.partition('aria-label="differences"')[2].partition("</table>")[0]
-    assert "explorers" in differences
-    assert "batch_size" not in differences
+    assert "<td>explorers</td>" in differences
+    assert "<td>batch_size</td>" not in differences
 
 
 def test_what_is_missing_is_said(sweep, tmp_path, capsys):
@@ -283,9 +284,11 @@ def test_curves_are_means_of_the_last_episodes():
 def test_a_scale_keeps_numbers_within_a_few_hundredths():
     numbers = np.array([[0.0, 1e-9, 0.5, 3.0], [40.0, 41.0, np.nan, 2.0]])
     low, high, steps = page_data.scaled(numbers)
+    assert (low, high) == (0.041, 41)
     back = np.where(steps, low * (high / low) ** ((steps.astype(float) - 1) / 254), 0.0)
-    np.testing.assert_allclose(back, [[0, 0, 0.5, 3], [40, 41, 0, 2]], rtol=0.03)
-    assert high == 41
+    np.testing.assert_allclose(back, [[0, 0.041, 0.5, 3], [40, 41, 0, 2]], rtol=0.02)
+    assert page_data.scaled(np.array([1, 100_000]))[:2] == (1, 100_000)
+    assert not page_data.scaled(np.zeros(3))[2].any()
 
 
 def test_maps_of_many_runs_stay_small(sweep, monkeypatch):

@@ -65,7 +65,9 @@ def stage(env_id: str, seed: int) -> Stage:
     made = make(env_id, f"watch {seed}")
     if isinstance(made, Environment):
         return _compiled_stage(made, seed)
-    assert isinstance(made, PythonVector)
+    if not isinstance(made, PythonVector):
+        made.close()
+        raise cannot(env_id)
     return _python_stage(made.environments[0])
 
 

@@ -217,16 +217,20 @@ def _map(run: Shown, record: Record, drawn: list[Layer], share: float) -> Data:
 
 
 def scaled(numbers: np.ndarray) -> tuple[float, float, np.ndarray]:
-    """Smallest and largest number above 0, at most five powers of ten apart, and all of them in 255 steps between those."""
+    """The ends of a scale, and every number in 255 steps of it; step 1 is the low end and all between it and 0.
+
+    Counts may be five powers of ten apart; of others, three show more of what is large.
+    """
+    decades = 5 if numbers.dtype.kind == "i" else 3
     numbers = np.nan_to_num(np.asarray(numbers, np.float64), nan=0.0, posinf=0.0, neginf=0.0)
     positive = numbers[numbers > 0]
     if not len(positive):
         return 1.0, 1.0, np.zeros(numbers.shape, np.uint8)
     high = float(positive.max())
-    low = max(float(positive.min()), high / 1e5)
+    low = max(float(positive.min()), high / 10**decades)
     wide = np.log(high / low) or 1.0
     steps = 1 + np.round(254 * np.log(np.maximum(numbers, low) / low) / wide)
-    return low, high, np.where(numbers >= low / 2, np.clip(steps, 1, 255), 0).astype(np.uint8)
+    return low, high, np.where(numbers > 0, np.clip(steps, 1, 255), 0).astype(np.uint8)
 
 
 def distributions(shown: Sequence[Shown]) -> list[Data]:

@@ -27,7 +27,7 @@ from tdu.environments import maps
 from tdu.environments.maps import Map
 from tdu.errors import UserError
 from tdu.runners.interaction import run_key
-from tdu.runners.protocol import Clock, Runner, Saved, Trace, Traced
+from tdu.runners.protocol import Clock, Runner, Saved, Traced
 from tdu.runs import snapshots
 from tdu.types import Agent, Array, EnvSpec, Key, RecurrentAgent, State, Transition
 
@@ -126,16 +126,16 @@ class Recorder:
             del shapes["spread"]
         return shapes
 
-    def take(self, traces: list[Trace]) -> None:
-        """Counts the states that were met."""
-        for trace in traces:
+    def look(self) -> None:
+        """Counts the states that were met since the last look."""
+        for trace in self._runner.trace():
             group = (trace.heads >= self._examiner.exploiters).astype(np.int64)
             met = trace.states < self._visits.shape[1]  # what is seen at the end of an episode is no place
             np.add.at(self._visits, (group[met], trace.states[met]), 1)
 
     def snapshot(self, clock: Clock) -> bytes:
         """The line of this moment; the visits are counted anew from here."""
-        self.take(self._runner.trace())
+        self.look()
         learner = self._runner.learner()
         bonus, td, size = jax.tree.map(
             np.asarray, self._looks.quantiles(learner, self._key, np.uint32(clock.steps % 2**32))
@@ -164,7 +164,7 @@ class Recorder:
 
     def added_to(self, saved: Saved) -> Saved:
         """What a checkpoint has to hold, with what the recorder has counted."""
-        self.take(self._runner.trace())
+        self.look()
         mine = {_VISITS: self._visits.copy(), _MOMENTS: np.asarray([self.due, self.latest, self._every or 0])}
         return saved._replace(arrays=saved.arrays | mine)
 

@@ -192,6 +192,7 @@ class Session:
         recorder, folder, clock = self._recorder, self._folder, self._runner.clock
         if recorder is None or folder is None:
             return
+        recorder.look()
         if first and folder.record_is_empty:
             folder.add_to_record(snapshots.line(recorder.about()))
         if clock.episodes >= recorder.due or (last and clock.episodes > recorder.latest):

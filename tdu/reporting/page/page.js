@@ -155,6 +155,8 @@
     moment.max = times.length - 1;
     const value = (layer, step) => step === 0 ? 0 : layer.high === layer.low ? layer.high
       : layer.low * Math.pow(layer.high / layer.low, (step - 1) / 254);
+    const told = (layer, step) => (step > 1 ? "about " : step && !layer.whole ? "at most " : "")
+      + shown(layer.whole ? Math.round(value(layer, step)) : value(layer, step));
     let ends = [1, 1];
     const frameAt = map => Math.max(map.episodes.findLastIndex(e => e <= times[moment.value]), 0);
     const layerOf = map => map.layers.find(l => l.name === what.value);
@@ -230,7 +232,7 @@
         const x = Math.floor(event.offsetX / size), y = Math.floor(event.offsetY / size), s = map.place[y * map.columns + x];
         const layer = layerOf(map);
         words.textContent = x < map.columns && s >= 0 && layer
-          ? `row ${y + 1}, column ${x + 1}: ${shown(value(layer, layer.steps[frameAt(map) * map.cells.length + s]))}` : "";
+          ? `row ${y + 1}, column ${x + 1}: ${told(layer, layer.steps[frameAt(map) * map.cells.length + s])}` : "";
       });
     }
     redraws.push(() => { bounds(); show(); });
