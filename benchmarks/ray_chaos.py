@@ -21,6 +21,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -34,7 +35,6 @@ os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's own processes would s
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 import ray
-from ray._private.internal_api import memory_summary
 from ray.cluster_utils import Cluster
 from ray_chaos_env import BOOKS
 
@@ -64,7 +64,7 @@ class Run:
         command += ["--out", str(self.out), "--checkpoint-seconds", "5", "--progress", "json"]
         command += [str(word) for pair in OPTIONS.items() for word in pair]
         paths = os.pathsep.join([str(here), str(here.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
-        environment = os.environ | {"PYTHONPATH": paths, BOOKS: str(books)}
+        environment = os.environ | {"PYTHONPATH": paths}
         heeding = [sys.executable, "-c", _HEEDING, *command]  # as in a terminal, where SIGINT is not ignored
         self.said = folder / "said"
         with open(self.said, "w") as said:
@@ -122,11 +122,12 @@ def processes(cluster: Cluster, kind: str) -> list[int]:
     return sorted(found)
 
 
-def stored(address: str) -> tuple[float, int]:
-    """MiB and objects in the stores of all nodes."""
-    text = memory_summary(address, stats_only=True)
-    found = re.findall(r"Plasma memory usage (\S+) MiB, (\d+) objects", text)
-    return sum(float(size) for size, _ in found), sum(int(count) for _, count in found)
+def stored() -> float:
+    """MiB in the object stores of all nodes."""
+    total, free = (
+        found.get("object_store_memory", 0.0) for found in (ray.cluster_resources(), ray.available_resources())
+    )
+    return round((total - free) / 2**20, 3)
 
 
 def main() -> int:
@@ -135,27 +136,20 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--keep", type=Path, help="copy the run's folder there")
     parsed = parser.parse_args()
-    cluster = Cluster(
-        initialize_head=True,
-        head_node_args={
-            "num_cpus": 0,
-            "object_store_memory": STORE,
-            "_system_config": HEALTH,
-            "include_dashboard": False,
-        },
-    )
-    try:
-        with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
+    with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
+        os.environ[BOOKS] = str(Path(folder) / "books")  # the nodes' processes inherit it
+        head = {"num_cpus": 0, "object_store_memory": STORE, "_system_config": HEALTH, "include_dashboard": False}
+        cluster = Cluster(initialize_head=True, head_node_args=head)
+        try:
             for _ in range(2):
                 cluster.add_node(num_cpus=2, object_store_memory=STORE)
+            ray.init(cluster.address, logging_level="ERROR", log_to_driver=False)
             outcome = measure(cluster, Path(folder), parsed.minutes)
+        finally:
+            ray.shutdown()
+            cluster.shutdown()
             if parsed.keep is not None:
-                import shutil
-
                 shutil.copytree(folder, parsed.keep)
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
     parsed.out.write_text(json.dumps(outcome, indent=2) + "\n")
     print(json.dumps({name: value for name, value in outcome.items() if name != "kills"}, indent=2))
     return 1 if outcome["violations"] else 0
@@ -164,7 +158,7 @@ def main() -> int:
 def measure(cluster: Cluster, folder: Path, minutes: float) -> dict[str, Any]:
     run = Run(cluster.address, folder)
     kills: list[dict[str, Any]] = []
-    store: list[tuple[float, int]] = []
+    store: list[float] = []
     try:
         startup = run.wait("the first learning", lambda: run.updates > 20 and run.alive == ACTORS, 400)
         run.wait("a checkpoint", lambda: any((run.out / "checkpoints").glob("[0-9]*")), 100)
@@ -172,7 +166,7 @@ def measure(cluster: Cluster, folder: Path, minutes: float) -> dict[str, Any]:
         while not kills or len(kills) % 4 or time.monotonic() - began < 60 * minutes:
             kind = ("actor", "learner", "replay", "node")[len(kills) % 4]
             kills.append({"what": kind, "at_seconds": round(time.monotonic() - began, 1)} | strike(cluster, run, kind))
-            store.append(stored(cluster.address))
+            store.append(stored())
             print(kills[-1], store[-1], file=sys.stderr, flush=True)
             rest = 60 * minutes / 4 if minutes <= 2 else 20.0
             run.wait("a moment under load", _after(min(rest, 10.0)), 60)
@@ -250,7 +244,7 @@ def _raylet(node: Any) -> int:
 
 
 def verdict(
-    cluster: Cluster, run: Run, kills: list[dict[str, Any]], store: list[tuple[float, int]], how: dict[str, Any]
+    cluster: Cluster, run: Run, kills: list[dict[str, Any]], store: list[float], how: dict[str, Any]
 ) -> dict[str, Any]:
     loaded = tdu.load(run.out)
     log, config = loaded.log, loaded.config
@@ -263,7 +257,7 @@ def verdict(
     steps = int(log["steps"][-1])
     resumed = [event for event in events if "resumed from learning step" in event and "checkpoint at step" in event]
     refilled = [event for event in events if "the replay goes on with" in event and "checkpoint at step" in event]
-    left = stored(cluster.address)
+    left = stored()
     numbers = {
         "episodes_logged": len(log["episode"]),
         "episodes_played": played,
@@ -276,8 +270,8 @@ def verdict(
         "longest_stall_seconds": max(kill["longest_stall"] for kill in kills),
         "learner_resumed_from_checkpoint": len(resumed),
         "replay_resumed_from_checkpoint": len(refilled),
-        "object_store_MiB_most": max(size for size, _ in store),
-        "object_store_after": left,
+        "object_store_MiB_most": max(store),
+        "object_store_MiB_after": left,
     }
     counts = {kind: sum(kill["what"] == kind for kill in kills) for kind in ("actor", "learner", "replay", "node")}
     held = {kind: sum(kind in kill.get("held", {}) for kill in kills) for kind in _KINDS}
@@ -293,7 +287,7 @@ def verdict(
             "a death is not among the events": sum(" died (" in event for event in events)
             < counts["actor"] + counts["learner"] + counts["replay"],
             "a lost node is not among the events": sum("was lost" in event for event in events) < counts["node"],
-            "something was left in the object store": left[1] > 0,
+            "something was left in the object store": left > 0,
             "the run did not end by being interrupted and saved": how["code"] != 130,
         }.items()
         if is_wrong

@@ -94,6 +94,10 @@ def connect(address: str | None, workers: int | None) -> Any:
     return ray
 
 
+_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+"""How HTTP/2 begins, which Ray speaks: the preface and empty settings. The answer begins with settings, frames of kind 4."""
+
+
 def _refuse_silence(address: str) -> None:
     """An address that nobody answers at is refused at once; Ray would try for minutes."""
     host, colon, port = address.rpartition("://")[2].rpartition(":")
@@ -102,7 +106,11 @@ def _refuse_silence(address: str) -> None:
             return
         raise UserError(f"'{address}' is not the address of a Ray cluster; write host:port.")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=5) as connection:
+            if os.environ.get("RAY_USE_TLS", "0") != "1":  # where it is, only Ray's own certificates get an answer
+                connection.sendall(_HELLO)
+                if connection.recv(9)[3:4] != b"\x04":
+                    raise OSError("what is there does not speak as Ray does")
     except (OSError, OverflowError) as e:
         raise UserError(f"no Ray cluster answers at {address} ({getattr(e, 'strerror', None) or e}).") from None
 

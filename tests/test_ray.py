@@ -1,0 +1,222 @@
+"""An agent with a memory on a Ray cluster: what counts, the ratio of learning to acting, segments that come back, chaos."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from tdu import cli, environments
+from tdu.errors import RunError, UserError
+from tdu.r2d2.actor import ladder
+from tdu.runners import distributed, distributed_actors
+from tdu.runners.distributed_actors import Counters
+from tdu.runners.protocol import Gone, Saved
+from tdu.runs import checkpoints
+from tdu.runs.log import EMPTY
+from tdu.training.plan import asked_for
+
+pytestmark = pytest.mark.usefixtures("lightly_compiled")
+
+OPTIONS = {
+    "exploiters": 2, "explorers": 2, "hidden_sizes": "4", "lstm_size": 4, "head_size": 4, "batch_size": 2,
+    "trace_length": 6, "burn_in": 2, "replay_period": 3, "replay_capacity": 700, "min_replay": 4, "learn_period": 40,
+    "rollout": 10,
+}  # fmt: skip
+CONFIG = asked_for("deep_sea:size=4", "tdu_r2d2", actors=3, num_envs=2, steps=10**6, **OPTIONS).config
+NOTHING_YET = Counters(0, {}, None, 0)
+
+
+@pytest.fixture(scope="module")
+def rolls():
+    """What two rollouts hand over, one after the other."""
+    env = environments.make(CONFIG.env)
+    agent = distributed_actors.make_agent(CONFIG, env.spec)
+    params = agent.params(agent.init(jax.random.key(0)))
+    gathering = [
+        distributed_actors._Gathering(env, agent, CONFIG, name, rung, params) for name, rung in ((1, 0), (2, 2))
+    ]
+    np.testing.assert_allclose(gathering[1]._acting.carry.acting.epsilon, ladder(6)[4:])
+    return [mine.roll(params) for _ in range(40) for mine in gathering]
+
+
+def opened(counters=NOTHING_YET, start_at=0, lineage=0):
+    replay = distributed_actors.Replay()
+    assert "700 sequences" in replay.begin(CONFIG, counters, start_at, lineage)
+    return replay
+
+
+def filled(rolls):
+    """A replay that nobody learns from, and so holds up nobody."""
+    replay = opened()
+    replay.open()
+    replay._slack = 10**9
+    for rolled in rolls:
+        assert replay.put(rolled)
+    return replay
+
+
+def test_two_rollouts_see_and_do_different_things(rolls):
+    one, other = rolls[:2]
+    assert (one.steps, other.steps) == (20, 20)
+    assert {s.stream for s in one.sequences}.isdisjoint(s.stream for s in other.sequences)
+    assert not all(
+        np.array_equal(a.steps.action, b.steps.action) for a, b in zip(one.sequences, other.sequences, strict=True)
+    )
+    assert [e.length for e in one.episodes] == [4] * 4
+    assert [e.offset for e in one.episodes] == [7, 8, 15, 16] or one.episodes[-1].offset <= 20
+
+
+def test_what_is_handed_over_twice_counts_once(rolls):
+    replay = filled(rolls[:4])
+    sequences = len(replay._replay)
+    assert [replay.put(rolled) for rolled in rolls[:4]] == [False] * 4
+    news, filling = replay.news(0.0)
+    assert [entry[:3] for entry in news] == [(1, 1, 20), (2, 1, 20), (1, 2, 20), (2, 2, 20)]
+    assert filling["sequences"] == sequences == len(replay._replay)
+    # One that begins again with what was counted knows it too; what was not, it takes.
+    again = opened(Counters(40, {1: 1, 2: 1}, None, 0))
+    again.open()
+    assert [again.put(rolled) for rolled in rolls[:4]] == [False, False, True, True]
+    assert sum(steps for _, _, steps, _ in again.news(0.0)[0]) + 40 == 80
+
+
+def test_the_ratio_is_held_from_both_sides(rolls):
+    replay = opened()
+    replay.open()
+    handing = threading.Thread(target=lambda: [replay.put(rolled) for rolled in rolls], daemon=True)
+    handing.start()
+    for updates in range(20):
+        assert replay.sample(updates, patience=20) is not None
+        with replay._changed:
+            begun = replay._steps - replay._learns_from
+            assert begun >= 40 * (updates + 1)  # a batch is due, and given
+            assert (
+                begun <= 40 * (updates + 1) + replay._slack + 20
+            )  # and acting is no further ahead, but for one that is let in
+    time.sleep(0.5)
+    held = replay._steps
+    time.sleep(0.5)
+    assert replay._steps == held  # nobody learns: nobody acts
+    assert handing.is_alive()
+    assert replay.sample((held - replay._learns_from) // 40, patience=0.01) is None  # and nothing is due beyond it
+    handing.join(20)  # but that let the others on
+
+
+def test_a_replay_comes_back_from_its_segments(rolls):
+    replay = filled(rolls)
+    ids = replay._replay.ids
+    assert ids.start > 0, "the oldest have made room"
+    replay._replay.update_priorities(np.arange(ids.start, ids.stop), np.linspace(0.1, 3, len(ids)))
+    _, there, priorities = replay.snapshot()
+    size = distributed_actors.SEGMENT
+    parts = [
+        replay.segment(0, first, min(first + size, ids.stop))
+        for first in range(ids.start // size * size, ids.stop, size)
+    ]
+    assert len(parts) == 3
+    assert replay.segment(1, 0, 10) is None  # of another lineage
+    again = opened(start_at=there["oldest"])
+    for part in parts:
+        again.put_back(part, there["oldest"], priorities)
+    assert again.open() == len(ids)
+    assert again._replay.ids == ids
+    for id_ in (*ids[:3], *ids[-3:]):
+        jax.tree.map(np.testing.assert_array_equal, again._replay.sequence(id_), replay._replay.sequence(id_))
+    np.testing.assert_allclose(again._replay.priorities(), replay._replay.priorities(), rtol=1e-12)
+    assert again.snapshot()[1]["lineage"] == 0
+    # Without the one in the middle the others are used, and no name of a segment will stand for two contents.
+    holed = opened(start_at=there["oldest"])
+    for part in (parts[0], parts[2]):
+        holed.put_back(part, there["oldest"], priorities)
+    assert holed.open() == len(ids) - size
+    assert holed.snapshot()[1]["lineage"] == 1
+    jax.tree.map(
+        np.testing.assert_array_equal, holed._replay.sequence(holed._replay.ids[-1]), replay._replay.sequence(ids[-1])
+    )
+
+
+def test_a_damaged_segment_is_named_and_the_others_are_read(tmp_path):
+    asked = []
+
+    def segment(name, number):
+        def read():
+            asked.append(name)
+            return {"x": np.full(5, number)}
+
+        return read
+
+    def save(step, **segments):
+        saved = Saved({"w": np.ones(2)}, {}, {"step": step}, segments)
+        settings = {"run": {}, "seconds": 0.0, "log": EMPTY, "other_logs": {}}
+        return checkpoints.save(tmp_path, saved, step=step, **settings)
+
+    save(1, a=segment("a", 1), b=segment("b", 2))
+    save(2, a=segment("a", 1), b=segment("b", 2), c=segment("c", 3))
+    assert asked == ["a", "b", "c"]  # what is there already is not asked for again
+    old, new = (tmp_path / f"{step:012d}" / "segment-a.safetensors" for step in (1, 2))
+    assert old.stat().st_ino == new.stat().st_ino
+    new.write_bytes(new.read_bytes()[:-1] + b"!")
+    saved, _ = checkpoints.load_latest(tmp_path, Saved({"w": np.ones(2)}, {}, {}), lambda manifest: None, pytest.fail)
+    assert saved.plain == {"step": 2}
+    with pytest.raises(RunError, match="checksum"):
+        saved.segments["a"]()
+    assert saved.segments["c"]()["x"].tolist() == [3] * 5
+
+    def gone():
+        raise Gone
+
+    with pytest.raises(Gone):
+        save(3, d=gone)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["000000000001", "000000000002"]
+
+
+def test_a_listener_that_is_no_cluster_is_refused_soon():
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        began = time.monotonic()
+        with pytest.raises(UserError, match="no Ray cluster answers at 127"):
+            distributed.connect(f"127.0.0.1:{silent.getsockname()[1]}", None)
+        assert time.monotonic() - began < 25
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--agent", "tdu_r2d2", "--actors", "2"], "add --engine ray"),
+        (["--agent", "tdu_r2d2", "--address", "here:1"], "add --engine ray"),
+        (["--agent", "tdu", "--engine", "ray", "--actors", "2"], "actors are for agents with a memory"),
+        (["--agent", "r2d2", "--engine", "ray", "--actors", "0"], "actors must be"),
+        (["--agent", "r2d2", "--engine", "ray", "--seeds", "2"], "--seed"),
+        (["--agent", "r2d2", "--engine", "ray", "--address", "127.0.0.1:1"], "no Ray cluster answers at 127"),
+        (["--agent", "r2d2", "--engine", "ray", "--address", "here"], "write host:port"),
+        (["--agent", "tdu_r2d2", "--engine", "ray", "--bonus", "counts"], "--engine local"),
+    ],
+)
+def test_a_mistake_is_one_sentence(arguments, words, capsys, tmp_path):
+    assert cli.main(["train", "deep_sea:size=4", *arguments, "--out", str(tmp_path / "new"), "--progress", "none"]) == 2
+    assert words in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_run_outlives_its_processes_on_a_real_cluster(tmp_path):
+    """The short form of `benchmarks/ray_chaos.py`: an actor, the learner, the replay and a node are killed."""
+    script = Path(__file__).parent.parent / "benchmarks" / "ray_chaos.py"
+    out = tmp_path / "chaos.json"
+    command = [sys.executable, str(script), "--minutes", "0.1", "--out", str(out)]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=900, env=os.environ | _ROOT)
+    assert out.exists(), told.stderr
+    outcome = json.loads(out.read_text())
+    assert outcome["violations"] == []
+    assert outcome["kills_of"] == {"actor": 1, "learner": 1, "replay": 1, "node": 1}
+    assert outcome["steps_counted"] > 1000
+
+
+_ROOT = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")])}
