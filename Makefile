@@ -26,7 +26,6 @@ browser:
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python benchmarks/deep_sea_speed.py --out results/bench.json
-	$(BIN)/python benchmarks/learner_speed.py --out results/learner_speed.json
 	$(BIN)/python benchmarks/agents_speed.py --out results/agents_speed.json
 	$(BIN)/python benchmarks/stepwise_speed.py --out results/stepwise_speed.json
 

@@ -67,40 +67,6 @@ def timed(advance: Callable[[], int], seconds: float) -> None:
     print(json.dumps({"steps_per_second": steps / elapsed, "megabytes": round(megabytes)}))
 
 
-def start(script: str, arguments: list[str], tree: Path | None = None) -> subprocess.Popen:
-    """Starts a worker that measures as often as it is told; with `tree`, the same script on another version's code."""
-    command = [sys.executable, script, "--worker", *arguments]
-    environment = os.environ | ({} if tree is None else {"PYTHONPATH": str(tree)})
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
-    return subprocess.Popen(command, env=environment, **pipes)
-
-
-def in_turn(started: dict[str, subprocess.Popen], rounds: int) -> dict[str, list[float]]:
-    """Steps per second of each worker, measured one after the other, so many times over."""
-    found: dict[str, list[float]] = {name: [] for name in started}
-    for name, process in started.items():
-        if process.stdout.readline().strip() != "ready":
-            raise SystemExit(f"the worker for {name} failed; run {' '.join(map(str, process.args))} to see why.")
-    for _ in range(rounds):
-        for name, process in started.items():
-            process.stdin.write("go\n")
-            process.stdin.flush()
-            found[name].append(round(float(process.stdout.readline()), 1))
-    for process in started.values():
-        process.communicate()
-    return found
-
-
-def timed_in_turn(advance: Callable[[], int], seconds: float) -> None:
-    """What `timed` does, once for every word of the parent: steps per second of processor time."""
-    print("ready", flush=True)
-    for _ in sys.stdin:
-        started, steps = time.process_time(), 0
-        while (elapsed := time.process_time() - started) < seconds:
-            steps += advance()
-        print(steps / elapsed, flush=True)
-
-
 def bsuite_loop(env: Any, agent: Any) -> Callable[[], int]:
     """One step of bsuite's own loop for each call."""
     now = [env.reset()]
@@ -139,7 +105,7 @@ def boot_dqn(env: Any) -> Any:
     )  # fmt: skip
 
 
-def compiled(name: str, size: int, warm_up: int, **options: Any) -> Callable[[], int]:
+def compiled(name: str, size: int, warm_up: int) -> Callable[[], int]:
     """An agent of ours on Deep Sea, as `tdu train` runs it, after so many steps."""
     from tdu import agents, environments
     from tdu.runners.compiled import CHUNK, CompiledRunner
@@ -148,7 +114,7 @@ def compiled(name: str, size: int, warm_up: int, **options: Any) -> Callable[[],
 
     use_one_core()
     env = environments.make(f"deep_sea:size={size}")
-    agent = agents.find(name).make(env.spec, agents.configure(name, options))
+    agent = agents.find(name).make(env.spec, agents.configure(name, {}))
     runner = CompiledRunner(env, agent, 0, budget=Budget(None), stop=False)
 
     def advance() -> int:
@@ -180,7 +146,7 @@ def stepwise(name: str, bsuite_id: str, **options: Any) -> tuple[Any, Callable[[
     return runner, advance
 
 
-def products(heads: int = HEADS, batch: int = BATCH, width: int = WIDTH) -> Callable[[], int]:
+def products() -> Callable[[], int]:
     """Only the products with the hidden layers of a learning step: two forward, two backward. A thousand for each call."""
     from tdu.runners.parallel import use_one_core
 
@@ -189,7 +155,7 @@ def products(heads: int = HEADS, batch: int = BATCH, width: int = WIDTH) -> Call
     import jax.numpy as jnp
 
     key = jax.random.key(0)
-    x, w = jax.random.normal(key, (heads, batch, width)), jax.random.normal(key, (heads, width, width)) / 8
+    x, w = jax.random.normal(key, (HEADS, BATCH, WIDTH)), jax.random.normal(key, (HEADS, WIDTH, WIDTH)) / 8
 
     @jax.jit
     def many(x, w):

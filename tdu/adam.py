@@ -43,17 +43,9 @@ def update(adam: Adam, params: Any, moments: Moments, gradient: Any, step: Array
 
 def move(adam: Adam, first: Array, second: Array, step: Array) -> Array:
     """How far a weight with these moments goes down in step number `step`."""
-    return rate(adam, step) * first / (jnp.sqrt(second) + adam.eps * root(adam, step))
-
-
-def rate(adam: Adam, step: Array) -> Array:
-    """lr·√c₂/c₁."""
-    return adam.learning_rate * root(adam, step) / (1 - power(adam.b1, step))
-
-
-def root(adam: Adam, step: Array) -> Array:
-    """√c₂."""
-    return jnp.sqrt(1 - power(adam.b2, step))
+    root = jnp.sqrt(1 - power(adam.b2, step))
+    rate = adam.learning_rate * root / (1 - power(adam.b1, step))
+    return rate * first / (jnp.sqrt(second) + adam.eps * root)
 
 
 def power(base: float, exponent: Array) -> Array:

@@ -49,23 +49,23 @@ def _run(steps: int, adam: Adam, dtype: type, period: int = 4) -> tuple[float, f
     states, gradients = _batches(steps, seed=1)
     weights = jnp.asarray(np.random.default_rng(0).normal(size=(STATES, WIDTH)).astype(dtype))
     reference = optax.adam(adam.learning_rate, eps=adam.eps)
-    everything, places = jnp.arange(STATES + 1), jnp.arange(BATCH)
+    everything = jnp.arange(STATES + 1)
 
     def both(carry, batch):
         table, dense, target, opt_state = carry
         s, g, step = batch
-        first = jnp.min(jnp.where(s[:, None] == s, places, BATCH), axis=1)
-        once = jnp.where(first == places, s, STATES + 1)
-        summed = (first == places[:, None]).astype(dtype) @ g
-        table = sparse_layer.write(adam, table, states=once, gradient=summed, step=step)
+        read = sparse_layer.read(table, s)
+        now = sparse_layer.brought_to(adam, read.rows, read.touched, step - 1)
+        table = sparse_layer.write(adam, table, states=s, before=read, now=now, gradient=g, step=step)
         gradient = jnp.zeros((STATES + 1, WIDTH), dtype).at[s].add(g)[:STATES]
         updates, opt_state = reference.update(gradient, opt_state)
         dense = optax.apply_updates(dense, updates)
         copy = step % period == 0
         target = jnp.where(copy, dense, target)
         table = table._replace(copied=jnp.where(copy, step, table.copied))
-        value = sparse_layer.brought_to(adam, table, everything, step)
-        targets = sparse_layer.target(adam, table, everything)
+        rows = sparse_layer.read(table, everything)
+        value = sparse_layer.brought_to(adam, rows.rows, rows.touched, step)
+        targets = sparse_layer.target(adam, rows, table.copied)
         zero = jnp.abs(value[-1]).max() + jnp.abs(targets[-1]).max()
         difference = jnp.abs(value[:-1] - dense).max(), jnp.abs(targets[:-1] - target).max(), zero
         return (table, dense, target, opt_state), jnp.stack(difference)

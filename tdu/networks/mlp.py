@@ -30,7 +30,7 @@ def apply_mlp(params: Layers, x: Array) -> Array:
 def apply_rest(rest: Layers, first: Array) -> Array:
     """The layers after the first, [B, A], given the first one's output before its ReLU, [B, F]."""
     for w, b in rest:
-        first = linear(relu(first), w) + b
+        first = linear(jax.nn.relu(first), w) + b
     return first
 
 
@@ -47,32 +47,11 @@ def apply_image(params: Layers, x: Array) -> Array:
     (w, b), *rest = params
     height, width = x.shape[-3:-1]
     shifted = [x[..., i : height - 2 + i, j : width - 2 + j, :] for i in range(3) for j in range(3)]
-    seen = relu(jnp.concatenate(shifted, axis=-1) @ w + b)
+    seen = jax.nn.relu(jnp.concatenate(shifted, axis=-1) @ w + b)
     return apply_mlp(rest, seen.reshape(*seen.shape[:-3], -1))
 
 
 _FILTERS = 16
-
-
-@jax.custom_vjp
-def relu(x: Array) -> Array:
-    """max(x, 0), computed once: going backwards looks at the result, and XLA does not derive it again from what x is made of.
-
-    As a choice and not a maximum, which XLA on a CPU would put into the matrix product that follows, and be slower.
-    """
-    return jax.lax.optimization_barrier(jnp.where(x > 0, x, 0.0))
-
-
-def _relu_forward(x: Array) -> tuple[Array, Array]:
-    y = relu(x)
-    return y, y
-
-
-def _relu_backward(y: Array, g: Array) -> tuple[Array]:
-    return (jnp.where(y > 0, g, 0.0),)
-
-
-relu.defvjp(_relu_forward, _relu_backward)
 
 
 @jax.custom_vjp
@@ -89,10 +68,8 @@ def _linear_backward(saved: tuple[Array, Array], g: Array) -> tuple[Array, Array
     x, w = saved
     if w.shape[1] > _NARROW:
         return g @ w.T, x.T @ g
-    # XLA's matrix products for these shapes cost several times a plain weighted sum on a CPU.
-    outputs = range(w.shape[1])
-    back = sum((g[:, a, None] * w[:, a] for a in outputs), jnp.zeros(()))
-    return back, jnp.stack([jnp.sum(x * g[:, a, None], axis=0) for a in outputs], axis=1)
+    # XLA's matrix product for this shape costs several times a plain weighted sum on a CPU.
+    return g @ w.T, jnp.stack([jnp.sum(x * g[:, a, None], axis=0) for a in range(w.shape[1])], axis=1)
 
 
 _NARROW = 6

@@ -77,23 +77,22 @@ def one_hot(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
     def update(state: OneHot, o_tm1: Array, o_t: Array, loss: Any, priors: Any = None) -> tuple[OneHot, Any]:
         del priors  # a table of them is at hand
         table, step = state.table, state.step + 1
+        before, after = sparse_layer.read(table, o_tm1), sparse_layer.read(table, o_t)
+        now = sparse_layer.brought_to(adam, before.rows, before.touched, state.step)
         prior_tm1, prior_t = state.prior[o_tm1], state.prior[o_t]
         draw, draw_target = weights.draw(state.noise, state.step, 0), weights.draw(state.noise, state.step, 1)
-        target_t = evaluate(sparse_layer.target(adam, table, o_t), o_t, state.target, prior_t, draw_target)
+        rows_target = sparse_layer.target(adam, after, table.copied)
+        target_t = evaluate(rows_target, o_t, state.target, prior_t, draw_target)
         online_t = None
         if shape.double:
-            rows_t = sparse_layer.brought_to(adam, table, o_t, state.step)
+            rows_t = sparse_layer.brought_to(adam, after.rows, after.touched, state.step)
             online_t = evaluate(rows_t, o_t, state.params, prior_t, draw)
 
-        def online(rows: Array, params: Params) -> Array:
-            return evaluate(rows, o_tm1, params, prior_tm1, draw)
+        def objective(rows: Array, params: Params) -> tuple[Array, Any]:
+            return loss(evaluate(rows, o_tm1, params, prior_tm1, draw), target_t, online_t)
 
-        now = sparse_layer.brought_to(adam, table, o_tm1, state.step)
-        q_tm1, backwards = jax.vjp(online, now, state.params)
-        q_gradient, aux = jax.grad(loss, has_aux=True)(q_tm1, target_t, online_t)
-        once, q_gradient = _summed(o_tm1, q_gradient, nowhere=states + 1)
-        row_gradient, gradient = backwards(q_gradient)
-        table = sparse_layer.write(adam, table, states=once, gradient=row_gradient, step=step)
+        (row_gradient, gradient), aux = jax.grad(objective, argnums=(0, 1), has_aux=True)(now, state.params)
+        table = sparse_layer.write(adam, table, states=o_tm1, before=before, now=now, gradient=row_gradient, step=step)
         params, moments = adams.update(adam, state.params, state.moments, gradient, step)
         target, copy = shape.copied(params, state.target, step)
         table = table._replace(copied=jnp.where(copy, step, table.copied))
@@ -103,7 +102,8 @@ def one_hot(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
         return OneHotParams(state.table, state.params, state.prior, state.step, state.noise)
 
     def evaluated(params: OneHotParams, observation: Array, draw: Any) -> Array:
-        rows = sparse_layer.brought_to(adam, params.table, observation[None], params.step)
+        read = sparse_layer.read(params.table, observation[None])
+        rows = sparse_layer.brought_to(adam, read.rows, read.touched, params.step)
         return evaluate(rows, observation[None], params.trained, params.prior[observation][None], draw)[:, 0]
 
     def q(params: OneHotParams, observation: Array) -> Array:
@@ -116,8 +116,9 @@ def one_hot(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
         if weights is not PLAIN:
             raise ValueError("noisy networks act live")
         bias, rest = jax.tree.map(lambda x: x[head], params.trained)
-        first = sparse_layer.one_head(adam, params.table, params.step, first=head * width, width=width)
-        return mlp.apply_rest(rest, first + bias) + params.prior[:, head]
+        rows = jax.lax.dynamic_slice_in_dim(params.table.rows, head * width, width, axis=2)
+        first = sparse_layer.brought_to(adam, rows, params.table.touched, params.step) + bias
+        return mlp.apply_rest(rest, first) + params.prior[:, head]
 
     def frozen_q(frozen: Array, observation: Array) -> Array:
         return frozen[observation]
@@ -127,17 +128,6 @@ def one_hot(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
         return state._replace(table=sparse_layer.rebased(state.table, by), step=state.step - by)
 
     return Values(init, update, params, q, noiseless_q, freeze, frozen_q, rebase)
-
-
-def _summed(states: Array, gradient: Array, nowhere: int) -> tuple[Array, Array]:
-    """Every state of a batch [B] once, and there the sum of its gradients [H, B, A].
-
-    Its other places say `nowhere`, with a gradient of 0. What a state's network has to do going backwards is then done once.
-    """
-    places = jnp.arange(len(states))
-    first = jnp.min(jnp.where(states[:, None] == states, places, len(states)), axis=1)
-    collects = (first == places[:, None]).astype(gradient.dtype)
-    return jnp.where(first == places, states, nowhere), jnp.einsum("bc,hca->hba", collects, gradient)
 
 
 def _tabulate(params: mlp.Layers) -> Array:

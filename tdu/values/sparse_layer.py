@@ -7,44 +7,43 @@ m and v, has moved by step t by
     −lr · m / (√v + ε′) · D(t₀, t),    D(t₀, t) = D∞(t₀) − r^(t−t₀) · D∞(t),
     D∞(t) = r · (c_{t+1} + D∞(t+1)),   r = b₁/√b₂,   c_s = √(1−b₂^s) / (1−b₁^s),
 
-so its present value needs no loop, only t₀. The one inexactness is Adam's ε while the row rests: ε′ is what it was at t₀.
+so its present value needs no loop, only t₀. The one inexactness is Adam's ε while the row rests (ε′ stands in for it).
 The target network is copied on write: a row untouched since the last copy, at step T, has its target value by the same
 formula; the first touch after T saves that value beside the row.
 
-A row is kept as its weight, its direction m / (√v + ε′), its scale √v + ε′ and its saved target. The direction is what
-every reading needs, so that reading costs no root and no division; m and v follow from both.
-
-Everything about a row lies side by side in one array `rows [S + 1, 4, H·F]`. It is read slot by slot, inside the kernels
-that need a slot, and written slot by slot, each from the array as the slot before it left it: there is never a reading of
-an older version, and XLA updates the array in place. Row S is the all-zero observation and stays zero.
+Everything about a row lies side by side in one array `rows [S + 1, 4, H·F]` (weight, m, v, saved target), read once and
+written once per step, so that XLA updates it in place. Row S is the all-zero observation and stays zero.
 """
 
 from functools import lru_cache
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tdu.adam import Adam, power, rate, root
+from tdu.adam import Adam, move, power
 from tdu.types import Array
 
 _HORIZON = 1 << 15
 """c_s is 1 to float32 from here on."""
 
 
-_WEIGHT, _DIRECTION, _SCALE, _SAVED = range(4)
-
-
 class Table(NamedTuple):
     """The layer's whole state."""
 
     rows: Array
-    """[S + 1, 4, W]: weight, direction, scale, saved target."""
+    """[S + 1, 4, W]: weight, first moment, second moment, saved target."""
     touched: Array
     """[S + 1], Adam's step at which the row last had a gradient; 0 if never."""
     copied: Array
     """Adam's step of the last target copy."""
+
+
+class Read(NamedTuple):
+    """A batch of rows as they were read, to be written back by `write`."""
+
+    rows: Array
+    touched: Array
 
 
 def init(weights: Array) -> Table:
@@ -58,69 +57,49 @@ def init(weights: Array) -> Table:
     )
 
 
-def brought_to(adam: Adam, table: Table, states: Array, step: Array) -> Array:
-    """Weights [B, W] of `states` [B] as Adam has moved them by `step`, which is not before they were touched."""
-    return _moved(adam, table, states, table.touched[states], step)
+def read(table: Table, states: Array) -> Read:
+    """The rows of `states` [B]."""
+    return Read(table.rows[states], table.touched[states])
 
 
-def target(adam: Adam, table: Table, states: Array) -> Array:
-    """Target weights [B, W] of `states` [B]."""
-    touched = table.touched[states]
-    resting = _moved(adam, table, states, jnp.minimum(touched, table.copied), table.copied)
-    return jnp.where((touched > table.copied)[:, None], _slot(table.rows, states, _SAVED), resting)
+def brought_to(adam: Adam, rows: Array, touched: Array, step: Array) -> Array:
+    """Weights [B, W] of rows [B, 4, W] as Adam has moved them by `step`, which is not before `touched` [B]."""
+    w, m, v = rows[:, 0], rows[:, 1], rows[:, 2]
+    eps = adam.eps * jnp.sqrt(1.0 - power(adam.b2, touched + 9))
+    moved = adam.learning_rate * _distance(adam, touched, step)
+    return w - m / (jnp.sqrt(v) + eps[:, None]) * moved[:, None]
 
 
-def _moved(adam: Adam, table: Table, states: Array, start: Array, end: Array) -> Array:
-    distance = adam.learning_rate * _distance(adam, start, end)
-    return _slot(table.rows, states, _WEIGHT) - distance[:, None] * _slot(table.rows, states, _DIRECTION)
+def target(adam: Adam, found: Read, copied: Array) -> Array:
+    """Target weights [B, W] of rows that were read."""
+    saved = found.rows[:, 3]
+    resting = brought_to(adam, found.rows, jnp.minimum(found.touched, copied), copied)
+    return jnp.where((found.touched > copied)[:, None], saved, resting)
 
 
-def _slot(rows: Array, states: Array, slot: int) -> Array:
-    return rows.reshape(-1, rows.shape[-1])[4 * states + slot]
-
-
-def one_head(adam: Adam, table: Table, step: Array, *, first: Array, width: int) -> Array:
-    """Weights [S + 1, width] of every state as they are at `step`, from column `first` on."""
-    rows = jax.lax.dynamic_slice_in_dim(table.rows[:, : _DIRECTION + 1], first, width, axis=2)
-    distance = adam.learning_rate * _distance(adam, table.touched, step)
-    return rows[:, _WEIGHT] - distance[:, None] * rows[:, _DIRECTION]
-
-
-def write(adam: Adam, table: Table, *, states: Array, gradient: Array, step: Array) -> Table:
-    """Makes Adam's `step` on the rows of `states`.
+def write(adam: Adam, table: Table, *, states: Array, before: Read, now: Array, gradient: Array, step: Array) -> Table:
+    """Makes Adam's `step` on the rows of `states` [B] and writes them back.
 
     Args:
         adam: its constants.
         table: the layer.
-        states: [B], none twice; what is not a state but a larger number is left out.
-        gradient: [B, W], one for each of them.
+        states: rows to write; one that appears twice gets the sum of its gradients.
+        before: the rows as they were read.
+        now: their weights brought to `step - 1`.
+        gradient: [B, W], one per entry of `states`.
         step: counted from 1.
     """
-    nowhere = table.rows.shape[0]
-    states = jnp.where(states == nowhere - 1, nowhere, states)
-    touched, rows = table.touched[states], table.rows
-    rested = step - touched
-
-    eps_before, eps = adam.eps * root(adam, touched), adam.eps * root(adam, step)
-    before = _slot(rows, states, _SCALE)
-    m = power(adam.b1, rested)[:, None] * (before * _slot(rows, states, _DIRECTION))
-    v = power(adam.b2, rested)[:, None] * jnp.square(before - eps_before[:, None])
-    scale = jnp.sqrt(v + (1 - adam.b2) * jnp.square(gradient)) + eps
-    direction = (m + (1 - adam.b1) * gradient) / scale
-
-    def put(rows: Array, slot: int, where: Array, new: Array) -> Array:
-        flat = rows.reshape(-1, rows.shape[-1])
-        return flat.at[4 * where + slot].set(new, mode="drop", unique_indices=True).reshape(rows.shape)
-
-    # XLA orders by data alone: the first writing has to wait for what all reading leads to, though it does not need it.
-    there = direction[:, 0] == direction[:, 0]
-    unsaved = jnp.where((touched <= table.copied) & there, states, nowhere)
-    rows = put(rows, _SAVED, unsaved, _moved(adam, table, states, jnp.minimum(touched, table.copied), table.copied))
-    weight = _moved(adam, table._replace(rows=rows), states, touched, step - 1) - rate(adam, step) * direction
-    rows = put(rows, _WEIGHT, states, weight)
-    rows = put(rows, _DIRECTION, states, direction)
-    rows = put(rows, _SCALE, states, scale)
-    return table._replace(rows=rows, touched=table.touched.at[states].set(step, mode="drop", unique_indices=True))
+    last = table.rows.shape[0] - 1
+    same = (states[:, None] == states[None, :]) & (states != last)[None, :]
+    gradient = same.astype(gradient.dtype) @ gradient
+    rested = step - before.touched
+    m = power(adam.b1, rested)[:, None] * before.rows[:, 1] + (1 - adam.b1) * gradient
+    v = power(adam.b2, rested)[:, None] * before.rows[:, 2] + (1 - adam.b2) * jnp.square(gradient)
+    w = now - move(adam, m, v, step)
+    return table._replace(
+        rows=table.rows.at[states].set(jnp.stack([w, m, v, target(adam, before, table.copied)], axis=1)),
+        touched=table.touched.at[states].set(step),
+    )
 
 
 def rebased(table: Table, by: Array) -> Table:
