@@ -120,7 +120,8 @@ def test_gymnasium_draws_itself():
     stage = pictures.stage("gym:CartPole-v1", 0)
     stage.reset(0)
     first = stage.frame()
-    stage.step(1)
+    for _ in range(5):
+        stage.step(1)
     assert first.shape == (400, 600, 3)
     assert not np.array_equal(first, stage.frame())
     assert stage.text is None

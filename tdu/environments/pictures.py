@@ -4,6 +4,7 @@ Ours are drawn here from their state. Those that live in Python draw themselves 
 that is said in one sentence.
 """
 
+import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -59,6 +60,8 @@ class Board(NamedTuple):
 def stage(env_id: str, seed: int) -> Stage:
     """The environment of an id, to be looked at."""
     if env_id.startswith("gym:"):
+        for part in ("VIDEO", "AUDIO"):  # frames need neither a screen nor a loudspeaker
+            os.environ.setdefault(f"SDL_{part}DRIVER", "dummy")
         return _python_stage(gymnasium.load(env_id.removeprefix("gym:"), f"watch {seed}", render_mode="rgb_array"))
     if env_id.startswith("bsuite:deep_sea"):
         env_id = env_id.removeprefix("bsuite:")  # our twin is the same, and can be drawn

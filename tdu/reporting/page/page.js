@@ -84,7 +84,7 @@
       tell(null);
       const seeds = curves.some(c => c.seeds.length);
       figure.querySelector(".note").textContent = (metric.value === "bad_share" ? "Share of all episodes so far."
-        : `Mean of the last ${env.window} episodes.`) + (seeds ? " Thick: mean over the seeds that get so far; shaded: its 95 % "
+        : env.window > 1 ? `Mean of the last ${env.window} episodes.` : "Every episode.") + (seeds ? " Thick: mean over the seeds that get so far; shaded: its 95 % "
         + "interval; thin: every seed." : "");
     };
     for (const control of [metric, axis, every]) control.addEventListener("change", draw);
