@@ -29,7 +29,7 @@ PREFIX = "atari/"
 ACTIONS = 18
 """A joystick's, for every game; where a game knows fewer (Skiing), ALE takes the others as doing nothing."""
 
-_REPEAT = 4
+FRAMES_PER_STEP = 4
 """Frames of an action."""
 
 GAMES = (
@@ -93,6 +93,7 @@ class AtariVector:
             num_actions=ACTIONS,
             dtype="uint8",
             default_episodes=GYM_EPISODES,
+            frames_per_step=FRAMES_PER_STEP,
         )
         self.size = size
         self._settings, self._seed = settings, seed
@@ -217,11 +218,11 @@ class _Game:
         """The reward of an action. One that the game's end cuts short shows its last frame alone."""
         reward = 0
         self.actions.append(action)
-        for frame in range(1, _REPEAT + 1):
+        for frame in range(1, FRAMES_PER_STEP + 1):
             reward += self.ale.act(action)
             self.frames += 1
             self.over = self.ale.game_over()
-            if frame == _REPEAT - 1 or (self.over and frame < _REPEAT):
+            if frame == FRAMES_PER_STEP - 1 or (self.over and frame < FRAMES_PER_STEP):
                 self.ale.getScreenGrayscale(self._screens[0])
             if self.over:
                 break

@@ -11,11 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tdu import runs
-from tdu.environments.atari import EXPLORATION
+from tdu.environments.atari import EXPLORATION, FRAMES_PER_STEP
 from tdu.experiments.experiment import Grid, Measured, Report, Verdict, markdown
 from tdu.experiments.rows import Row
 from tdu.reporting import atari_scores, variance
-from tdu.reporting.atari_scores import FRAMES_PER_STEP
 from tdu.sweeps import Cell
 
 BASELINES = ("r2d2", "b_r2d2")

@@ -16,7 +16,6 @@ from tdu import runs
 from tdu.environments import atari
 from tdu.reporting import figures, variance
 
-FRAMES_PER_STEP = 4
 POINTS = 40
 """Of a learning curve."""
 
@@ -144,7 +143,7 @@ def aggregate_curve(games: Mapping[str, list[list[float | None]]]) -> dict[str, 
 
 def frames(most_steps: int) -> np.ndarray:
     """Frames at a curve's points."""
-    return np.linspace(0, most_steps, POINTS + 1)[1:] * FRAMES_PER_STEP
+    return np.linspace(0, most_steps, POINTS + 1)[1:] * atari.FRAMES_PER_STEP
 
 
 def summarised(
