@@ -1,6 +1,7 @@
 """The page of `tdu report`, in a real browser: what it shows is what the log says, and it asks nothing of the network."""
 
 import csv
+import dataclasses
 import json
 import re
 import shutil
@@ -300,6 +301,16 @@ def test_maps_of_many_runs_stay_small(sweep, monkeypatch):
         assert len(after["episodes"]) < len(before["episodes"])
         assert after["episodes"][-1] == before["episodes"][-1]
     assert len(page.write(collect.collect([sweep]), "t")) < 1e6
+
+
+def test_a_page_of_many_environments_stays_small(sweep):
+    (one, *_), _, _ = collect.collect([sweep])
+    many = [one._replace(config=dataclasses.replace(one.config, env=f"env{k}"), record=None) for k in range(60)]
+    text = page.write(collect.Collected(many, [], {}), "many")
+    assert len(text) < 2e6
+    assert text.count('class="curves"') == 40
+    assert "20 more environments" in text
+    assert "env59" in text
 
 
 def test_the_config_of_an_older_version_is_read(sweep, tmp_path):

@@ -18,6 +18,9 @@ from tdu.reporting import page_data
 from tdu.reporting.collect import Collected, Shown, Table, collect
 
 _MOST_ROWS = 2000
+_MOST_CONFIGS = 12
+_MOST_CHARTS = 40
+"""Environments with learning curves; others are in the tables."""
 
 
 def save(folders: Sequence[Path], out: Path, title: str | None = None) -> dict[str, str]:
@@ -40,16 +43,21 @@ def write(collected: Collected, title: str) -> str:
     grouped = page_data.groups(collected.runs)
     environments = dict.fromkeys(env for env, _ in grouped)
     sections, data = [_runs(collected.runs)], dict[str, Any](environments=[])
-    for env in environments:
-        mine = {agent: seeds for (other, agent), seeds in grouped.items() if other == env}
-        with_episodes = {agent: [s for s in seeds if len(s.log.get("episode", ()))] for agent, seeds in mine.items()}
-        with_episodes = {agent: seeds for agent, seeds in with_episodes.items() if seeds}
-        if with_episodes:
-            data["environments"].append({"name": env, **page_data.environment(with_episodes)})
+    begun = [run for run in collected.runs if len(run.log.get("episode", ()))]
+    drawn = [run for run in begun if run.config.env in list(environments)[:_MOST_CHARTS]]
+    places = page_data.points(drawn)
+    for env in dict.fromkeys(run.config.env for run in drawn):
+        mine = {agent: seeds for (other, agent), seeds in page_data.groups(drawn).items() if other == env}
+        data["environments"].append({"name": env, **page_data.environment(mine, places)})
     data["maps"], data["strips"] = page_data.maps(collected.runs), page_data.strips(collected.runs)
     data["distributions"] = page_data.distributions(collected.runs)
     sections.insert(0, _section("maps", "The frontier", _maps(collected.runs, data["maps"])))
     curves = "".join(_curves(i, env["name"]) for i, env in enumerate(data["environments"]))
+    if len(environments) > _MOST_CHARTS:
+        more = len(environments) - _MOST_CHARTS
+        curves += (
+            f'<p class="note">{more} more environments are in the tables alone; give them a page of their own.</p>'
+        )
     sections.insert(1, _section("curves", "Learning curves", curves))
     sections.append(_section("heads", "Who acted when, and what it earned", _heads(collected.runs, data["strips"])))
     sections.append(_section("distributions", "Bonus and TD error", _distributions(collected.runs, data)))
@@ -202,6 +210,8 @@ def _configs(grouped: dict[tuple[str, str], list[Shown]]) -> str:
     """Options in which groups differ, and folded away, all of them."""
     if not grouped:
         return ""
+    if len(grouped) > _MOST_CONFIGS:  # then the agents, each on its first environment
+        grouped = {key: seeds for key, seeds in grouped.items() if key == next(k for k in grouped if k[1] == key[1])}
     configs = {}
     for (env, agent), seeds in grouped.items():
         config = seeds[0].config

@@ -25,6 +25,7 @@ METRICS = {
     "largest_q": "largest |Q|",
 }
 _DIGITS = 5
+_MOST_NUMBERS, _FEWEST_POINTS = 500_000, 20
 _BINS = 80
 _MOST_STRIPS = 24
 _MAP_BYTES = 5_000_000
@@ -39,7 +40,13 @@ def groups(shown: Sequence[Shown]) -> dict[tuple[str, str], list[Shown]]:
     return found
 
 
-def environment(mine: dict[str, list[Shown]]) -> Data:
+def points(shown: Sequence[Shown]) -> int:
+    """How many places curves have, so that a page of many runs stays small."""
+    numbers = len(curves.AXES) * len(METRICS) * (len(shown) + 4 * len(groups(shown)))
+    return min(curves.POINTS, max(_FEWEST_POINTS, _MOST_NUMBERS // max(numbers, 1)))
+
+
+def environment(mine: dict[str, list[Shown]], places: int = curves.POINTS) -> Data:
     """Curves of every agent on one environment, over each axis."""
     logs = {agent: [with_share(run.log) for run in seeds] for agent, seeds in mine.items()}
     every = [log for seeds in logs.values() for log in seeds]
@@ -47,7 +54,7 @@ def environment(mine: dict[str, list[Shown]]) -> Data:
     metrics = [name for name in METRICS if any(name in log for log in every)]
     axes: Data = {}
     for axis in curves.AXES:
-        at = curves.grid(every, axis)
+        at = curves.grid(every, axis, places)
         drawn: Data = {}
         for metric in metrics:
             window_here = 1 if metric == "bad_share" else window
