@@ -165,7 +165,7 @@ def measure(cluster: Cluster, folder: Path, minutes: float) -> dict[str, Any]:
         startup = run.wait("the first learning", lambda: run.updates > 20 and run.alive == ACTORS, 400)
         run.wait("a checkpoint", lambda: any((run.out / "checkpoints").glob("[0-9]*")), 100)
         began = time.monotonic()
-        while not kills or len(kills) % 4 or time.monotonic() - began < 60 * minutes:
+        while len(kills) < 4 or time.monotonic() - began < 60 * minutes:
             kind = ("actor", "learner", "replay", "node")[len(kills) % 4]
             kills.append({"what": kind, "at_seconds": round(time.monotonic() - began, 1)} | strike(cluster, run, kind))
             store.append(stored())
