@@ -4,7 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOCK := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
+<<<<<<< HEAD
 .PHONY: demo test browser evidence bench format kill-test mutation-test lock clean
+=======
+.PHONY: demo test bench format kill-test chaos-test mutation-test lock clean
+>>>>>>> ray-r2d2
 
 demo: $(VENV)/run.stamp
 	$(BIN)/tdu demo
@@ -35,6 +39,9 @@ evidence: $(VENV)/dev.stamp
 
 kill-test: $(VENV)/dev.stamp
 	$(BIN)/python benchmarks/kill_and_resume.py --out results/kill_and_resume.json
+
+chaos-test: $(VENV)/dev.stamp
+	$(BIN)/python benchmarks/ray_chaos.py --out results/ray_chaos.json
 
 mutation-test: $(VENV)/dev.stamp
 	$(BIN)/python benchmarks/mutations.py --out results/mutations.json

@@ -41,6 +41,8 @@ from ray_chaos_env import BOOKS
 import tdu
 
 ACTORS, ENVS, PERIOD = 3, 2, 32
+SLACK = 2 * PERIOD + ACTORS * ENVS * 20
+"""As the run says it: what acting may be ahead, before what is let in at that moment."""
 LONGEST_STALL = 30.0
 STORE = 100 * 2**20
 OPTIONS = {
@@ -163,7 +165,7 @@ def measure(cluster: Cluster, folder: Path, minutes: float) -> dict[str, Any]:
         startup = run.wait("the first learning", lambda: run.updates > 20 and run.alive == ACTORS, 400)
         run.wait("a checkpoint", lambda: any((run.out / "checkpoints").glob("[0-9]*")), 100)
         began = time.monotonic()
-        while not kills or len(kills) % 4 or time.monotonic() - began < 60 * minutes:
+        while len(kills) < 4 or time.monotonic() - began < 60 * minutes:
             kind = ("actor", "learner", "replay", "node")[len(kills) % 4]
             kills.append({"what": kind, "at_seconds": round(time.monotonic() - began, 1)} | strike(cluster, run, kind))
             store.append(stored())
@@ -197,7 +199,7 @@ def strike(cluster: Cluster, run: Run, kind: str) -> dict[str, Any]:
         cluster.add_node(num_cpus=2, object_store_memory=STORE)
         more = {"held": {k: len(pids) for k, pids in homes.items() if pids}}
     else:
-        pid = processes(cluster, {"actor": "Rollout"}.get(kind, kind.capitalize()))[0]
+        pid = _serving(cluster, kind)
         os.kill(pid, signal.SIGKILL)
         more = {}
     whole = time.monotonic()
@@ -215,6 +217,14 @@ def strike(cluster: Cluster, run: Run, kind: str) -> dict[str, Any]:
         "seconds_until_steps": round(acts + 1, 1),
         "seconds_until_all_is_as_before": round(again, 1),
     }
+
+
+def _serving(cluster: Cluster, kind: str) -> int:
+    """A rollout, or of the two replays or learners the one that has worked more: the other is its spare."""
+    pids = processes(cluster, {"actor": "Rollout"}.get(kind, kind.capitalize()))
+    return max(
+        pids, key=lambda pid: sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
+    )
 
 
 _KINDS = ("Rollout", "Replay", "Learner")
@@ -253,7 +263,9 @@ def verdict(
     taken = sum(path.stat().st_size for path in run.books.glob("steps-*"))
     played = (run.books / "episodes").stat().st_size
     learner = tdu.runs.read_log(run.out / "learner.csv")
-    ahead = int(learner["steps"][-1]) - PERIOD * int(learner["learning_steps"][-1])
+    manifest = json.loads(max((run.out / "checkpoints").glob("[0-9]*/manifest.json")).read_text())["plain"]
+    received = manifest["steps"] + sum(entry[2] for entry in manifest["pending"])
+    ahead = received - manifest["replay"]["learns_from"] - PERIOD * manifest["updates"]
     steps = int(log["steps"][-1])
     resumed = [event for event in events if "resumed from learning step" in event and "checkpoint at step" in event]
     refilled = [event for event in events if "the replay goes on with" in event and "checkpoint at step" in event]
@@ -288,6 +300,7 @@ def verdict(
             < counts["actor"] + counts["learner"] + counts["replay"],
             "a lost node is not among the events": sum("was lost" in event for event in events) < counts["node"],
             "something was left in the object store": left > 0,
+            "the ratio was not held": not -PERIOD <= ahead <= SLACK + ACTORS * ENVS * 20,
             "the run did not end by being interrupted and saved": how["code"] != 130,
         }.items()
         if is_wrong

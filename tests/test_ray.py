@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("lightly_compiled")
 
 OPTIONS = {
     "exploiters": 2, "explorers": 2, "hidden_sizes": "4", "lstm_size": 4, "head_size": 4, "batch_size": 2,
-    "trace_length": 6, "burn_in": 2, "replay_period": 3, "replay_capacity": 700, "min_replay": 4, "learn_period": 40,
+    "trace_length": 6, "burn_in": 2, "replay_period": 3, "replay_capacity": 500, "min_replay": 4, "learn_period": 40,
     "rollout": 10,
 }  # fmt: skip
 CONFIG = asked_for("deep_sea:size=4", "tdu_r2d2", actors=3, num_envs=2, steps=10**6, **OPTIONS).config
@@ -49,7 +49,7 @@ def rolls():
 
 def opened(counters=NOTHING_YET, start_at=0, lineage=0):
     replay = distributed_actors.Replay()
-    assert "700 sequences" in replay.begin(CONFIG, counters, start_at, lineage)
+    assert "500 sequences" in replay.begin(CONFIG, counters, start_at, lineage)
     return replay
 
 
@@ -72,6 +72,14 @@ def test_two_rollouts_see_and_do_different_things(rolls):
     )
     assert [e.length for e in one.episodes] == [4] * 4
     assert [e.offset for e in one.episodes] == [7, 8, 15, 16] or one.episodes[-1].offset <= 20
+
+
+def test_who_does_not_serve_says_so(rolls):
+    spare = opened()
+    assert spare.put(rolls[0]) == spare.sample(0) == distributed_actors.ELSEWHERE
+    assert distributed_actors.Learner().weights(None) == distributed_actors.ELSEWHERE
+    assert spare.open() == 0
+    assert spare.put(rolls[0]) is True
 
 
 def test_what_is_handed_over_twice_counts_once(rolls):
@@ -106,8 +114,9 @@ def test_the_ratio_is_held_from_both_sides(rolls):
     time.sleep(0.5)
     assert replay._steps == held  # nobody learns: nobody acts
     assert handing.is_alive()
-    assert replay.sample((held - replay._learns_from) // 40, patience=0.01) is None  # and nothing is due beyond it
-    handing.join(20)  # but that let the others on
+    assert replay.sample(10**6, patience=0.01) is None  # and nothing is due to who has learned so much
+    handing.join(20)
+    assert not handing.is_alive()  # which lets the others on
 
 
 def test_a_replay_comes_back_from_its_segments(rolls):

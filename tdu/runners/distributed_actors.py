@@ -8,6 +8,9 @@ over them). None of them touches the disk, and each may die at any moment.
 **The ratio** of learning to acting is stated (`learn_period` environment steps per learning step) and held by the replay: it
 gives out a batch when one is due, and a rollout's `put` comes back once acting is not further ahead than `slack` steps.
 
+**Spares:** of the replay and of the learner there are two processes, and one of them serves. The other has imported and
+compiled what it needs, and takes over when that one dies. Who asks the wrong one is told `ELSEWHERE`, and turns to the other.
+
 **Counted once:** what a rollout hands over has the rollout's name, which nobody had before it, and a number. Whatever was
 handed over before is refused, so it may be handed over again whenever the answer got lost.
 """
@@ -26,7 +29,7 @@ from tdu.greedy import greedy_returns
 from tdu.r2d2 import replay as replays
 from tdu.r2d2.actor import ladder
 from tdu.r2d2.learner import Batch
-from tdu.r2d2.sequences import Sequence, Writer
+from tdu.r2d2.sequences import Sequence, Writer, nothing
 from tdu.runners import interaction
 from tdu.runners.acting import CompiledActing, CompiledCarry, Roll, SteppedActing
 from tdu.runners.parallel import use_one_core
@@ -44,6 +47,10 @@ _PUBLISH_SECONDS = 0.25
 
 _BATCHES, _MASKS = 1, 2
 """What a generator is for."""
+
+
+ELSEWHERE = "elsewhere"
+"""The answer of a process that does not serve."""
 
 
 class Episode(NamedTuple):
@@ -113,6 +120,9 @@ class Replay:
         self._is_open = False
         self._news: list[News] = []
 
+    def prepare(self, config: RunConfig) -> None:
+        """There is nothing that takes long."""
+
     def begin(self, config: RunConfig, counters: Counters, start_at: int, lineage: int) -> str:
         """Makes an empty replay; refuses one that this machine has no room for."""
         self._spec = _spec(config)
@@ -125,7 +135,8 @@ class Replay:
         self._replay = replays.Replay(self._spec, running.shape, running.replay, **sizes)
         self._replay.start_at(start_at)
         self._slack, self._seed = slack(config, agent), config.seed
-        self._steps, self._handed_over, self._learns_from, self._updates = counters
+        self._steps, handed_over, self._learns_from, self._updates = counters
+        self._handed_over = dict(handed_over)
         self._lineage, self._has_holes = lineage, False
         """One more wherever sequences were lost on the way, so that no segment's name has two contents."""
         self._life = time.time_ns()
@@ -158,13 +169,14 @@ class Replay:
         """Never comes back; who waits for it learns when this process dies."""
         threading.Event().wait()
 
-    def put(self, rolled: Rolled) -> bool:
+    def put(self, rolled: Rolled) -> bool | str:
         """Takes in what a rollout has gathered, and comes back when it is to go on; whether it was new.
 
         Arrays that Ray hands over are the object store's own: storing them is copying them.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._is_open)
+            if not self._is_open:
+                return ELSEWHERE
             is_new = rolled.number > self._handed_over.get(rolled.rollout, 0)
             if is_new:
                 self._handed_over[rolled.rollout] = rolled.number
@@ -188,10 +200,11 @@ class Replay:
         begun = self._steps if self._learns_from is None else self._learns_from
         return self._steps - begun - self._updates * self._running.learn_period
 
-    def sample(self, updates: int, patience: float = 5.0) -> tuple[int, replays.Sample] | None:
+    def sample(self, updates: int, patience: float = 5.0) -> tuple[int, replays.Sample] | str | None:
         """A batch for learning step number `updates`, when it is due; None if it is not for a while."""
         with self._changed:
-            self._changed.wait_for(lambda: self._is_open)
+            if not self._is_open:
+                return ELSEWHERE
             self._updates = updates
             self._changed.notify_all()
             period = self._running.learn_period
@@ -248,43 +261,56 @@ class Learner:
     """The learner, and the weights for everybody."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock, self._preparing = threading.Lock(), threading.Lock()
+        self._agent: RecurrentAgent | None = None
         self._published: tuple[Any, Any] | None = None
+
+    def prepare(self, config: RunConfig) -> None:
+        """Compiles a learning step, on a state that is thrown away."""
+        with self._preparing:
+            if self._agent is not None:
+                return
+            spec = _spec(config)
+            agent = make_agent(config, spec)
+            self._update = jax.jit(agent.update, donate_argnums=0)
+            size, length = agent.settings.batch_size, agent.settings.shape.length
+            steps = jax.tree.map(lambda x: np.zeros((length, size, *x.shape[1:]), x.dtype), nothing(spec, 1))
+            memory = jax.tree.map(lambda x: np.zeros((size, *x.shape), x.dtype), agent.settings.memory())
+            batch = Batch(steps, memory, np.ones((size, agent.heads), np.float32), np.ones(size, np.float32))
+            self._update(jax.tree.map(jnp.copy, jax.jit(agent.init)(interaction.run_key(0))), batch)
+            self._agent = agent
+
+    def watch(self) -> None:
+        """Never comes back; who waits for it learns when this process dies."""
+        threading.Event().wait()
 
     def begin(self, config: RunConfig, state: Any, updates: int, life: int) -> None:
         """Takes a state to go on from; `life` tells its weights from those before."""
-        self._agent = make_agent(config, _spec(config))
+        self.prepare(config)
         self._state = jax.tree.map(jnp.array, state)
         self._updates, self._life = updates, life
-        self._update = jax.jit(self._agent.update, donate_argnums=0)
         self._lately, self._seconds = NOTHING, 0.0
         self._publish()
 
     def _publish(self) -> None:
         import ray
 
+        assert self._agent is not None
         params = jax.tree.map(np.array, self._agent.params(self._state))
         self._published = ((self._life, self._updates), ray.put(params))
         self._published_at = time.monotonic()
 
-    def run(self, replay: Any) -> None:
+    def run(self, replays_: list[Any]) -> None:
         """Learns for ever: the next batch is on its way while there is learning from one."""
-        import ray
-
-        coming = replay.call.remote("sample", self._updates)
+        replay = _Served(replays_)
+        coming = replay.ask("sample", self._updates)
         while True:
-            try:
-                found = ray.get(coming)
-            except ray.exceptions.RayTaskError:
-                raise
-            except ray.exceptions.RayError:  # the replay died; it will be there again
-                found = None
-                time.sleep(0.5)
-            if found is None:
-                coming = replay.call.remote("sample", self._updates)
+            found = replay.answer(coming)
+            if found is None or isinstance(found, str):
+                coming = replay.ask("sample", self._updates)
                 continue
             life, drawn = found
-            coming = replay.call.remote("sample", self._updates + 1)
+            coming = replay.ask("sample", self._updates + 1)
             began = time.monotonic()
             batch = Batch(*jax.tree.map(np.array, (drawn.steps, drawn.memory, drawn.mask, drawn.weights)))
             with self._lock:
@@ -295,12 +321,14 @@ class Learner:
                 if time.monotonic() - self._published_at >= _PUBLISH_SECONDS:
                     self._publish()
                 self._seconds += time.monotonic() - began
-            replay.call.remote("tell", life, drawn.ids, told)
+            replay.ask("tell", life, drawn.ids, told)
 
-    def weights(self, version: Any) -> tuple[Any, Any] | None:
+    def weights(self, version: Any) -> tuple[Any, Any] | str | None:
         """Version and weights (as a reference), unless they are the ones that are known already."""
         published = self._published
-        return None if published is None or published[0] == version else published
+        if published is None:
+            return ELSEWHERE
+        return None if published[0] == version else published
 
     def state(self) -> tuple[Any, int]:
         """All of it between two learning steps, and how many there were."""
@@ -321,43 +349,62 @@ class Rollout:
     def __init__(self) -> None:
         use_one_core()
 
-    def run(self, name: int, rung: int, config: RunConfig, replay: Any, learner: Any) -> None:
+    def run(self, name: int, rung: int, config: RunConfig, replays_: list[Any], learners: list[Any]) -> None:
         """Acts for ever, as number `rung` of all rollouts on the ladder of ε."""
-        import ray
-
         made = environments.make(config.env, f"{config.seed} rollout {name}", num_envs=config.num_envs, vectorises=True)
         agent = make_agent(config, made.spec)
-        weights = _Weights(ray, learner)
+        replay, weights = _Served(replays_), _Weights(learners)
         gathering = _Gathering(made, agent, config, name, rung, weights.wait())
         handed: tuple[Any, Rolled] | None = None
         while True:
             rolled = gathering.roll(weights.newest())
             if handed is not None:
-                _hand_over(ray, replay, *handed)
-            handed = replay.call.remote("put", rolled), rolled
+                _hand_over(replay, *handed)
+            handed = replay.ask("put", rolled), rolled
 
 
-def _hand_over(ray: Any, replay: Any, answer: Any, rolled: Rolled) -> None:
+def _hand_over(replay: "_Served", answer: Any, rolled: Rolled) -> None:
     """Waits for the replay's answer. If it died meanwhile, the next one is given the same, which it may know already."""
-    while True:
+    while isinstance(replay.answer(answer), str):
+        answer = replay.ask("put", rolled)
+
+
+class _Served:
+    """Processes of which one serves, as others see them."""
+
+    def __init__(self, handles: list[Any]):
+        import ray
+
+        self._ray, self._handles, self._at = ray, handles, 0
+
+    def ask(self, method: str, *arguments: Any) -> Any:
+        """A reference to the answer of the one that served last."""
+        return self._handles[self._at].call.remote(method, *arguments)
+
+    def answer(self, asked: Any) -> Any:
+        """The answer; ELSEWHERE, and the next question goes to another one, where it does not serve or is dead."""
         try:
-            ray.get(answer)
-            return
-        except ray.exceptions.RayTaskError:
+            found = self._ray.get(asked)
+        except self._ray.exceptions.RayTaskError:
             raise
-        except ray.exceptions.RayError:
-            time.sleep(0.5)
-            answer = replay.call.remote("put", rolled)
+        except self._ray.exceptions.RayError:
+            found = ELSEWHERE
+        if isinstance(found, str):
+            self._at = (self._at + 1) % len(self._handles)
+            time.sleep(0.1)
+        return found
 
 
 class _Weights:
     """The learner's weights, asked for all the time and never waited for; without a learner, the last ones there were."""
 
-    def __init__(self, ray: Any, learner: Any):
-        self._ray, self._learner = ray, learner
+    def __init__(self, learners: list[Any]):
+        import ray
+
+        self._ray, self._learner = ray, _Served(learners)
         self._version: Any = None
         self._params: Params = None
-        self._asked = learner.call.remote("weights", None)
+        self._asked = self._learner.ask("weights", None)
 
     def wait(self) -> Params:
         while self._params is None:
@@ -369,16 +416,14 @@ class _Weights:
     def newest(self) -> Params:
         ray = self._ray
         if ray.wait([self._asked], timeout=0)[0]:
-            try:
-                found = ray.get(self._asked)
-                if found is not None:
-                    self._version, params = found[0], ray.get(found[1])
-                    self._params = jax.tree.map(lambda x: jnp.asarray(np.array(x)), params)
-            except ray.exceptions.RayTaskError:
-                raise
-            except ray.exceptions.RayError:
-                time.sleep(0.05)  # it died, and its weights with it; it will be there again
-            self._asked = self._learner.call.remote("weights", self._version)
+            found = self._learner.answer(self._asked)
+            if found is not None and not isinstance(found, str):
+                try:
+                    params = ray.get(found[1])
+                    self._version, self._params = found[0], jax.tree.map(lambda x: jnp.asarray(np.array(x)), params)
+                except ray.exceptions.RayError:
+                    pass  # the learner died, and its weights with it: those before do meanwhile
+            self._asked = self._learner.ask("weights", self._version)
         return self._params
 
 

@@ -1,8 +1,8 @@
 """A run of an agent with a memory on a Ray cluster, seen from the process that drives it.
 
-It starts the rollouts, the replay and the learner (`distributed_actors`) and watches over them. Ray starts a process that has
-died anew, on another machine if its own is gone, but empty: here it is given what it needs to go on. The learner and the
-replay go on from the run's last checkpoint, a rollout begins new episodes under a name of its own.
+It starts the rollouts, the replay and the learner (`distributed_actors`) and watches over them. When the replay or the
+learner dies, its spare goes on from the run's last checkpoint. Ray starts a process that has died anew, on another
+machine if its own is gone, but empty: it is the next spare, or a rollout that begins new episodes under a name of its own.
 
 This process keeps the run's folder and its clock: a step counts when it is told of here, once. `RayRunner` is a runner like
 the others, so that logs, checkpoints, evaluations and results are those of any run; but what comes first is decided by
@@ -106,6 +106,9 @@ class RayRunner:
         self._event: Callable[[str], None] = say
         self._reload: Callable[[], Saved | None] = lambda: None
         self._processes: list[_Process] = []
+        self._serving: dict[str, _Process] = {}
+        """The replay and the learner of the moment."""
+        self._served: collections.Counter[str] = collections.Counter()
         self._evaluator: _Process | None = None
         self._coming: dict[str, Any] = {}
         """News that were asked for."""
@@ -192,10 +195,10 @@ class RayRunner:
         """The run as it is now; before it is attached, what a checkpoint looks like."""
         if not self._is_attached:
             return Saved(RayCarry(self._state), {}, {})
-        news, there, priorities = self._ask(self._replay, "snapshot")
+        news, there, priorities = self._ask("replay", "snapshot")
         self._receive(news)
         self._learns_from = there["learns_from"]
-        self._state, self._updates = self._ask(self._learner, "state")
+        self._state, self._updates = self._ask("learner", "state")
         self._state = jax.tree.map(np.array, self._state)
         plain = {
             "steps": self._steps,
@@ -222,7 +225,7 @@ class RayRunner:
         return segments
 
     def _segment(self, *which: int) -> dict[str, np.ndarray]:
-        found = self._ask(self._replay, "segment", *which)
+        found = self._ask("replay", "segment", *which)
         if found is None:
             raise Gone("the replay died while it was being saved.")
         return found
@@ -241,7 +244,7 @@ class RayRunner:
     def params(self, saved: Saved | None = None) -> Params:
         """What the trained agent acts on: now, or as it was saved."""
         if saved is None and self._is_attached and not self.finished:
-            self._state, self._updates = self._ask(self._learner, "state")
+            self._state, self._updates = self._ask("learner", "state")
         state = self._state if saved is None else saved.state.learner
         return self._agent.params(jax.tree.map(lambda x: jnp.asarray(np.array(x)), state))
 
@@ -250,7 +253,7 @@ class RayRunner:
         if self._evaluator is None:
             self._evaluator = _Process("evaluator", self._make("evaluator", threads=2))
         arguments = (self._config, jax.tree.map(np.asarray, params), episodes, longest)
-        return np.array(self._ask(self._evaluator, "play", *arguments))
+        return np.array(self._ask("evaluator", "play", *arguments))
 
     @contextlib.contextmanager
     def environment_aside(self) -> Iterator[None]:
@@ -320,13 +323,8 @@ class RayRunner:
     def _alive(self) -> int:
         return sum(process.busy is not None for process in self._processes if process.is_rollout)
 
-    @property
-    def _replay(self) -> _Process:
-        return self._processes[0]
-
-    @property
-    def _learner(self) -> _Process:
-        return self._processes[1]
+    def _handles(self, kind: str) -> list[Any]:
+        return [process.handle for process in self._processes if process.kind == kind]
 
     def _make(self, kind: str, *, threads: int, **resources: Any) -> Any:
         shipped = distributed.shipped_process(kind)
@@ -345,8 +343,8 @@ class RayRunner:
         self._nodes = self._living_nodes()
         # The learner and the replay ask for no core: wherever one is left they can begin again at once.
         self._processes = [
-            _Process("replay", self._make("replay", threads=self._actors + 16)),
-            _Process("learner", self._make("learner", threads=self._actors + 16, num_gpus=gpus)),
+            *(_Process("replay", self._make("replay", threads=self._actors + 16)) for _ in range(2)),
+            *(_Process("learner", self._make("learner", threads=self._actors + 16, num_gpus=gpus)) for _ in range(2)),
             *(
                 _Process("rollout", self._make("rollout", threads=2, num_cpus=1, scheduling_strategy="SPREAD"), rung)
                 for rung in range(self._actors)
@@ -395,9 +393,9 @@ class RayRunner:
         self._nodes = nodes
 
     def _ask_for_news(self) -> None:
-        for process, arguments in ((self._replay, (0.5,)), (self._learner, ())):
-            if process.kind not in self._coming and process.busy is not None:
-                self._coming[process.kind] = process.call("news", *arguments)
+        for kind, arguments in (("replay", (0.5,)), ("learner", ())):
+            if kind not in self._coming and kind in self._serving:
+                self._coming[kind] = self._serving[kind].call("news", *arguments)
 
     def _take_in(self, kind: str, ref: Any) -> None:
         try:
@@ -420,8 +418,18 @@ class RayRunner:
     def _note_death(self, process: _Process) -> None:
         reason = self._why(process, process.busy)
         process.busy = None
-        alive = f"; {self._alive} of {self._actors} alive" if process.is_rollout else ""
-        self._event(f"{process.called} died ({reason}){alive}.")
+        if process.is_rollout:
+            self._event(f"{process.called} died ({reason}); {self._alive} of {self._actors} alive.")
+        elif self._serving.get(process.kind) is not process:
+            self._event(f"the spare of {process.called} died ({reason}).")
+        else:
+            self._event(f"{process.called} died ({reason}).")
+            del self._serving[process.kind]
+            self._coming.pop(process.kind, None)
+            self._ray.kill(process.handle, no_restart=False)  # if it is only out of reach: there must not be two
+            spare = next((p for p in self._processes if p.kind == process.kind and p.busy is not None), None)
+            if spare is not None:
+                spare.busy, spare.asked = None, spare.call("is_there")
 
     def _why(self, process: _Process, ref: Any) -> str:
         """Why a call came to an end; raises what is not the cluster's fault."""
@@ -449,16 +457,21 @@ class RayRunner:
             asked, process.asked = process.asked, None
             ray.get(asked)
             match process.kind:
+                case "replay" | "learner" if process.kind in self._serving:
+                    process.call("prepare", self._config)
+                    process.busy = process.call("watch")
                 case "replay":
                     self._begin_replay(process)
                     process.busy = process.call("watch")
+                    self._serving["replay"] = process
                 case "learner":
                     self._begin_learner(process)
-                    process.busy = process.call("run", self._replay.handle)
+                    process.busy = process.call("run", self._handles("replay"))
+                    self._serving["learner"] = process
                 case _:
                     self._spawned += 1
-                    work = (self._spawned, process.rung, self._config, self._replay.handle, self._learner.handle)
-                    process.busy = process.call("run", *work)
+                    who = self._handles("replay"), self._handles("learner")
+                    process.busy = process.call("run", self._spawned, process.rung, self._config, *who)
                     if process.lives:
                         self._event(f"{process.called} is there again; {self._alive} of {self._actors} alive.")
             process.lives += 1
@@ -475,7 +488,7 @@ class RayRunner:
         there = saved.plain["replay"] if saved is not None else {"oldest": 0, "lineage": 0}
         counters = Counters(self._received, dict(self._seen), self._learns_from, self._updates)
         sentence = ray.get(process.call("begin", self._config, counters, there["oldest"], there["lineage"]))
-        if not process.lives:
+        if not self._served["replay"]:
             self._event(sentence)
         for name, read in saved.segments.items() if saved is not None else ():
             assert saved is not None
@@ -486,7 +499,8 @@ class RayRunner:
                 continue
             ray.get(process.call("put_back", arrays, there["oldest"], saved.arrays["priorities"]))
         count = ray.get(process.call("open"))
-        if saved is not None or process.lives:
+        self._served["replay"] += 1
+        if saved is not None or self._served["replay"] > 1:
             self._event(f"the replay goes on with {count} sequences{_of(saved)}.")
 
     def _begin_learner(self, process: _Process) -> None:
@@ -494,18 +508,20 @@ class RayRunner:
         state, updates = self._state, 0
         if saved is not None:
             state, updates = saved.state.learner, saved.plain["updates"]
-        elif process.lives:
+        elif self._served["learner"]:
             state = self._first_state()
-        self._ray.get(process.call("begin", self._config, state, updates, process.lives))
+        self._ray.get(process.call("begin", self._config, state, updates, self._served["learner"]))
         self._updates = updates
-        if saved is not None or process.lives:
+        self._served["learner"] += 1
+        if saved is not None or self._served["learner"] > 1:
             self._event(f"the learner resumed from learning step {updates}{_of(saved)}.")
 
-    def _ask(self, process: _Process, method: str, *arguments: Any) -> Any:
-        """An answer, however often the process has to be started anew for it."""
+    def _ask(self, kind: str, method: str, *arguments: Any) -> Any:
+        """An answer, however often a process has to be started anew for it."""
         ray, deadline = self._ray, time.monotonic() + _PATIENCE
         while time.monotonic() < deadline:
-            if process.busy is None and process is not self._evaluator:
+            process = self._serving.get(kind) if kind != "evaluator" else self._evaluator
+            if process is None:
                 self._watch(0.2)
                 continue
             answer = process.call(method, *arguments)
@@ -517,7 +533,7 @@ class RayRunner:
                 raise getattr(e, "cause", e) from None
             except ray.exceptions.RayError:
                 self._watch(0.2)
-        raise TrainingError(f"{process.called} did not answer for {_PATIENCE:.0f} seconds; continue with --resume.")
+        raise TrainingError(f"the {kind} did not answer for {_PATIENCE:.0f} seconds; continue with --resume.")
 
 
 def _together(a: Learned, b: Learned) -> Learned:

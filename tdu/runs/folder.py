@@ -6,6 +6,7 @@ import fcntl
 import os
 import re
 import socket
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tdu import files
@@ -119,14 +120,14 @@ class Folder:
         if rows:
             self._others[name].append(rows)
 
-    def note_event(self, *, seconds: float, steps: int, event: str) -> None:
+    def note_event(self, *, steps: int, event: str) -> None:
         """Notes something that happened. What happened stays, also where a run goes on from an earlier checkpoint."""
         path = self.path / EVENTS
         with writing(path), open(path, "a", newline="") as f:
             rows = csv.writer(f, lineterminator="\n")
             if not f.tell():
-                rows.writerow(("seconds", "steps", "event"))
-            rows.writerow((round(seconds, 3), steps, event))
+                rows.writerow(("time", "steps", "event"))
+            rows.writerow((datetime.now(UTC).isoformat(timespec="milliseconds"), steps, event))
 
     def save_checkpoint(
         self, saved: Saved, *, step: int, config: RunConfig, seconds: float, best: bool = False

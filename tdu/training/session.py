@@ -202,7 +202,7 @@ class Session:
         """Something happened to a process of the run."""
         self._say(words)
         if self._folder is not None:
-            self._folder.note_event(seconds=self._seconds, steps=self._runner.clock.steps, event=words)
+            self._folder.note_event(steps=self._runner.clock.steps, event=words)
 
     def _last_saved(self) -> Saved | None:
         """What a process that begins again goes on from."""
