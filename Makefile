@@ -4,11 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOCK := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
-<<<<<<< HEAD
-.PHONY: demo test browser evidence bench format kill-test mutation-test lock clean
-=======
-.PHONY: demo test bench format kill-test chaos-test mutation-test lock clean
->>>>>>> ray-r2d2
+.PHONY: demo test browser evidence bench format kill-test chaos-test mutation-test lock clean
 
 demo: $(VENV)/run.stamp
 	$(BIN)/tdu demo
