@@ -23,10 +23,11 @@ def page() -> str:
         parts += _described(name, getattr(tdu, name))
     parts.append("## Options of the agents")
     parts.append("Defaults are the paper's; a preset changes some of them.")
-    for preset, options in agents.PRESETS.items():
-        if options:
-            changed = ", ".join(f"{name} {_text(value)}" for name, value in options.items())
-            parts.append(f"Preset `{preset}`: {changed}.")
+    for words, presets in (("Preset", agents.PRESETS), ("Preset of agents with a memory", agents.RECURRENT_PRESETS)):
+        for preset, options in presets.items():
+            if options:
+                changed = ", ".join(f"{name} {_text(value)}" for name, value in options.items())
+                parts.append(f"{words} `{preset}`: {changed}.")
     for name, entry in agents.AGENTS.items():
         parts.append(f"### {name}")
         parts.append(entry.summary)

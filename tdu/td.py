@@ -49,9 +49,10 @@ def squash(x: Array) -> Array:
 
 
 def unsquash(x: Array) -> Array:
-    """h⁻¹, in closed form."""
-    root = jnp.sqrt(1 + 4 * _SLOPE * (jnp.abs(x) + 1 + _SLOPE))
-    return jnp.sign(x) * (jnp.square((root - 1) / (2 * _SLOPE)) - 1)
+    """h⁻¹, in closed form; (root − 1) / 2ε is written without the difference, which would lose four digits."""
+    size = jnp.abs(x) + 1 + _SLOPE
+    root = jnp.sqrt(1 + 4 * _SLOPE * size)
+    return jnp.sign(x) * (jnp.square(2 * size / (1 + root)) - 1)
 
 
 def transformed_q_lambda(

@@ -62,12 +62,13 @@ def train(
         seed: of everything random in the run; 0 if nothing is said.
         episodes: at most so many; by default what the environment says, and no limit where `steps` is given.
         steps: at most so many environment steps, to the end of a round where several environments are stepped together.
-        num_envs: environments side by side.
+        num_envs: environments side by side; 1 if nothing is said, and for agents with a memory what their preset has.
         out: the run's folder; without one the run leaves nothing on the disk.
         resume: continue the run in that folder; "if_there" starts a new one where there is none.
         stop: end once the environment counts as solved, where it has a rule for that; true if nothing is said.
         preset: set of defaults: "paper", "general" or "boot_dqn". Without one it is the paper's on the paper's environments
-            (Deep Sea, the tree, bsuite), and for ensembles elsewhere the general one.
+            (Deep Sea, the tree, bsuite), and for ensembles elsewhere the general one. Agents with a memory have "paper",
+            "atari-small", "minatar", "memory" and "deep-sea", and without one what fits the environment.
         checkpoint_seconds: time between checkpoints.
         evaluation_episodes: episodes of the trained policy, without learning, once the run is over; 0 for none.
         evaluate_every: also every so many episodes (then fewer, a tenth of the steps trained since). What it returns is in

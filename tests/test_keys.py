@@ -148,7 +148,7 @@ def uses_of(agent):
 
 
 OPTIONS = {"tdu": {"noise_scale": 0.5, "head_choice": "mixed"}, "bdqn": {"head_choice": "ucb1", "acting": "live"}}
-CASES = [(name, OPTIONS.get(name, {})) for name in agents.AGENTS if name != "nns"]
+CASES = [(n, OPTIONS.get(n, {})) for n, entry in agents.AGENTS.items() if n != "nns" and not entry.is_recurrent]
 CASES += [("tdu", {"dense": True, "head_choice": "ucb1"}), ("rnd", {"dense": True})]
 
 

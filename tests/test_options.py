@@ -12,20 +12,23 @@ import pytest
 
 from tdu import agents
 from tdu.errors import UserError
-from tdu.types import EnvSpec, TimeStep, Transition
+from tdu.r2d2 import learner, sequences
+from tdu.types import EnvSpec, RecurrentAgent, TimeStep, Transition
 
 SPECS = {
     "one-hot": EnvSpec("one-hot", (2, 2), 2, num_states=4),
     "vector": EnvSpec("vector", (3,), 2),
-    "image": EnvSpec("image", (3, 3, 1), 2, dtype="uint8"),
+    "image": EnvSpec("image", (6, 6, 1), 2, dtype="uint8"),
 }
 TINY = {"hidden_sizes": (3,), "exploiters": 2, "explorers": 2, "critics": 2, "features": 2, "batch_size": 2}
 TINY |= {"min_replay": 2, "replay_capacity": 4, "sequence_length": 2}
+TINY |= {"lstm_size": 8, "head_size": 8, "filters": (2,), "burn_in": 1, "trace_length": 4, "replay_period": 2}
 
 NEEDS = {"ucb_eta": {"head_choice": "ucb1"}, "explorer_prob": {"head_choice": "mixed"}}
+NEEDS |= {"resolution": {"bonus": "counts"}}
 """Options that mean something beside another one only; alone they are refused."""
 
-KINDS = dict.fromkeys(("dense", "torso", "resolution"), tuple(SPECS))
+KINDS = dict.fromkeys(("dense", "torso", "resolution"), tuple(SPECS)) | dict.fromkeys(("filters", "pixels"), ("image",))
 """Where an option is looked at, if not on vectors alone."""
 
 REFUSED = {"su": {"bootstrap"}, "bdqn": {"explorer_prob"}, "q_ucb": {"explorer_prob"}}
@@ -42,6 +45,8 @@ def program(name, kind, options):
     """All that an agent computes, as text: its first state, acting, storing, learning, and what it would do when done."""
     spec = SPECS[kind]
     agent = agents.find(name).make(spec, agents.configure(name, dict(options)))
+    if isinstance(agent, RecurrentAgent):
+        return recurrent_program(spec, agent)
 
     def everything(key, observation):
         state = agent.init(key)
@@ -58,6 +63,28 @@ def program(name, kind, options):
     return f"{traced.jaxpr} {constants} {agent.one_stream}"
 
 
+def recurrent_program(spec, agent):
+    """The same of an agent with a memory; how it is run is beside what it computes."""
+    running = agent.settings
+
+    def everything(key, observation):
+        state = agent.init(key)
+        number = jnp.zeros(())
+        timestep, params = TimeStep(observation, number, number, number > 0), agent.params(state)
+        acts = agent.actor(0.1)
+        action, acting = acts.act(params, acts.begin(params, key), timestep, key)
+        shape = (running.shape.length, running.batch_size)
+        steps = jax.tree.map(lambda x: jnp.zeros((*shape, *x.shape[1:]), x.dtype), sequences.nothing(spec, 1))
+        memory = jax.tree.map(lambda x: jnp.zeros((running.batch_size, *x.shape)), running.memory())
+        ones = jnp.ones((running.batch_size, agent.heads))
+        after = agent.update(state, learner.Batch(steps, memory, ones, ones[:, 0]))
+        evaluated = agent.evaluator.act(params, agent.evaluator.begin(params, key), timestep, key)
+        return after, action, acting, evaluated, agent.values(params, observation)
+
+    traced = jax.make_jaxpr(everything)(jax.random.key(0), jnp.zeros(spec.carried_shape, spec.carried_dtype))
+    return f"{traced.jaxpr} {running._replace(memory=None)} {agent.observe is None}"
+
+
 def another(name, field):
     """A legal value of a field that is not the one it has."""
     config = agents.AGENTS[name].config
@@ -71,7 +98,7 @@ def another(name, field):
     if isinstance(now, bool):
         return not now
     if isinstance(now, int):
-        return 2 * now
+        return 2 * now or 3
     lowest = field.metadata["minimum"]
     return now / 2 if now and (lowest is None or now / 2 >= lowest) else now + 0.25
 
@@ -85,7 +112,9 @@ def effect(name, kind, before, option, value):
     return "changed" if after != program(name, kind, tuple(before.items())) else "nothing"
 
 
-@pytest.mark.parametrize("name", agents.AGENTS)
+@pytest.mark.parametrize(
+    "name", [n for n, entry in agents.AGENTS.items() if not entry.is_recurrent] + ["tdu_r2d2_prior"]
+)
 def test_every_option_changes_the_agent_or_is_refused(name):
     """On every kind of observation; it is refused for good only where the table says so."""
     fields = {field.name: field for field in dataclasses.fields(agents.AGENTS[name].config)}

@@ -326,13 +326,15 @@ def test_every_agent_takes_every_kind_of_observation():
     """One hot, a vector and an image: every agent can be built and acts."""
     for spec in (EnvSpec("a", (3, 3), 3, num_states=9), EnvSpec("b", (4,), 3), EnvSpec("c", (5, 5, 2), 3)):
         for name, entry in agents.AGENTS.items():
-            agent = entry.make(spec, agents.configure(name, {"hidden_sizes": (4,)}))
+            small = {"lstm_size": 4, "head_size": 4} if entry.is_recurrent else {}
+            agent = entry.make(spec, agents.configure(name, {"hidden_sizes": (4,)} | small))
             observation = jnp.zeros(spec.carried_shape, spec.carried_dtype)
 
             def act(key, observation, agent=agent):
                 params = agent.params(agent.init(key))
                 timestep = TimeStep(observation, jnp.zeros(()), jnp.ones(()), jnp.zeros((), bool))
-                action, _ = agent.actor.act(params, agent.actor.begin(params, key), timestep, key)
+                actor = agent.actor(0.1) if callable(agent.actor) else agent.actor
+                action, _ = actor.act(params, actor.begin(params, key), timestep, key)
                 return action, agent.values(params, observation)
 
             action, q = jax.eval_shape(act, jax.random.key(0), observation)

@@ -13,7 +13,13 @@ from tdu.r2d2 import agent as r2d2
 from tdu.r2d2 import config as r2d2_config
 from tdu.types import Agent, EnvSpec, RecurrentAgent
 
-__all__ = ["AGENTS", "GRIDS", "PRESETS", "Entry", "configure", "default_num_envs", "default_preset", "find", "presets"]
+__all__ = [
+    "AGENTS", "GRIDS", "PRESETS", "RECURRENT_PRESETS", "Entry", "configure", "default_num_envs", "default_preset", "find",
+    "presets",
+]  # fmt: skip
+
+RECURRENT_PRESETS = r2d2_config.PRESETS
+"""Sets of defaults of the agents with a memory."""
 
 
 class Entry(NamedTuple):
@@ -73,7 +79,7 @@ def default_preset(name: str, *, of_the_paper: bool, kind: str = "other") -> str
 
 def default_num_envs(name: str, preset: str) -> int:
     """Environments side by side in a run that does not say how many."""
-    return r2d2_config.NUM_ENVS[preset] if find(name).is_recurrent else 1
+    return r2d2_config.NUM_ENVS.get(preset, 1) if find(name).is_recurrent else 1
 
 
 def configure(name: str, options: dict[str, Any], preset: str = "paper") -> Any:

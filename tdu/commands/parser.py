@@ -64,7 +64,7 @@ def add_length(parser: argparse.ArgumentParser, default: str) -> None:
     )
     parser.add_argument(
         "--num-envs", type=whole("num_envs", 1, MOST_ENVS), metavar="N",
-        help="environments side by side (default 1)",
+        help="environments side by side (default 1; of agents with a memory the preset's)",
     )  # fmt: skip
 
 
@@ -73,7 +73,7 @@ def add_preset(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--preset",
         help=f"set of defaults: {', '.join(agents.PRESETS)} (default: paper on Deep Sea, the tree and bsuite; for ensembles "
-        "elsewhere general)",
+        f"elsewhere general); of agents with a memory: {', '.join(agents.RECURRENT_PRESETS)} (default: what fits ENV)",
     )
 
 

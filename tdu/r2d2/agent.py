@@ -10,6 +10,7 @@ from tdu import values
 from tdu.adam import Adam
 from tdu.errors import UserError
 from tdu.networks import inputs
+from tdu.options import changed
 from tdu.r2d2 import actor as actors
 from tdu.r2d2 import learner as learners
 from tdu.r2d2 import network as networks
@@ -95,14 +96,15 @@ def make(spec: EnvSpec, config: Config) -> RecurrentAgent:
 
 
 def _network(spec: EnvSpec, config: Config, heads: int) -> networks.Recurrent:
-    most = networks.most_filters(spec, config.shrink)
-    if config.torso == "conv" and not most:
-        raise UserError(f"{spec.name} has no images to look at through windows; use torso=mlp or auto.")
-    convolves = most and (config.torso == "conv" or (config.torso == "auto" and inputs.is_image(spec)))
+    shrink = max(min(spec.observation_shape[:2]) // config.pixels, 1) if config.pixels and inputs.is_image(spec) else 1
+    most = networks.most_filters(spec, shrink)
+    if config.torso != "auto" and not most:
+        raise UserError(f"torso is for images that windows fit on, and {spec.name} has none; leave it out.")
+    convolves = most and config.torso != "mlp"
     sizes = networks.Sizes(
         heads=heads,
         filters=config.filters[:most] if convolves else (),
-        shrink=config.shrink,
+        shrink=shrink,
         hidden=config.hidden_sizes,
         lstm=config.lstm_size,
         head=config.head_size,
@@ -124,6 +126,8 @@ def _bonus(spec: EnvSpec, config: TduConfig) -> Bonus:
         case "qex":
             return bonuses.absolute_td(config.beta)
         case "counts":
+            if spec.num_states is not None and changed(config, "resolution"):
+                raise UserError("states of one-hot observations are counted exactly; resolution would change nothing.")
             return bonuses.counts(config.beta, spec, resolution=config.resolution)
         case "rnd":
             shape = values.Shape(

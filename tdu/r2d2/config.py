@@ -35,7 +35,12 @@ class Config:
         "auto", "Before the hidden layers: windows for images (conv), nothing (mlp), or whatever fits (auto)."
     )
     filters: tuple[int, ...] = option((32, 64, 64), "Filters of the convolutions; as many of them as fit the image.")
-    shrink: int = option(1, "Images are averaged over squares of so many pixels first.", minimum=1, maximum=100)
+    pixels: int = option(
+        0,
+        "Larger images are averaged over squares until a side has about so many pixels; 0 for none.",
+        minimum=0,
+        maximum=10**4,
+    )
     hidden_sizes: tuple[int, ...] = option((512,), "Widths of the layers before the LSTM.")
     lstm_size: int = option(512, "Width of the LSTM; 0 for no memory.", minimum=0, maximum=65_536)
     head_size: int = option(512, "Width of the hidden layer of each head's two streams.", minimum=1, maximum=65_536)
@@ -128,14 +133,14 @@ _SMALL: dict[str, Any] = {
     "hidden_sizes": (64,),
     "lstm_size": 64,
     "head_size": 64,
-    "torso": "mlp",
 }
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
     "memory": _SMALL | {"hidden_sizes": (32,)},
     "deep-sea": _SMALL,
-    "minatar": _SMALL | {"hidden_sizes": (128,), "lstm_size": 128, "discount": 0.99, "learning_rate": 5e-4},
+    "minatar": _SMALL
+    | {"torso": "mlp", "hidden_sizes": (128,), "lstm_size": 128, "discount": 0.99, "learning_rate": 5e-4},
     "atari-small": _SMALL
     | {
         "batch_size": 16,
@@ -144,9 +149,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         "learning_rate": 5e-4,
         "adam_eps": 1e-4,
         "target_period": 200,
-        "torso": "conv",
         "filters": (16, 32),
-        "shrink": 2,
+        "pixels": 42,
         "hidden_sizes": (128,),
         "lstm_size": 128,
     },

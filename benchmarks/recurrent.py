@@ -1,0 +1,194 @@
+"""Tasks for agents with a memory: R2D2, bootstrapped R2D2 and TDU-R2D2 with their presets.
+
+    python benchmarks/recurrent.py --out results/recurrent.csv
+    python benchmarks/recurrent.py --out results/recurrent.csv --only memory_10 deep_sea_10 --agents tdu_r2d2
+
+A row per run, written as it ends; started again, it does what is missing. `--markdown` prints the table. Every run has so
+many environment steps or episodes; one with a target ends when the trained policy has been there in five evaluations one
+after the other, a Deep Sea when it counts as solved. `control` is r2d2 without LSTM and without previous action and reward:
+it cannot remember. Presets were tuned on seeds from 100 on; the seeds here are 0, 1, 2, …
+"""
+
+import argparse
+import csv
+import json
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).parent.parent
+
+
+class Task(NamedTuple):
+    """What is tried."""
+
+    env: str
+    agents: tuple[str, ...]
+    seeds: int
+    steps: int | None = None
+    episodes: int | None = None
+    every: int = 0
+    """Episodes between evaluations; 0 for none."""
+    evaluation_episodes: int = 60
+    target: float | None = None
+    """Return of the trained policy that counts as having learned the task."""
+
+
+ALL = ("r2d2", "b_r2d2", "tdu_r2d2", "tdu_r2d2_prior")
+CONTROL = {"lstm_size": 0, "feed_back": False}
+
+TASKS = {
+    "memory_10": Task("memory_len/9", ("r2d2", "tdu_r2d2", "control"), 5, steps=20_000, every=200, target=0.95),
+    "memory_30": Task("memory_len/15", ("r2d2", "tdu_r2d2", "control"), 5, steps=80_000, every=200, target=0.95),
+    "deep_sea_6": Task("deep_sea:size=6", ALL, 5, episodes=30_000),
+    "deep_sea_8": Task("deep_sea:size=8", ALL, 5, episodes=30_000),
+    "deep_sea_10": Task("deep_sea:size=10", ALL, 5, episodes=30_000),
+    "deep_sea_12": Task("deep_sea:size=12", ALL, 5, episodes=30_000),
+    "minatar_breakout": Task(
+        "gymnax:Breakout-MinAtar", ("tdu_r2d2", "r2d2"), 3, steps=500_000, every=2000, target=10.0
+    ),
+    "freeway": Task(
+        "atari/freeway", ("tdu_r2d2", "b_r2d2", "r2d2"), 3, steps=300_000, every=32, evaluation_episodes=10, target=10.0
+    ),
+    "doorkey_8": Task(
+        "gym:MiniGrid-DoorKey-8x8-v0",
+        ("tdu_r2d2", "r2d2"),
+        3,
+        steps=300_000,
+        every=100,
+        evaluation_episodes=20,
+        target=0.8,
+    ),
+}
+IN_A_ROW = 5
+COLUMNS = (
+    "task", "agent", "seed", "target_step", "target_episode", "best_return", "last_return", "evaluation_episodes",
+    "solved_episode", "training_return", "episodes", "steps", "steps_per_second", "seconds",
+)  # fmt: skip
+
+
+def run(name: str, agent: str, seed: int) -> dict[str, Any]:
+    """One run's row."""
+    from tdu.runners.parallel import use_one_core
+
+    use_one_core()
+    import tdu
+
+    task, row, in_a_row = TASKS[name], dict.fromkeys(COLUMNS), 0
+
+    def on_evaluation(evaluation: Any) -> bool:
+        nonlocal in_a_row
+        mean = evaluation.returns.mean
+        row["last_return"] = round(mean, 4)
+        row["best_return"] = max(row["best_return"] or -1e9, round(mean, 4))
+        row["evaluation_episodes"] = evaluation.returns.episodes
+        reached = task.target is not None and mean >= task.target
+        if reached and row["target_step"] is None:
+            row.update(target_step=evaluation.steps, target_episode=evaluation.episode)
+        in_a_row = in_a_row + 1 if reached else 0
+        return in_a_row == IN_A_ROW
+
+    finished = tdu.train(
+        task.env, "r2d2" if agent == "control" else agent, seed=seed, steps=task.steps, episodes=task.episodes,
+        evaluation_episodes=task.evaluation_episodes if task.every else 0, evaluate_every=task.every or None,
+        on_evaluation=on_evaluation, say=lambda words: None, **(CONTROL if agent == "control" else {}),
+    )  # fmt: skip
+    result = finished.result
+    row |= {key: result[key] for key in ("episodes", "steps", "steps_per_second")}
+    return row | {"solved_episode": result.get("solved_episode"), "training_return": round(result["mean_return"], 4)}
+
+
+def worker(name: str, agent: str, seed: int) -> None:
+    started = time.perf_counter()
+    row = run(name, agent, seed)
+    row |= {"task": name, "agent": agent, "seed": seed, "seconds": round(time.perf_counter() - started, 1)}
+    print(json.dumps(row))
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    if not path.exists():
+        return []
+    with open(path, newline="") as f:
+        return list(csv.DictReader(f))
+
+
+def append(path: Path, row: dict[str, Any]) -> None:
+    is_new = not path.exists()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a", newline="") as f:
+        writer = csv.DictWriter(f, COLUMNS, lineterminator="\n")
+        if is_new:
+            writer.writeheader()
+        writer.writerow(row)
+
+
+def markdown(rows: list[dict[str, str]]) -> str:
+    """A line per task and agent, every seed shown."""
+    lines = ["| task | agent | seeds | target at step, or solved at episode | reached | best return | seconds |"]
+    lines.append("|---" * 7 + "|")
+    for name, task in TASKS.items():
+        column = "solved_episode" if task.target is None else "target_step"
+        for agent in task.agents:
+            mine = sorted((r for r in rows if (r["task"], r["agent"]) == (name, agent)), key=lambda r: int(r["seed"]))
+            if not mine:
+                continue
+            cells = [
+                name,
+                agent,
+                ", ".join(r["seed"] for r in mine),
+                ", ".join(r[column] or "never" for r in mine),
+                f"{sum(bool(r[column]) for r in mine)} of {len(mine)}",
+                ", ".join(r["best_return"] or r["training_return"] for r in mine),
+                f"{statistics.median(float(r['seconds']) for r in mine):.0f}",
+            ]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=ROOT / "results" / "recurrent.csv")
+    parser.add_argument("--only", nargs="+", choices=TASKS, default=list(TASKS), metavar="TASK")
+    parser.add_argument("--agents", nargs="+", choices=(*ALL, "control"), metavar="AGENT")
+    parser.add_argument("--seeds", type=int, help="seeds 0 … SEEDS-1 (default: the task's)")
+    parser.add_argument("--first-seed", type=int, default=0, help="from 100 on for tuning")
+    parser.add_argument("--markdown", action="store_true", help="print the table and run nothing")
+    parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
+    parsed = parser.parse_args()
+    if parsed.worker:
+        name, agent, seed = parsed.worker
+        worker(name, agent, int(seed))
+        return 0
+    if parsed.markdown:
+        print(markdown(read(parsed.out)))
+        return 0
+    done = {(r["task"], r["agent"], r["seed"]) for r in read(parsed.out)}
+    plan = [
+        (name, agent, str(parsed.first_seed + seed))
+        for name in parsed.only
+        for seed in range(parsed.seeds or TASKS[name].seeds)
+        for agent in TASKS[name].agents
+        if parsed.agents is None or agent in parsed.agents
+    ]
+    missing = [run for run in plan if run not in done]
+    started, failed = time.monotonic(), 0
+    for count, one in enumerate(missing):
+        found = subprocess.run([sys.executable, __file__, "--worker", *one], capture_output=True, text=True)
+        left = (time.monotonic() - started) / (count + 1) * (len(missing) - count - 1)
+        if found.returncode:
+            failed += 1
+            print(f"{' '.join(one)} failed: {found.stderr.strip()[-500:]}", file=sys.stderr)
+            continue
+        row = json.loads(found.stdout.strip().splitlines()[-1])
+        append(parsed.out, row)
+        reached = row["target_step"] or row["solved_episode"] or "never"
+        words = f"reached at {reached}, best {row['best_return']}, {row['seconds']:.0f} s"
+        print(f"{' '.join(one)}: {words} (about {left / 60:.0f} min left)", file=sys.stderr, flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
