@@ -210,10 +210,10 @@ def strike(cluster: Cluster, run: Run, kind: str) -> dict[str, Any]:
     run.wait("all actors again", lambda: run.alive == ACTORS and len(processes(cluster, "Rollout")) == ACTORS, 120)
     run.wait("learning again", lambda: run.updates != updates, 120)
     again = time.monotonic() - whole
-    stall = max((b - max(a, whole) for a, b in _pauses(run.history, whole)), default=0.0)
     return more | {
         "seconds_to_kill_and_repair": round(whole - killed, 1),
-        "longest_stall": round(stall, 1),
+        "struck": killed,
+        "whole": whole,
         "seconds_until_steps": round(acts + 1, 1),
         "seconds_until_all_is_as_before": round(again, 1),
     }
@@ -230,16 +230,14 @@ def _serving(cluster: Cluster, kind: str) -> int:
 _KINDS = ("Rollout", "Replay", "Learner")
 
 
-def _pauses(history: list[tuple[float, int, int, int]], since: float) -> list[tuple[float, float]]:
-    """Times between two moments at which steps or learning went on, as far as they end after `since`."""
-    moved = [history[0][0]]
-    pauses = []
-    for before, after in itertools.pairwise(history):
-        if after[1] != before[1]:
-            if after[0] > since:
-                pauses.append((moved[-1], after[0]))
-            moved.append(after[0])
-    return pauses
+def stalls(history: list[tuple[float, int, int, int]], kills: list[dict[str, Any]]) -> list[float]:
+    """Seconds between two moments at which steps were taken, over the whole of it; while a node is missing does not count."""
+    moved = [after[0] for before, after in itertools.pairwise(history) if after[1] != before[1]]
+    found = []
+    for a, b in itertools.pairwise(moved):
+        missing = sum(max(0.0, min(b, kill["whole"]) - max(a, kill["struck"])) for kill in kills)
+        found.append(b - a - missing)
+    return found
 
 
 def _parent(pid: int) -> int:
@@ -270,6 +268,9 @@ def verdict(
     resumed = [event for event in events if "resumed from learning step" in event and "checkpoint at step" in event]
     refilled = [event for event in events if "the replay goes on with" in event and "checkpoint at step" in event]
     left = stored()
+    pauses = stalls(run.history, kills)
+    for kill in kills:
+        del kill["struck"], kill["whole"]
     numbers = {
         "episodes_logged": len(log["episode"]),
         "episodes_played": played,
@@ -279,7 +280,8 @@ def verdict(
         "learning_steps": int(learner["learning_steps"][-1]),
         "steps_per_learning_step_stated": PERIOD,
         "steps_ahead_of_learning_at_the_end": ahead,
-        "longest_stall_seconds": max(kill["longest_stall"] for kill in kills),
+        "longest_stall_seconds": round(max(pauses), 1),
+        "stalls_over_10_seconds": [round(pause, 1) for pause in pauses if pause > 10],
         "learner_resumed_from_checkpoint": len(resumed),
         "replay_resumed_from_checkpoint": len(refilled),
         "object_store_MiB_most": max(store),

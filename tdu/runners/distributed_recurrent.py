@@ -328,7 +328,13 @@ class RayRunner:
 
     def _make(self, kind: str, *, threads: int, **resources: Any) -> Any:
         shipped = distributed.shipped_process(kind)
-        options = {"num_cpus": 0, "max_restarts": -1, "max_concurrency": threads} | resources
+        # Spread, so that no machine takes a process and its spare with it where there are several.
+        options = {
+            "num_cpus": 0,
+            "max_restarts": -1,
+            "max_concurrency": threads,
+            "scheduling_strategy": "SPREAD",
+        } | resources
         return self._ray.remote(**options)(shipped).remote(*distributed.working_folder(), kind)
 
     def _start(self, say: Callable[[str], None]) -> None:
@@ -345,10 +351,7 @@ class RayRunner:
         self._processes = [
             *(_Process("replay", self._make("replay", threads=self._actors + 16)) for _ in range(2)),
             *(_Process("learner", self._make("learner", threads=self._actors + 16, num_gpus=gpus)) for _ in range(2)),
-            *(
-                _Process("rollout", self._make("rollout", threads=2, num_cpus=1, scheduling_strategy="SPREAD"), rung)
-                for rung in range(self._actors)
-            ),
+            *(_Process("rollout", self._make("rollout", threads=2, num_cpus=1), rung) for rung in range(self._actors)),
         ]
         say(
             f"{self._actors} actors of {self._config.num_envs} environments on {_machines(len(self._nodes))}, learning on "
