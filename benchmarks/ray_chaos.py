@@ -140,7 +140,7 @@ def main() -> int:
     parsed = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
         os.environ[BOOKS] = str(Path(folder) / "books")  # the nodes' processes inherit it
-        head = {"num_cpus": 0, "object_store_memory": STORE, "_system_config": HEALTH, "include_dashboard": False}
+        head = {"num_cpus": 0, "object_store_memory": STORE, "_system_config": dict(HEALTH), "include_dashboard": False}
         cluster = Cluster(initialize_head=True, head_node_args=head)
         try:
             for _ in range(2):
