@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -22,6 +23,16 @@ def executable():
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
+_CONNECT = """
+import os, sys
+for theirs, mine in zip((3, 4), [os.dup(int(number)) for number in sys.argv[1:3]]):
+    os.dup2(mine, theirs)
+    os.set_inheritable(theirs, True)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+"""Chromium reads commands from 3 and answers on 4. A process that uses JAX must not fork to bring that about."""
+
+
 class Browser:
     """One tab. Everything it says on its console, every error and every request is kept."""
 
@@ -33,15 +44,11 @@ class Browser:
             for descriptor in (to_read, to_answer):
                 stack.callback(os.close, descriptor)
 
-            def connect():
-                """Chromium reads commands from 3 and answers on 4."""
-                spare = [os.dup(to_read), os.dup(to_answer)]
-                os.dup2(spare[0], 3)
-                os.dup2(spare[1], 4)
-
+            descriptors = (to_read, to_answer)
             self._process = subprocess.Popen(
-                [executable(), *FLAGS, f"--user-data-dir={self._profile}", "about:blank"],
-                preexec_fn=connect, close_fds=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                [sys.executable, "-c", _CONNECT, *map(str, descriptors), executable(), *FLAGS,
+                 f"--user-data-dir={self._profile}", "about:blank"],
+                pass_fds=descriptors, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             )  # fmt: skip
         self._buffer, self._number, self._session = b"", 0, None
         self.problems, self.requests = [], []

@@ -33,8 +33,8 @@ FLOORS = (
 FORBIDDEN = {"environments": ("agents", "r2d2"), "agents": ("environments",)}
 """Beside the order: these two know nothing of each other."""
 
-ALLOWED = {("runners.distributed", "cli")}
-"""A worker on another machine is the command line itself."""
+ALLOWED = {("runners.distributed", "cli"), ("runners.distributed", "runners.distributed_actors")}
+"""A worker on another machine is the command line itself, or one of the processes of a run."""
 
 FLOOR = {name: floor for floor, names in enumerate(FLOORS) for name in names}
 

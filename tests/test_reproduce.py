@@ -115,7 +115,7 @@ def test_what_has_to_be_shown_is_in_the_laptop_s_grids():
     """The published grid holds the thinned one, and both are as large as they should be."""
     for name, grid in catalogue.grids().items():
         thin, whole = ({rows.identity(c) for c in grid.cells(preset)} for preset in ("laptop", "paper"))
-        assert thin < whole, name
+        assert thin < whole or name == "atari", "a laptop plays Freeway, which is none of the published games"
         assert grid.left_out
         assert grid.claims
     sea = {rows.identity(c) for c in deep_sea.cells("laptop")}
@@ -140,8 +140,8 @@ def test_what_is_missing_comes_in_order_and_large_batches_last():
     asked = reproduce.missing(list(catalogue.grids()), "laptop", {"deep_sea": [ROW]})
     assert rows.identity(asked[0].cell) == rows.identity(cell("deep_sea:size=10", "bdqn", 0))
     assert len({rows.identity(a.cell) for a in asked}) == len(asked)
-    batches = [a.cell.config().config["batch_size"] for a in asked]
-    assert batches == sorted(batches)
+    large = [a.cell.config().config["batch_size"] > 64 for a in asked]
+    assert large == sorted(large)
     assert asked[-1].cell.config().config["batch_size"] == 128
 
 
@@ -200,7 +200,8 @@ def test_runs_leave_rows_one_that_fails_stops_no_other_and_nothing_is_made_twice
 def test_a_run_that_time_or_a_signal_cut_off_goes_on_from_its_checkpoint(tmp_path):
     """The process is ended in the middle of a run; started again it ends with the row that it would have had."""
     code = (
-        "import sys; from tdu import cli; from tdu.experiments import catalogue, deep_sea\n"
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # ignored in the background
+        "from tdu import cli; from tdu.experiments import catalogue, deep_sea\n"
         "from tdu.experiments.experiment import Grid, Report, cell\n"
         f"small = {SMALL!r}\n"
         "c = cell('deep_sea:size=12', 'tdu', 0, episodes=4000, **small)\n"

@@ -200,7 +200,7 @@ def made_up_run(folder, episodes=5, *, env="catch/0", seed=None, finished=True, 
 
 DAMAGES = {
     "no_log": (lambda f: (f / "log.csv").unlink(), "its log has no column steps"),
-    "not_text": (lambda f: (f / "log.csv").write_bytes(b"\xff\xfe\x00"), "is not a log"),
+    "not_text": (lambda f: (f / "log.csv").write_bytes(b"\xff\xfe\x00\n"), "is not a log"),
     "half_a_log": (lambda f: (f / "log.csv").write_text("".join(_lines(f)[:3])), "its log has 2 of its 5 episodes"),
     "not_finite": (
         lambda f: (f / "log.csv").write_text("".join(_lines(f)).replace("\n2,18,9,1.0", "\n2,18,9,nan")),

@@ -12,7 +12,7 @@ import numpy as np
 
 from tdu import runs
 from tdu.environments.atari import EXPLORATION, FRAMES_PER_STEP
-from tdu.experiments.experiment import Grid, Measured, Report, Verdict, markdown
+from tdu.experiments.experiment import Grid, Measured, Report, Verdict, markdown, select
 from tdu.experiments.rows import Row
 from tdu.reporting import atari_scores, variance
 from tdu.sweeps import Cell
@@ -78,6 +78,7 @@ class Played(NamedTuple):
 
 def report(rows: Sequence[Row]) -> Report:
     """A line per game and agent, and what is to be said of C9."""
+    rows = select(rows, [*cells("laptop"), *cells("paper")])
     played = [Played(row.agent, _game(row.env), row.score) for row in rows if row.score is not None]
     lines = []
     for env, agent in dict.fromkeys((row.env, row.agent) for row in rows):
