@@ -1,18 +1,22 @@
 """One core per process, as the command line sets it, so that tests and command line compute the same numbers.
 
-What one process has compiled, the others find: many tests start the same small program, some in a process of its own.
+Tests compile much and compute little. XLA leaves out most of its optimizations, which halves the time to compile (the same
+meaning, other rounding), and what one process has compiled, the others find: many tests start the same small program, some in
+a process of its own. What is said here is said to those processes too.
 """
 
 import os
 import shutil
 import tempfile
 
+OURS = None
 if (
     "JAX_COMPILATION_CACHE_DIR" not in os.environ
-):  # the processes that run the tests inherit it from the one that starts them
+):  # the processes that run the tests have it from the one that starts them
     OURS = os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="tdu-compiled-")
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.3"
     os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
 else:
     OURS = None
 
@@ -23,6 +27,14 @@ from tdu.runners.parallel import use_one_core
 
 use_one_core()
 
+LONGEST = ("test_ray", "test_sweeps", "test_runs", "test_your_task", "test_runners", "test_r2d2", "test_reproduce")
+"""Files that take longest begin first, so that none of them is left to the end alone."""
+
+
+def pytest_collection_modifyitems(items):
+    order = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.stem, len(order)))
+
 
 def pytest_unconfigure():
     """Leaves nothing behind."""
@@ -31,17 +43,8 @@ def pytest_unconfigure():
 
 
 @pytest.fixture(scope="module")
-def lightly_compiled():
-    """For files that compile much and compute little: half the time to compile, the same meaning, other rounding."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
-@pytest.fixture
 def fully_compiled():
-    """For a test in such a file that needs what XLA makes of a program otherwise."""
-    before = jax.config.read("jax_disable_most_optimizations")
+    """For tests that look at what XLA makes of a program for users."""
     jax.config.update("jax_disable_most_optimizations", False)
     yield
-    jax.config.update("jax_disable_most_optimizations", before)
+    jax.config.update("jax_disable_most_optimizations", True)

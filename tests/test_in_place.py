@@ -13,6 +13,8 @@ from tdu.runners.compiled import CompiledRunner
 from tdu.runners.protocol import Budget
 from tdu.types import EnvSpec
 
+pytestmark = pytest.mark.usefixtures("fully_compiled")
+
 TABLE = (901, 4, 32)
 SIZE = math.prod(TABLE)
 INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%?[\w.-]+ = (?P<type>\w+)\[(?P<dims>[\d,]*)\]\S* (?P<opcode>[\w-]+)\(", re.M)

@@ -16,8 +16,6 @@ from tdu.errors import UserError
 from tdu.networks import mlp
 from tdu.types import EnvSpec, Exploit, Transition
 
-pytestmark = pytest.mark.usefixtures("lightly_compiled")
-
 
 def transition(reward=0.0, state=0, action=0):
     number = jnp.float32(reward)

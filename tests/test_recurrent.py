@@ -27,8 +27,6 @@ from tdu.trained import TrainedAgent
 from tdu.training.plan import asked_for
 from tdu.types import Actor, Agent, EnvSpec
 
-pytestmark = pytest.mark.usefixtures("lightly_compiled")
-
 TINY = {
     "hidden_sizes": (6,), "lstm_size": 4, "head_size": 4, "exploiters": 2, "batch_size": 4, "trace_length": 6,
     "burn_in": 2, "replay_period": 4, "rollout": 7, "learn_period": 16, "min_replay": 6, "replay_capacity": 200,
