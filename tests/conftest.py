@@ -9,10 +9,8 @@ import os
 import shutil
 import tempfile
 
-OURS = None
-if (
-    "JAX_COMPILATION_CACHE_DIR" not in os.environ
-):  # the processes that run the tests have it from the one that starts them
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    # The processes that run the tests have it from the one that starts them.
     OURS = os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="tdu-compiled-")
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.3"
     os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
