@@ -84,10 +84,10 @@ class Run:
                 shown = json.loads(line)
             except ValueError:
                 continue
-            words = shown["words"].replace(",", "")
+            status = shown["status"].replace(",", "")
             self.steps = shown["steps"]
-            self.updates = int(_found(r"\((\d+) learning steps", words))
-            self.alive = int(_found(r"(\d+) of \d+ actors alive", words))
+            self.updates = int(_found(r"\((\d+) learning steps", status))
+            self.alive = int(_found(r"(\d+) of \d+ actors alive", status))
             self.history.append((time.monotonic(), self.steps, self.updates, self.alive))
 
     def wait(self, what: str, condition: Any, seconds: float) -> float:

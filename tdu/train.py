@@ -122,7 +122,7 @@ def train(
 
     def session(folder: runs.Folder | None, *, resuming: bool) -> Session:
         if planned.env.spec.parts is not None:
-            say(parts.words(planned.env.spec.parts, planned.env.spec.name))
+            say(parts.described(planned.env.spec.parts, planned.env.spec.name))
         if planned.general_because is not None:
             say(planned.general_because)
         if compiling is not None:

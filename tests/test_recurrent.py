@@ -157,8 +157,8 @@ def test_compiled_environments_give_true_streams_too():
     told = runner.learner_rows()
     assert told[-1]["learning_steps"] == runner._updates > 10
     assert told[-1]["frames"] == 420
-    assert "replay" in runner.words()
-    assert "σ" in runner.words()
+    assert "replay" in runner.status()
+    assert "σ" in runner.status()
 
 
 def test_the_ratio_of_learning_to_acting_is_held():

@@ -176,7 +176,7 @@ def test_a_sweep_on_ray_outlives_a_killed_worker(tmp_path, undisturbed):
 
 def test_what_a_run_reports_is_what_a_sweep_reads():
     shown = progress.facts(Report(None, 1, 2, 3, None, 4.0, 4.0, 1, 3, None, None, None))
-    assert set(shown) == parallel._NUMBERS | parallel._PERHAPS | {"words"}
+    assert set(shown) == parallel._NUMBERS | parallel._PERHAPS | {"status"}
     assert {name for name, fact in shown.items() if fact is None} <= parallel._PERHAPS
 
 
