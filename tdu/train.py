@@ -151,6 +151,11 @@ def train(
             finished = load(folder.path, None if isinstance(env, str) else env, say)
             say(f"{folder.path} is finished already.")
             return finished
-        return session(folder, resuming=bool(resume) and is_there).run()
+        try:
+            sitting = session(folder, resuming=bool(resume) and is_there)
+        except UserError:  # such a run cannot begin
+            folder.withdraw()
+            raise
+        return sitting.run()
     finally:
         folder.close()
