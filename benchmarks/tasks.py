@@ -12,7 +12,6 @@ Tasks that are marked as tuned are those on which the settings of the preset `ge
 """
 
 import argparse
-import csv
 import itertools
 import json
 import os
@@ -23,6 +22,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import rows
 
 ROOT = Path(__file__).parent.parent
 SB3 = ("torch==2.13.0", "stable-baselines3==2.7.1", "minigrid==3.0.0")
@@ -205,23 +206,6 @@ def sb3_python(venv: Path) -> Path:
     return python
 
 
-def read(path: Path) -> list[dict[str, str]]:
-    if not path.exists():
-        return []
-    with open(path, newline="") as f:
-        return list(csv.DictReader(f))
-
-
-def append(path: Path, row: dict[str, Any]) -> None:
-    is_new = not path.exists()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "a", newline="") as f:
-        writer = csv.DictWriter(f, COLUMNS, lineterminator="\n")
-        if is_new:
-            writer.writeheader()
-        writer.writerow(row)
-
-
 def markdown(rows: list[dict[str, str]]) -> str:
     """A line per task and agent: every seed's step of the first goal and of the target."""
     lines = [
@@ -279,9 +263,9 @@ def main() -> int:
         worker(name, agent, [int(seed) for seed in seeds])
         return 0
     if parsed.markdown:
-        print(markdown(read(parsed.out)))
+        print(markdown(rows.read(parsed.out)))
         return 0
-    done = {(r["task"], r["agent"], r["seed"]) for r in read(parsed.out)}
+    done = {(r["task"], r["agent"], r["seed"]) for r in rows.read(parsed.out)}
     plan = [(t, a, str(s)) for t in parsed.only for a in parsed.agents for s in range(parsed.seeds)]
     missing = [run for run in plan if run not in done]
     started, finished, failed = time.monotonic(), 0, 0
@@ -296,7 +280,7 @@ def main() -> int:
                 if not line.startswith("{"):
                     continue
                 row = json.loads(line)
-                append(parsed.out, row)
+                rows.append(parsed.out, COLUMNS, row)
                 finished += 1
                 left = (time.monotonic() - started) / finished * (len(missing) - finished)
                 words = f"target at {row['target_step'] or 'no'} steps, {row['seconds']:.0f} s"
