@@ -21,7 +21,6 @@ from tdu.environments.vector import Ended, PythonVector, Stepped, VectorEnvironm
 from tdu.errors import EnvironmentFault, UserError
 from tdu.types import EnvSpec, Parts, TimeStep
 
-
 _PACKAGES = {"MiniGrid-": "minigrid", "BabyAI-": "minigrid", "ALE/": "ale_py"}
 """Environments that Gymnasium knows once these are imported, by how their ids begin."""
 
