@@ -86,7 +86,7 @@ def page(tables: Tables, settings: Row) -> str:
     """The page in Markdown."""
     parts = [
         "# The theory, checked",
-        f"Made by `python -m tdu.experiments.theory` (preset {settings['preset']}) from the tables beside it; "
+        f"Made by `tdu reproduce theory` (preset {settings['preset']}) from the tables beside it; "
         "docs/theory.md says what is stated, what is checked and what comes of it. Intervals are the middle 95 % of a "
         "bootstrap, over problems or over seeds.",
         "## Lemma 1",

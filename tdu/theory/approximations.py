@@ -16,7 +16,17 @@ from tdu import adam as adams
 from tdu import random
 from tdu.errors import UserError
 from tdu.networks import mlp
-from tdu.theory.mdp import MDP, Real, check_count, check_discount, check_number, checked_policy, finite, values
+from tdu.theory.mdp import (
+    MDP,
+    Real,
+    check_count,
+    check_discount,
+    check_generator,
+    check_number,
+    checked_policy,
+    finite,
+    values,
+)
 from tdu.theory.posterior import Data, checked_data
 
 
@@ -31,6 +41,7 @@ class Bootstraps(NamedTuple):
 
 def bootstraps(data: Data, states: int, actions: int, *, members: int, rng: np.random.Generator) -> Bootstraps:
     """Resampled data."""
+    check_generator(rng)
     for name, size in (("states", states), ("actions", actions), ("the ensemble's members", members)):
         check_count(name, size)
     data = checked_data(data, states, actions)
@@ -49,6 +60,7 @@ def tabular(
 ) -> Real:
     """The value in each member's empirical MDP; a pair without data is worth a draw from N(0, prior_sd²)."""
     met = _checked(met)
+    check_generator(rng)
     check_number("prior_sd", prior_sd)
     visits = met.visits.sum(axis=-1)
     prior = prior_sd * rng.standard_normal(visits.shape)
@@ -60,6 +72,7 @@ def tabular(
 
 def random_features(states: int, actions: int, n: int, rng: np.random.Generator) -> Real:
     """A hidden layer of n rectified units over one-hot states and actions, with a constant among them: [S, A, n]."""
+    check_generator(rng)
     for name, size in (("states", states), ("actions", actions), ("n", n)):
         check_count(name, size)
     of_state, of_action = rng.standard_normal((states, 1, n)), rng.standard_normal((1, actions, n))
@@ -102,6 +115,7 @@ def last_layer(tables: ArrayLike, met: Bootstraps, features: ArrayLike, *, ridge
 
 def factorised(weights: ArrayLike, rng: np.random.Generator) -> Real:
     """Weights [members, n] drawn anew, each on its own, with the same means and variances."""
+    check_generator(rng)
     every = _array("weights", weights, _WEIGHTS)
     return np.asarray(every.mean(axis=0) + every.std(axis=0) * rng.standard_normal(every.shape))
 

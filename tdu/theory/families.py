@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tdu.errors import UserError
-from tdu.theory.mdp import MDP, check_count, check_number, checked, finite
+from tdu.theory.mdp import MDP, check_count, check_generator, check_number, checked, finite
 
 Support = NDArray[np.bool_]
 
@@ -78,6 +78,7 @@ def random_support(
     states: int, actions: int, branching: int, rng: np.random.Generator, *, acyclic: bool = False
 ) -> Support:
     """`branching` possible successors of each pair, drawn at random; acyclic ones come later in order, or are the end."""
+    check_generator(rng)
     for name, count in (("states", states), ("actions", actions), ("branching", branching)):
         check_count(name, count)
     everything = np.zeros((states, actions, states + 1), bool)
@@ -92,6 +93,7 @@ def random_mdp(
     support: Support, rng: np.random.Generator, *, concentration: float = 1.0, reward_sd: float = 1.0
 ) -> MDP:
     """Dirichlet transitions over the possible successors, Gaussian rewards: a draw from the prior of the same kind."""
+    check_generator(rng)
     check_number("concentration", concentration)
     check_number("reward_sd", reward_sd)
     possible = finite("the support", support) != 0

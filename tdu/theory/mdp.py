@@ -154,6 +154,12 @@ def check_count(name: str, count: Any, *, least: int = 1) -> None:
         raise UserError(f"{name} must be a whole number, at least {least}, not {count!r}.")
 
 
+def check_generator(rng: Any) -> None:
+    """Randomness comes from a seed of the caller's."""
+    if not isinstance(rng, np.random.Generator):
+        raise UserError(f"rng must be a generator such as np.random.default_rng(0), not {rng!r}.")
+
+
 def finite(name: str, numbers: ArrayLike) -> Real:
     """The numbers in float64, none of them infinite or NaN."""
     try:

@@ -19,6 +19,7 @@ from tdu.theory.mdp import (
     Whole,
     check_count,
     check_discount,
+    check_generator,
     check_number,
     checked,
     checked_policy,
@@ -97,6 +98,7 @@ class Posterior(NamedTuple):
         """MDPs [samples, ...]."""
         self._check_proper()
         check_count("samples", samples)
+        check_generator(rng)
         possible = self.weights > 0
         shape = self.weights[possible]
         rows = np.zeros((samples, *self.weights.shape))
@@ -195,6 +197,7 @@ def gather(
     task = checked(task)
     if task.rewards.ndim != 2:
         raise UserError(f"data are gathered in one MDP, with rewards [S, A], not {task.rewards.shape}.")
+    check_generator(rng)
     check_count("transitions", transitions, least=0)
     check_number("noise_sd", noise_sd)
     may = np.ones(task.rewards.shape, bool) if pairs is None else finite("pairs", pairs) != 0
