@@ -276,10 +276,12 @@ def test_mistakes_are_one_sentence(arguments, words, capsys):
 
 def test_an_experiment_may_be_a_function_of_its_own(tmp_path, monkeypatch):
     called = []
-    own = Own("numbers", lambda out, *, preset: called.append((out, preset)))
+    own = Own("numbers", lambda out, *, preset: called.append((out, preset)), called.append)
     monkeypatch.setitem(catalogue.EXPERIMENTS, "numbers", own)
     assert cli.main(["reproduce", "numbers", "--results", str(tmp_path), "--preset", "paper"]) == 0
     assert called == [(tmp_path / "numbers", "paper")]
+    assert cli.main(["reproduce", "numbers", "--results", str(tmp_path), "--pages"]) == 0
+    assert called[1:] == [tmp_path / "numbers"], "pages alone compute nothing, and are made"
     assert cli.main(["reproduce", "--results", str(tmp_path)]) == 0
 
 

@@ -10,7 +10,20 @@ import pytest
 
 from tdu.environments import binary_tree, deep_sea
 from tdu.errors import UserError
-from tdu.theory import MDP, Data, approximations, bellman, bias, capacity, families, gather, mdp, moments, prior, values
+from tdu.theory import (
+    MDP,
+    Data,
+    approximations,
+    bellman,
+    bias,
+    capacity,
+    families,
+    gather,
+    mdp,
+    moments,
+    prior,
+    values,
+)
 from tdu.theory.bias import condition_of_the_text, same_sign, transition_bias, weights
 from tdu.theory.mdp import next_values
 
@@ -168,6 +181,33 @@ def test_both_identities_hold_to_rounding(seed, gamma, scale):
     by_weights = one * record.C - 2 * two * record.A - three * record.B**2
     size = np.abs(one * record.C) + np.abs(two * record.A) + np.abs(three * record.B**2)
     np.testing.assert_array_less(np.abs(by_weights - record.var_td), 1e-12 * size + 20 * rounding)
+
+
+@quick
+@hypothesis.given(seeds, discounts, st.sampled_from([0.0, 1e4, 1e8]))
+def test_large_values_with_a_small_spread_keep_the_identities_digits(seed, gamma, offset):
+    # Far from zero most digits of a square belong to the offset; whole numbers can be moved there without rounding.
+    theta, truth = (np.round(samples) for samples in two_samples(seed))
+    near = transition_bias(theta, truth, gamma=gamma)
+    far = np.array([offset, 2 * offset])
+    record = transition_bias(theta + far, truth + far, gamma=gamma)
+    for name in ("var_q", "var_td", "var_q_predicted", "var_td_predicted", "mean_q", "mean_td"):
+        assert getattr(record, name) == pytest.approx(getattr(near, name), rel=1e-6, abs=1e-6), name
+    assert (
+        pytest.approx(record.var_q_predicted, abs=1e-15 * (offset + 10) ** 2) == record.C - 2 * record.A - record.B**2
+    )
+
+
+def test_the_moments_reported_are_the_samples_own():
+    theta, truth = two_samples(3)
+    record = transition_bias(theta, truth, gamma=0.9)
+    raw = [(x.mean(axis=0), np.square(x).mean(axis=0), x.prod(axis=1).mean()) for x in (theta, truth)]
+    bias_of_mean, bias_of_square, bias_of_product = (one - other for one, other in zip(*raw, strict=True))
+    np.testing.assert_allclose([record.B, record.C, record.D], [bias_of_mean[0], bias_of_square[0], bias_of_product])
+    assert pytest.approx(truth[:, 0].mean() * record.B) == record.A
+    ratios = [bias_of_mean[1] / record.B, bias_of_square[1] / record.C, record.D / record.C]
+    np.testing.assert_allclose([record.rho, record.phi, record.kappa], ratios)
+    assert record.alpha == pytest.approx(truth[:, 1].mean() / truth[:, 0].mean())
 
 
 @quick
@@ -487,7 +527,8 @@ GOOD = {"theta": np.ones((3, 2)), "truth": np.zeros((4, 2)), "gamma": 0.9}
         ({"theta": [[1, 2], [3]]}, "array of numbers"),
         ({"gamma": 1.01}, "between 0 and 1"),
         ({"gamma": -0.1}, "between 0 and 1"),
-        ({"gamma": float("nan")}, "between 0 and 1"),
+        ({"theta": [[1e200, 1.0]]}, "too large"),
+        ({"truth": [[1e308, 1.0], [1e308, 1.0]]}, "too large"),
     ],
 )
 def test_samples_that_make_no_sense_are_told(changed, words):
@@ -496,6 +537,63 @@ def test_samples_that_make_no_sense_are_told(changed, words):
 
 
 LOOP = [[[1.0, 0.0]]]
+ONE = mdp(LOOP, [[1]])
+VISIT = Data(np.zeros(1, int), np.zeros(1, int), np.ones(1), np.ones(1, int))
+MET = approximations.Bootstraps(np.ones((2, 1, 1, 2)), np.ones((2, 1, 1)))
+
+
+def rng():
+    return np.random.default_rng(0)
+
+
+def known(*successors):
+    """The prior of states with one action whose possible successors are listed."""
+    return prior([[[to in possible for to in range(len(successors) + 1)]] for possible in successors])
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda gamma: transition_bias(**GOOD | {"gamma": gamma}),
+        lambda gamma: values(ONE, [0], gamma=gamma),
+        lambda gamma: prior([[[False, True]]]).values([0], gamma=gamma, samples=2, rng=rng()),
+        lambda gamma: bellman.backup(np.ones((2, 1, 1)), [0], ONE, gamma=gamma),
+        lambda gamma: bellman.residuals(np.ones((2, 1, 1)), [0], ONE, gamma=gamma),
+        lambda gamma: bellman.moved_through(np.ones((2, 1, 1)), [0], ONE, gamma=gamma),
+        lambda gamma: capacity.quadratic_forms(np.ones((2, 1)), np.ones((2, 1)), gamma=gamma),
+        lambda gamma: approximations.tabular(MET, [0], gamma=gamma, rng=rng()),
+        lambda gamma: approximations.neural(MET, [0], gamma=gamma, networks=approximations.Networks(), seed=0),
+        lambda gamma: weights(transition_bias(**GOOD), gamma=gamma),
+        lambda gamma: bias.condition(1, 1, 1, 1, gamma=gamma),
+        lambda gamma: condition_of_the_text(1, 1, 1, 1, gamma=gamma),
+    ],
+)
+def test_a_discount_that_is_none_is_told_everywhere(take):
+    for wrong in ("0.9", None, [0.9], np.array([0.5, 0.9]), float("nan"), 0.5j, -0.1, 1.01):
+        with pytest.raises(UserError, match="gamma must be a number between 0 and 1"):
+            take(wrong)
+
+
+def test_without_discount_a_posterior_must_not_let_the_policy_return():
+    # One state that stays with p uniform: E[1/(1 − p)] is infinite, whatever any number of draws may average to.
+    for circle in (known((0, 1)), known((1,), (0, 2)), known((1, 2, 3), (2,), (1, 3))):
+        policy = np.zeros(len(circle.reward_mean), int)
+        with pytest.raises(UserError, match="may go in circles from state 0"):
+            circle.values(policy, gamma=1.0, samples=10, rng=rng())
+        assert np.isfinite(circle.values(policy, gamma=0.99, samples=10, rng=rng())).all()
+    assert known((1, 2), (2,)).values([0, 0], gamma=1, samples=3, rng=rng()).shape == (3, 2, 1)
+    seen = prior(np.ones((1, 1, 2), bool), concentration=0).given(VISIT)
+    assert seen.values([0], gamma=1.0, samples=3, rng=rng()).shape == (3, 1, 1), "what has no weight cannot happen"
+
+
+@pytest.mark.parametrize("stays", [1.0, 1 - 1e-16, 1 - 1e-12])
+def test_an_end_within_rounding_of_never_is_told(stays):
+    with pytest.raises(UserError, match="more than 1e\\+10 steps"):
+        values(mdp([[[stays, 1e-17 if stays == 1 else 1 - stays]]], [[1]]), [0], gamma=1.0)
+    with pytest.raises(UserError, match="more than 1e\\+10 steps"):
+        values(ONE, [0], gamma=1 - 1e-12)
+    long = values(mdp([[[1 - 2.0**-20, 2.0**-20]]], [[1]]), [0], gamma=1.0)
+    assert long[0, 0] == pytest.approx(2**20, rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -512,6 +610,77 @@ LOOP = [[[1.0, 0.0]]]
         (lambda: values(mdp(LOOP, [[1]]), [1], gamma=0.9), "between 0 and 0"),
         (lambda: values(mdp(LOOP, [[1]]), [0.5], gamma=0.9), "whole number"),
         (lambda: values(mdp(LOOP, [[1]]), [0, 0], gamma=0.9), "whole number"),
+        (lambda: values(ONE, [[0], [0, 1]], gamma=0.9), "whole number"),
+        (lambda: values(ONE._replace(transitions=[[[0.5, 0.4]]]), [0], gamma=0.9), "state 0, action 0 sum to 0.9"),
+        (lambda: values(ONE._replace(transitions=[[[1.5, -0.5]]]), [0], gamma=0.9), "negative"),
+        (lambda: values(ONE._replace(transitions=[[[np.nan, 1]]]), [0], gamma=0.9), "finite"),
+        (lambda: values(ONE._replace(transitions=[[[1, 0, 0]]]), [0], gamma=0.9), "shape"),
+        (lambda: values(ONE._replace(transitions=np.ones((3, 1, 1, 2)) / 2), [0], gamma=0.9), "shape"),
+        (lambda: values(ONE._replace(rewards=[[np.inf]]), [0], gamma=0.9), "finite"),
+        (lambda: values(ONE._replace(rewards=np.ones((0, 1, 1))), [0], gamma=0.9), "at least"),
+        (lambda: values(ONE._replace(rewards=[[1e308]]), [0], gamma=0.99), "too large"),
+        (lambda: values(MDP([LOOP, [[[0.5, 0.1]]]], [[[1]], [[1]]]), [0], gamma=0.9), "of MDP 1 sum to 0.6"),
+        (lambda: values((LOOP, [[1]]), [0], gamma=0.9), "must be an MDP"),
+        (lambda: next_values([[np.nan]], [0]), "finite"),
+        (lambda: next_values([1.0], [0]), "shape"),
+        (lambda: gather(ONE, -1, rng()), "transitions must be a whole number"),
+        (lambda: gather(ONE, 2.5, rng()), "transitions must be a whole number"),
+        (lambda: gather(ONE, 5, rng(), pairs=[[False]]), "yes to one"),
+        (lambda: gather(ONE, 5, rng(), pairs=[[True, True]]), "yes or no"),
+        (lambda: gather(ONE, 5, rng(), pairs="all"), "array of numbers"),
+        (lambda: gather(ONE, 5, rng(), noise_sd=-1), "noise_sd"),
+        (lambda: gather(ONE, 5, rng(), noise_sd=np.nan), "noise_sd"),
+        (lambda: gather(MDP([[[0.5, 0.4]]], [[1]]), 5, rng()), "sum to 0.9"),
+        (lambda: gather(MDP([LOOP], [[[1]]]), 5, rng()), "one MDP"),
+        (lambda: moments([[1, np.nan], [2, 3]]), "finite"),
+        (lambda: moments(3.0), "two samples"),
+        (lambda: moments([[1e200], [-1e200]]), "too large"),
+        (lambda: bellman.residuals([[[np.nan]], [[1]]], [0], ONE, gamma=0.9), "finite"),
+        (lambda: bellman.residuals([[[1]]], [0], ONE, gamma=0.9), "two samples"),
+        (lambda: bellman.backup([[[1]], [[1, 2]]], [0], ONE, gamma=0.9), "array of numbers"),
+        (
+            lambda: bellman.backup(np.ones((2, 1, 1)), [0], MDP([LOOP] * 3, [[[1]]] * 3), gamma=0.9),
+            "one MDP, or as many",
+        ),
+        (lambda: bellman.backup(np.ones((2, 1, 1)), [0], MDP([[[0.5, 0.4]]], [[1]]), gamma=0.9), "sum to 0.9"),
+        (lambda: approximations.bootstraps(VISIT._replace(states=[5]), 1, 1, members=2, rng=rng()), "outside"),
+        (lambda: approximations.bootstraps(VISIT._replace(next_states=[-1]), 1, 1, members=2, rng=rng()), "outside"),
+        (lambda: approximations.bootstraps(VISIT._replace(rewards=[np.nan]), 1, 1, members=2, rng=rng()), "finite"),
+        (lambda: approximations.bootstraps(VISIT._replace(actions=[0.5]), 1, 1, members=2, rng=rng()), "whole"),
+        (lambda: approximations.bootstraps(VISIT, 0, 1, members=2, rng=rng()), "states must be"),
+        (lambda: approximations.bootstraps(VISIT, 1, 1, members=1.5, rng=rng()), "members must be"),
+        (lambda: approximations.random_features(1, 1, 0, rng()), "n must be"),
+        (lambda: approximations.learned_features(np.ones((2, 1, 1)), 0), "n must be"),
+        (lambda: approximations.learned_features(np.ones((2, 1)), 1), "tables must have the shape"),
+        (lambda: approximations.factorised(np.ones((0, 3)), rng()), "weights must have the shape"),
+        (lambda: approximations.factorised([[np.nan]], rng()), "finite"),
+        (lambda: approximations.of_weights(np.ones((2, 3)), np.ones((1, 1, 2))), "do not fit"),
+        (lambda: approximations.last_layer(np.ones((3, 1, 1)), MET, np.ones((1, 1, 1))), "one ensemble"),
+        (lambda: approximations.last_layer(np.ones((2, 1, 1)), MET, np.ones((1, 1, 2)), ridge=0), "ridge above 0"),
+        (
+            lambda: approximations.tabular(MET._replace(visits=0 * MET.visits), [0], gamma=0.9, rng=rng()),
+            "every member",
+        ),
+        (
+            lambda: approximations.tabular(MET._replace(rewards=np.ones((2, 2, 1))), [0], gamma=0.9, rng=rng()),
+            "one ens",
+        ),
+        (lambda: prior([[[True, True]]], concentration="much"), "concentration"),
+        (lambda: prior([[[True, True]]], concentration=np.nan), "concentration"),
+        (lambda: prior([[[True, True]]], reward_mean=np.nan), "reward_mean must be finite"),
+        (lambda: prior([[[True, True]]], reward_sd="large"), "reward_sd"),
+        (lambda: prior([[[True, np.nan]]]), "finite"),
+        (lambda: prior([[[False, True]]]).given([0, 0, 1.0, 1]), "Data"),
+        (lambda: prior([[[False, True]]]).draw(2.5, rng()), "samples must be"),
+        (lambda: families.random_mdp(np.ones((1, 1, 2), bool), rng(), concentration=0.0), "concentration"),
+        (lambda: families.deep_sea(np.zeros((0, 0))), "zeros and ones"),
+        (lambda: gather(ONE, 5, 0), r"np\.random\.default_rng\(0\), not 0"),
+        (lambda: prior([[[False, True]]]).draw(2, None), "rng must be"),
+        (lambda: families.random_mdp(np.ones((1, 1, 2), bool), 0), "rng must be"),
+        (lambda: families.random_support(1, 1, 1, 0), "rng must be"),
+        (lambda: approximations.bootstraps(VISIT, 1, 1, members=2, rng=0), "rng must be"),
+        (lambda: approximations.factorised(np.ones((2, 3)), 0), "rng must be"),
+        (lambda: capacity.mean_residual(np.full((2, 1), np.nan), np.ones(2)), "finite"),
         (lambda: prior([[[False, False]]]), "lead nowhere"),
         (lambda: prior([[True]]), "shape"),
         (lambda: prior([[[True, True]]], concentration=-1), "concentration"),
@@ -543,6 +712,7 @@ def test_an_improper_posterior_needs_data():
     other = visit._replace(actions=np.ones(1, int))
     proper = vague.given(visit).given(other)
     np.testing.assert_array_equal(proper.mean().transitions[0, :, 1], 1)
+    np.testing.assert_array_equal(proper.draw(3, rng).transitions[:, 0, :, 0], 0, "not met: no probability")
 
 
 @pytest.mark.parametrize(
@@ -571,7 +741,7 @@ def test_ensembles_without_members_data_or_directions_are_told():
         approximations.bootstraps(Data(*(column[:0] for column in data)), 1, 1, members=2, rng=rng)
     with pytest.raises(UserError, match="directions"):
         approximations.learned_features(np.ones((2, 3, 2)), 3)
-    with pytest.raises(UserError, match="at least one sample"):
+    with pytest.raises(UserError, match="samples must be a whole number, at least 1"):
         prior([[[False, True]]]).draw(0, rng)
     assert next_values(np.ones((1, 2)), [0])[-1] == 0
     assert bias.TransitionBias is type(transition_bias(**GOOD))

@@ -12,6 +12,7 @@ import scipy.stats
 from tdu.errors import UserError
 from tdu.experiments import theory, theory_agents, theory_page, theory_rows
 from tdu.experiments.theory_agents import Training
+from tdu.theory import transition_bias
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results" / "theory"
@@ -23,12 +24,12 @@ def nobody(share):
 
 
 def test_the_committed_page_is_made_again_bit_for_bit(tmp_path):
-    for name in ("settings.json", *(f"{part}.csv" for part in theory.PARTS)):
+    for name in ("settings.json", "timing.json", *(f"{part}.csv" for part in theory.PARTS)):
         shutil.copy(RESULTS / name, tmp_path)
     theory.draw(tmp_path)
     made = sorted(path.name for path in tmp_path.iterdir())
     assert made == sorted(path.name for path in RESULTS.iterdir())
-    assert len(made) >= 8 + 1 + len(theory.PARTS) + 1
+    assert len(made) >= 8 + 2 + len(theory.PARTS) + 1
     for name in made:
         assert (tmp_path / name).read_bytes() == (RESULTS / name).read_bytes(), name
 
@@ -43,6 +44,38 @@ def test_the_committed_settings_are_the_laptop_s():
     for task in theory_agents.TASKS:
         rows = theory.read(RESULTS / f"agents_{task}.csv")
         assert len(rows) == 2 * chosen.training.seeds * len(chosen.training.checkpoints)
+
+
+def test_the_committed_run_was_one_and_short_and_the_page_on_it_says_so():
+    timing = json.loads((RESULTS / "timing.json").read_text())
+    whole, parts = timing["seconds_of_the_whole_at_one_go"], timing["seconds"]
+    assert list(parts) == list(theory.PARTS)
+    assert sum(part["wall"] for part in parts.values()) <= whole["wall"]
+    assert sum(part["processor"] for part in parts.values()) <= whole["processor"] < 15 * 60, (
+        "of one core; on the wall it is a matter of company"
+    )
+    words = (ROOT / "docs" / "theory.md").read_text()
+    assert f"{whole['wall']:.0f} seconds on the wall, {whole['processor']:.0f} of the processor" in words
+    solves = json.loads((ROOT / "results" / "theory_solves.json").read_text())["states"]
+    ratios = [case["jax_over_numpy"] for case in solves.values()]
+    assert f"{min(ratios):.1f} to {max(ratios):.1f} times as long" in words
+
+
+def test_the_page_tells_the_largest_sampling_error_and_the_comparison_like_for_like():
+    rows = theory.read(RESULTS / "lemma1.csv")
+    cells = {}
+    for row in rows:
+        if row["reading"] != "each draw's own MDP":
+            cells.setdefault((row["family"], row["reading"], row["moment"]), []).append(row["relative_error"])
+    worst = max(np.median(errors) for errors in cells.values())
+    page = (RESULTS / "README.md").read_text()
+    assert 0.02 < worst < 0.03
+    assert f"median over problems: {worst:.2g} at most." in page
+    agents = theory.read(RESULTS / "agents_tree.csv")
+    mine = theory_page.where(agents, agent="tdu", steps=200)
+    middle = np.mean([row["td_of_policy_with_td_all"] for row in mine])
+    (line,) = [line for line in page.splitlines() if line.startswith("| tree | tdu | 200 |")]
+    assert line.split("|")[7].split()[0] == f"{middle:.2f}"
 
 
 def test_only_what_is_missing_is_computed(tmp_path, monkeypatch):
@@ -62,10 +95,15 @@ def test_only_what_is_missing_is_computed(tmp_path, monkeypatch):
     page = theory.reproduce(tmp_path / "new", preset="smoke", say=said.append)
     assert computed == list(theory.PARTS)
     assert "# The theory" in page.read_text()
+    timing = json.loads((tmp_path / "new" / "timing.json").read_text())
+    assert timing["seconds_of_the_whole_at_one_go"]["wall"] >= 0
     (tmp_path / "new" / "theorem1.csv").unlink()
     computed.clear()
     theory.reproduce(tmp_path / "new", preset="smoke", say=said.append)
     assert computed == ["theorem1"]
+    again = json.loads((tmp_path / "new" / "timing.json").read_text())
+    assert again["seconds_of_the_whole_at_one_go"] is None, "not at one go"
+    assert all(again["seconds"].values())
     assert any("kept" in words for words in said)
     with pytest.raises(UserError, match="other settings"):
         theory.reproduce(tmp_path / "new", preset="laptop", say=said.append)
@@ -112,6 +150,19 @@ def test_theorem_2_s_rows_keep_what_is_proved(monkeypatch):
         assert row["less_repaired"] == row["repaired"], "with terms of one sign the condition is sufficient"
         assert row["less_mean"] == row["mean_inside"], "the mean's condition is exact"
         assert 0 <= row["less_inside"] <= row["inside"] <= row["met"]
+        assert 0 <= row["less_sure"] <= row["sure"] <= row["met"]
+
+
+def test_the_error_of_a_comparison_is_that_of_repeating_it():
+    # Both sides drawn anew many times: the spread of |Bias V[Q]| − |Bias V[δ]| is what _gain_error says of one of them.
+    rng = np.random.default_rng(0)
+    gains, errors = [], []
+    for _ in range(300):
+        theta, truth = rng.normal(0, 1, (50, 1, 2)), rng.normal(0, [2, 1], (400, 1, 2))
+        record = transition_bias(theta, truth, gamma=0.9)
+        gains.append(abs(record.var_q[0]) - abs(record.var_td[0]))
+        errors.append(np.hypot(*(theory_rows._gain_error(x, record, 0.9)[0] for x in (theta, truth))))
+    assert np.std(gains) == pytest.approx(np.mean(errors), rel=0.15)
 
 
 def test_what_is_proved_holds_in_the_committed_rows():
@@ -129,9 +180,12 @@ def test_the_agents_networks_are_compared_with_the_posterior_of_what_they_met(mo
     assert [(r["seed"], r["steps"]) for r in rows] == [(0, 100), (0, 200), (1, 100), (1, 200)]
     for row in rows:
         assert 2 <= row["pairs_met"] <= 20
-        correlations = [value for name, value in row.items() if "_with_" in name]
+        correlations = {name: value for name, value in row.items() if "_with_" in name}
+        errors = [correlations.pop(name) for name in list(correlations) if name.endswith("_error")]
         assert len(correlations) == 10
-        assert all(-1 <= value <= 1 for value in correlations)
+        assert all(-1 <= value <= 1 for value in correlations.values())
+        assert len(errors) == 5
+        assert all(0 < error < 0.5 for error in errors), "sixty draws of the truth are few"
     assert rows[1]["true_sd_q"] < rows[0]["true_sd_q"], "more data leave less uncertain"
     assert rows[0]["q_with_q_all"] != rows[2]["q_with_q_all"], "two seeds are two runs"
 

@@ -106,7 +106,9 @@ def _reproduce(names: list[str], parsed: argparse.Namespace) -> int:
     for name in names:
         experiment = catalogue.find(name)
         if isinstance(experiment, Own):
-            if not parsed.pages:
+            if parsed.pages:
+                experiment.pages(parsed.results / name)
+            else:
                 experiment.reproduce(parsed.results / name, preset=parsed.preset)
             continue
         verdicts = pages.write(name, parsed.preset, every, parsed.results / name)

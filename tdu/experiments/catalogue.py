@@ -19,9 +19,11 @@ EXPERIMENTS: dict[str, Grid | Own] = {
     "scaling": SCALING,
     "bsuite": BSUITE,
     "atari": ATARI,
-    "theory": Own("sections 2 and 3: the lemma and both theorems, checked where the truth is known", theory.reproduce),
+    "theory": Own(
+        "sections 2 and 3: the lemma and both theorems, checked where the truth is known", theory.reproduce, theory.draw
+    ),
 }
-"""An experiment that is no grid of runs is `Own("what it is", function)`; it is called with its folder and `preset`."""
+"""An experiment that is no grid of runs is `Own("what it is", reproduce, pages)`, two functions of its folder."""
 
 ALL = "all"
 

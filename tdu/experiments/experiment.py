@@ -67,6 +67,8 @@ class Own(NamedTuple):
     summary: str
     reproduce: Callable[..., Any]
     """Is called with the folder of its results, and `preset`."""
+    pages: Callable[[Path], Any]
+    """Is called with the same folder, and computes nothing."""
 
 
 def cell(

@@ -3,13 +3,15 @@
 python -m tdu.experiments.theory --out results/theory
 
 Each part leaves a table of rows; starting again computes only the tables that are missing. The page and its figures are made
-from the tables alone.
+from the tables alone. timing.json says how long each part took where it was computed last, and all of them, if at one go.
 """
 
 import argparse
 import csv
 import io
 import json
+import os
+import platform
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +24,7 @@ from tdu.experiments import theory_agents, theory_figures, theory_page, theory_r
 from tdu.experiments.theory_agents import Training
 from tdu.experiments.theory_rows import Row, Sizes, Tell
 from tdu.progress import clock
-from tdu.runners.parallel import use_one_core
+from tdu.runners.parallel import cores, use_one_core
 
 Say = Callable[[str], None]
 
@@ -74,9 +76,13 @@ PARTS: dict[str, Part] = {
 
 def reproduce(out: Path, *, preset: str = "laptop", say: Say = tell) -> Path:
     """Computes the tables that are missing in `out` and draws the page anew; the page."""
+    if preset == "paper":  # which has no such tables: the same
+        preset = "laptop"
     if preset not in PRESETS:
         raise unknown("preset", preset, PRESETS)
     out = Path(out)
+    whole = _Stopwatch()
+    took = {}
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
         _same_settings(out / "settings.json", preset)
@@ -85,10 +91,15 @@ def reproduce(out: Path, *, preset: str = "laptop", say: Say = tell) -> Path:
             if path.exists():
                 say(f"{part}: {path} is there and kept.")
                 continue
-            progress = _Progress(part, say)
+            progress, watch = _Progress(part, say), _Stopwatch()
             write(list(rows(PRESETS[preset], progress)), path)
+            took[part] = watch.seconds()
             say(f"{part}: done in {clock(progress.seconds)}, {path}.")
-    return draw(out)
+        page = draw(out)
+        if took:
+            at_one_go = whole.seconds() if len(took) == len(PARTS) else None
+            _write_timing(out / "timing.json", preset, took, at_one_go)
+    return page
 
 
 def draw(out: Path) -> Path:
@@ -141,6 +152,35 @@ def _same_settings(path: Path, preset: str) -> None:
             )
     else:
         files.write_atomically(path, f"{text}\n".encode())
+
+
+class _Stopwatch:
+    """Seconds since it was made, on the wall and of this process."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic(), time.process_time()
+
+    def seconds(self) -> dict[str, float]:
+        now = time.monotonic(), time.process_time()
+        wall, processor = (round(after - before, 1) for after, before in zip(now, self._began, strict=True))
+        return {"wall": wall, "processor": processor}
+
+
+def _write_timing(path: Path, preset: str, took: Row, whole: Row | None) -> None:
+    """What each part took; parts that were kept keep what is said of them, and then there is no time of the whole."""
+    from tdu.experiments.reproduce import processor  # which knows all experiments, and so this one
+
+    before = json.loads(path.read_text())["seconds"] if path.exists() and whole is None else {}
+    told = {
+        "command": f"tdu reproduce theory --preset {preset}",
+        "machine": {
+            "processor": processor(), "cores": os.cpu_count() or 1, "cores_used": cores(),
+            "python": platform.python_version(),
+        },
+        "seconds": {part: took.get(part, before.get(part)) for part in PARTS},
+        "seconds_of_the_whole_at_one_go": whole,
+    }  # fmt: skip
+    files.write_atomically(path, f"{json.dumps(told, indent=1)}\n".encode())
 
 
 class _Progress:

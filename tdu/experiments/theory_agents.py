@@ -3,7 +3,10 @@
 At every checkpoint there are σ(Q) and σ(δ) of the exploiters at every state-action pair that can be reached, the policy π
 that is greedy on their mean, the posterior p(M) given all transitions so far, and the standard deviations of Q_π and δ under
 it. What counts is Spearman's rank correlation over pairs. δ_k is what TDU is paid for: r + γ·max_a Q_k(s', a) − Q_k(s, a), on
-the pair's likeliest transition.
+the pair's likeliest transition. `td_of_policy` is like for like with the truth: each member values the policy's next action,
+not its own best one.
+
+The truth is sampled too. What that leaves uncertain of a correlation is its jackknife over ten groups of draws, `…_error`.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,6 +31,9 @@ from tdu.types import Agent, Environment
 AGENTS = ("tdu", "bdqn")
 STEPS_PER_CHUNK = 100
 SEA_SIZE, TREE_DEPTH = 6, 10
+COMPARED = (("q", "q"), ("td", "td"), ("td", "q"), ("td_of_policy", "td"), ("q", "td"))
+"""Spread of the exploiters, spread of the truth."""
+GROUPS = 10
 
 
 class Training(NamedTuple):
@@ -139,13 +145,23 @@ def _correlations(q: Real, known: Known, data: Data, gamma: float, samples: int,
         "td": (gamma * largest[:, likeliest] - q).std(axis=0, ddof=1),
         "td_of_policy": (gamma * next_values(q, policy)[:, likeliest] - q).std(axis=0, ddof=1),
     }
-    true = {"q": truth.std(axis=0), "td": (gamma * next_values(truth, policy)[:, likeliest] - truth).std(axis=0)}
+
+    def true_spread(draws: Real) -> dict[str, Real]:
+        delta = gamma * next_values(draws, policy)[:, likeliest] - draws
+        return {"q": draws.std(axis=0), "td": delta.std(axis=0)}
+
+    true = true_spread(truth)
     visits = np.zeros(known.task.rewards.shape)
     np.add.at(visits, (data.states, data.actions), 1)
     row: Row = {"pairs_met": int((visits > 0).sum())}
     for scope, where in (("all", known.pairs), ("met", visits > 0)):
-        for mine, its in (("q", "q"), ("td", "td"), ("td", "q"), ("td_of_policy", "td"), ("q", "td")):
+        for mine, its in COMPARED:
             row[f"{mine}_with_{its}_{scope}"] = spearman(spread[mine][where], true[its][where])
+    groups = np.array_split(np.arange(len(truth)), GROUPS)
+    without = [true_spread(np.delete(truth, group, axis=0)) for group in groups]
+    for mine, its in COMPARED:
+        left_out = [spearman(spread[mine][known.pairs], one[its][known.pairs]) for one in without]
+        row[f"{mine}_with_{its}_error"] = float(np.sqrt(GROUPS - 1) * np.std(left_out))
     row["true_sd_q"] = float(true["q"][known.pairs].mean())
     row["sd_q"] = float(spread["q"][known.pairs].mean())
     row["true_sd_td"] = float(true["td"][known.pairs].mean())

@@ -116,7 +116,7 @@ def _draw_agents(rows: Rows, out: Path) -> None:
                         [correlation(where(rows, task=task, agent=agent, steps=s), f"{name}_all") for s in steps]
                     )
                     axes.plot(np.arange(len(steps)), found[:, 0], color=colour, linewidth=1)
-                    _whiskers(axes, np.arange(len(steps)) + 0.06 * (i - 1), found, colour, words)
+                    _whiskers(axes, np.arange(len(steps)) + 0.06 * (i - 1.5), found, colour, words)
                 axes.axhline(0, color="#999999", linewidth=0.8, linestyle="--")
                 axes.set_ylim(-1, 1)
                 axes.set_title(f"{agent}, {task.replace('_', ' ')}", fontsize=10)
@@ -125,7 +125,7 @@ def _draw_agents(rows: Rows, out: Path) -> None:
             axes.set_xlabel("environment steps")
         for line in grid:
             line[0].set_ylabel("rank correlation")
-        _legend(figure, grid[0][0], 3)
+        _legend(figure, grid[0][0], 4)
 
 
 def _whiskers(axes: Any, at: Any, found: Any, colour: str, words: str, marker: str = "o") -> None:

@@ -287,27 +287,32 @@ def _compared(theta: Real, truth: Real, gamma: float) -> Row:
     less = np.abs(record.var_td) < np.abs(record.var_q)
     gain = np.stack([_gain(theta, part, gamma) for part in np.array_split(truth, GROUPS)])
     decided = np.abs(gain.mean(axis=0)) > 3 * gain.std(axis=0, ddof=1) / np.sqrt(GROUPS)
+    both_errors = np.hypot(_gain_error(theta, record, gamma), _gain_error(truth, record, gamma))
+    sure = np.abs(np.abs(record.var_q) - np.abs(record.var_td)) > 3 * both_errors
     size = np.square(theta).mean(axis=0).max() + np.square(truth).mean(axis=0).max()
     off = max(
         np.abs(record.var_q - record.var_q_predicted).max(), np.abs(record.var_td - record.var_td_predicted).max()
     )
     true_variance = truth[..., 0].var(axis=0)
     true_td = (gamma * truth[..., 1] - truth[..., 0]).var(axis=0)
-    error = moments(truth[..., 0]).variance_error
+    own, its = np.abs(record.var_td) * true_variance, np.abs(record.var_q) * true_td
+    error, of_members = (moments(samples[..., 0]).variance_error for samples in (truth, theta))
+    measured = max(_rms(np.asarray(record.var_q)), 1e-12)
     counts = {
         "met": np.ones_like(less), "inside": inside, "in_text": in_text, "repaired": repaired, "decided": decided,
-        "decided_inside": decided & inside,
+        "decided_inside": decided & inside, "sure": sure, "sure_inside": sure & inside,
     }  # fmt: skip
     row: Row = {name: int(which.sum()) for name, which in counts.items()}
     row |= {f"less_{name}": int((which & less).sum()) for name, which in counts.items()}
     return row | {
         "less_sd": int((_sd_bias(theta, truth, gamma) < 0).sum()),
-        "less_relative": int((np.abs(record.var_td) * true_variance < np.abs(record.var_q) * true_td).sum()),
+        "less_relative": int((own < (1 - 1e-9) * its).sum()),  # from a state to itself they are equal, but for rounding
         "less_mean": int((np.abs(record.mean_td) < np.abs(record.mean_q)).sum()),
         "mean_inside": int((np.abs(gamma * np.asarray(record.rho) - 1) < 1).sum()),
         "ratios_undefined": int(np.isnan(np.stack(ratios)).any(axis=0).sum()),
         "identity_error": off / size,
-        "sampling_error": _rms(error) / max(_rms(np.asarray(record.var_q)), 1e-12),
+        "sampling_error": _rms(error) / measured,
+        "member_error": _rms(of_members) / measured,
         "relative_bias_q": _rms(np.asarray(record.var_q)) / _rms(true_variance),
         "relative_bias_td": _rms(np.asarray(record.var_td)) / _rms(true_td),
     }
@@ -317,6 +322,13 @@ def _gain(theta: Real, truth: Real, gamma: float) -> Real:
     """|Bias V[Q]| − |Bias V[δ]|."""
     record = bias.transition_bias(theta, truth, gamma=gamma)
     return np.asarray(np.abs(record.var_q) - np.abs(record.var_td))
+
+
+def _gain_error(samples: Real, record: bias.TransitionBias, gamma: float) -> Real:
+    """The standard error that the sampling of one side, p(θ) or p(M), leaves in |Bias V[Q]| − |Bias V[δ]|."""
+    each = [np.square(_centred(x)) for x in (samples[..., 0], gamma * samples[..., 1] - samples[..., 0])]
+    both = np.sign(record.var_q) * each[0] - np.sign(record.var_td) * each[1]
+    return np.asarray(both.std(axis=0) / np.sqrt(len(samples)))
 
 
 def _sd_bias(theta: Real, truth: Real, gamma: float) -> Real:

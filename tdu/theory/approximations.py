@@ -16,8 +16,18 @@ from tdu import adam as adams
 from tdu import random
 from tdu.errors import UserError
 from tdu.networks import mlp
-from tdu.theory.mdp import MDP, Real, checked_policy, values
-from tdu.theory.posterior import Data
+from tdu.theory.mdp import (
+    MDP,
+    Real,
+    check_count,
+    check_discount,
+    check_generator,
+    check_number,
+    checked_policy,
+    finite,
+    values,
+)
+from tdu.theory.posterior import Data, checked_data
 
 
 class Bootstraps(NamedTuple):
@@ -31,9 +41,11 @@ class Bootstraps(NamedTuple):
 
 def bootstraps(data: Data, states: int, actions: int, *, members: int, rng: np.random.Generator) -> Bootstraps:
     """Resampled data."""
+    check_generator(rng)
+    for name, size in (("states", states), ("actions", actions), ("the ensemble's members", members)):
+        check_count(name, size)
+    data = checked_data(data, states, actions)
     count = len(data.rewards)
-    if members < 1:
-        raise UserError("an ensemble needs a member at least.")
     if not count:
         raise UserError("there are no data to resample; gather some first.")
     times = rng.multinomial(count, np.full(count, 1 / count), size=members).astype(np.float64)
@@ -47,6 +59,9 @@ def tabular(
     met: Bootstraps, policy: ArrayLike, *, gamma: float, prior_sd: float = 0.0, rng: np.random.Generator
 ) -> Real:
     """The value in each member's empirical MDP; a pair without data is worth a draw from N(0, prior_sd²)."""
+    met = _checked(met)
+    check_generator(rng)
+    check_number("prior_sd", prior_sd)
     visits = met.visits.sum(axis=-1)
     prior = prior_sd * rng.standard_normal(visits.shape)
     rewards = np.where(visits > 0, met.rewards / np.maximum(visits, 1), prior)
@@ -57,37 +72,83 @@ def tabular(
 
 def random_features(states: int, actions: int, n: int, rng: np.random.Generator) -> Real:
     """A hidden layer of n rectified units over one-hot states and actions, with a constant among them: [S, A, n]."""
+    check_generator(rng)
+    for name, size in (("states", states), ("actions", actions), ("n", n)):
+        check_count(name, size)
     of_state, of_action = rng.standard_normal((states, 1, n)), rng.standard_normal((1, actions, n))
     features = np.maximum(of_state + of_action, 0)
     features[..., 0] = 1.0
     return features
 
 
-def learned_features(tables: Real, n: int) -> Real:
+def learned_features(tables: ArrayLike, n: int) -> Real:
     """The n directions along which the members' tables [members, S, A] lie: what a layer can learn at best. [S, A, n]."""
-    flat = tables.reshape(len(tables), -1)
+    check_count("n", n)
+    every = _array("tables", tables, ("members", "S", "A"))
+    flat = every.reshape(len(every), -1)
     if n > min(flat.shape):
         raise UserError(f"{len(flat)} members over {flat.shape[1]} pairs have no {n} directions.")
-    return np.ascontiguousarray(np.linalg.svd(flat, full_matrices=False)[2][:n].T).reshape(*tables.shape[1:], n)
+    return np.ascontiguousarray(np.linalg.svd(flat, full_matrices=False)[2][:n].T).reshape(*every.shape[1:], n)
 
 
-def last_layer(tables: Real, met: Bootstraps, features: Real, *, ridge: float = 1e-3) -> Real:
+def last_layer(tables: ArrayLike, met: Bootstraps, features: ArrayLike, *, ridge: float = 1e-3) -> Real:
     """Weights [members, n] of the layer that is nearest to each member's table, pairs weighted by the member's visits."""
-    flat, n = features.reshape(-1, features.shape[-1]), features.shape[-1]
-    weights = met.visits.sum(axis=-1).reshape(len(tables), -1)
+    every, layer, met = (
+        _array("tables", tables, ("members", "S", "A")),
+        _array("features", features, _LAYER),
+        _checked(met),
+    )
+    if every.shape != met.rewards.shape or layer.shape[:-1] != every.shape[1:]:
+        raise UserError(
+            f"tables {every.shape}, bootstraps {met.rewards.shape} and features {layer.shape} are not of one ensemble."
+        )
+    check_number("ridge", ridge)
+    flat, n = layer.reshape(-1, layer.shape[-1]), layer.shape[-1]
+    weights = met.visits.sum(axis=-1).reshape(len(every), -1)
     system = np.einsum("xi,kx,xj->kij", flat, weights, flat, optimize=True) + ridge * np.eye(n)
-    against = np.einsum("xi,kx,kx->ki", flat, weights, tables.reshape(len(tables), -1), optimize=True)
-    return np.asarray(np.linalg.solve(system, against[..., None])[..., 0])
+    against = np.einsum("xi,kx,kx->ki", flat, weights, every.reshape(len(every), -1), optimize=True)
+    try:
+        return np.asarray(np.linalg.solve(system, against[..., None])[..., 0])
+    except np.linalg.LinAlgError as e:
+        raise UserError("a member has met too few pairs for so many features; give a ridge above 0.") from e
 
 
-def factorised(weights: Real, rng: np.random.Generator) -> Real:
+def factorised(weights: ArrayLike, rng: np.random.Generator) -> Real:
     """Weights [members, n] drawn anew, each on its own, with the same means and variances."""
-    return weights.mean(axis=0) + weights.std(axis=0) * rng.standard_normal(weights.shape)
+    check_generator(rng)
+    every = _array("weights", weights, _WEIGHTS)
+    return np.asarray(every.mean(axis=0) + every.std(axis=0) * rng.standard_normal(every.shape))
 
 
-def of_weights(weights: Real, features: Real) -> Real:
+def of_weights(weights: ArrayLike, features: ArrayLike) -> Real:
     """Values [members, S, A] of weights [members, n]."""
-    return np.asarray(np.einsum("ki,sai->ksa", weights, features))
+    every, layer = _array("weights", weights, _WEIGHTS), _array("features", features, _LAYER)
+    if every.shape[1] != layer.shape[2]:
+        raise UserError(f"{every.shape[1]} weights do not fit {layer.shape[2]} features.")
+    return np.asarray(np.einsum("ki,sai->ksa", every, layer))
+
+
+_LAYER = ("S", "A", "n")
+_WEIGHTS = ("members", "n")
+
+
+def _array(name: str, numbers: ArrayLike, axes: tuple[str, ...]) -> Real:
+    """Finite numbers with these axes, none of them empty."""
+    array = finite(name, numbers)
+    if array.ndim != len(axes) or 0 in array.shape:
+        raise UserError(f"{name} must have the shape [{', '.join(axes)}], none of them 0, not {array.shape}.")
+    return array
+
+
+def _checked(met: Bootstraps) -> Bootstraps:
+    """Visits and rewards that fit each other, some of them for every member."""
+    visits = _array("visits", met.visits, ("members", "S", "A", "S + 1"))
+    rewards = _array("sums of rewards", met.rewards, ("members", "S", "A"))
+    if visits.shape != (*rewards.shape, rewards.shape[1] + 1):
+        raise UserError(f"visits {visits.shape} and rewards {rewards.shape} are not of one ensemble.")
+    if (visits < 0).any() or not visits.any(axis=(1, 2, 3)).all():
+        raise UserError("every member must have met something, and nothing a negative number of times.")
+    return Bootstraps(visits, rewards)
 
 
 class Networks(NamedTuple):
@@ -102,6 +163,12 @@ class Networks(NamedTuple):
 
 def neural(met: Bootstraps, policy: ArrayLike, *, gamma: float, networks: Networks, seed: int) -> Real:
     """Fitted evaluation of the policy by networks over one-hot states, each on all that its member has met, in float32."""
+    met = _checked(met)
+    check_discount(gamma)
+    check_number("prior_scale", networks.prior_scale)
+    check_number("learning_rate", networks.learning_rate)
+    for name, count in (("steps", networks.steps), ("target_period", networks.target_period)):
+        check_count(name, count)
     members, states, actions = met.rewards.shape
     chosen = checked_policy(policy, states, actions)
     visits = met.visits.sum(axis=-1)
@@ -119,7 +186,7 @@ def neural(met: Bootstraps, policy: ArrayLike, *, gamma: float, networks: Networ
         np.float32(gamma),
         np.float32(networks.prior_scale),
     )
-    return np.asarray(learned, np.float64)
+    return finite("the networks' values", np.asarray(learned, np.float64))
 
 
 @lru_cache(maxsize=16)

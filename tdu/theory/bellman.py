@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tdu.errors import UserError
-from tdu.theory.mdp import MDP, Real, check_discount, next_values
+from tdu.theory.mdp import MDP, Real, check_discount, checked, finite, next_values, within_range
 
 
 class Residuals(NamedTuple):
@@ -24,28 +24,47 @@ class Residuals(NamedTuple):
     variance_error: Real
 
 
-def backup(q: Real, policy: ArrayLike, task: MDP, *, gamma: float) -> Real:
+def backup(q: ArrayLike, policy: ArrayLike, task: MDP, *, gamma: float) -> Real:
     """E_{r,s'}[r + γQ(s', π(s'))] of values [samples, S, A], in one MDP for all samples or in one for each."""
+    return _backup(*_fitting(q, task), policy, gamma)
+
+
+def _backup(q: Real, task: MDP, policy: ArrayLike, gamma: float) -> Real:
     check_discount(gamma)
-    if q.ndim != 3 or q.shape[1:] != task.rewards.shape[-2:] or len(q) < 1:
-        raise UserError(f"values must be [samples, {task.states}, {task.actions}], not {q.shape}.")
     return np.asarray(
         task.rewards + gamma * np.einsum("...ijk,...k->...ij", task.transitions, next_values(q, policy), optimize=True)
     )
 
 
-def residuals(q: Real, policy: ArrayLike, task: MDP, *, gamma: float) -> Residuals:
+def _fitting(q: ArrayLike, task: MDP) -> tuple[Real, MDP]:
+    """Both checked: values [samples, S, A], and one MDP for all of them or one for each."""
+    samples, task = finite("values", q), checked(task)
+    if samples.ndim != 3 or samples.shape[1:] != task.rewards.shape[-2:] or len(samples) < 1:
+        raise UserError(f"values must be [samples, {task.states}, {task.actions}], not {samples.shape}.")
+    if task.rewards.ndim > 2 and task.rewards.shape != samples.shape:
+        raise UserError(f"{len(samples)} samples of values need one MDP, or as many, not {task.rewards.shape[:-2]}.")
+    return samples, task
+
+
+def residuals(q: ArrayLike, policy: ArrayLike, task: MDP, *, gamma: float) -> Residuals:
     """How far values [samples, S, A] are from obeying both equations in an MDP, or each in its own."""
-    after = backup(q, policy, task, gamma=gamma)
-    difference = q - after
-    squares = np.square(q - q.mean(axis=0)) - np.square(after - after.mean(axis=0))
-    root = np.sqrt(len(q))
-    return Residuals(
-        difference.mean(axis=0), squares.mean(axis=0), difference.std(axis=0) / root, squares.std(axis=0) / root
-    )
+    samples, task = _fitting(q, task)
+    if len(samples) < 2:
+        raise UserError("residuals of moments need two samples of values at least.")
+    with within_range("values"):
+        after = _backup(samples, task, policy, gamma)
+        difference = samples - after
+        squares = np.square(samples - samples.mean(axis=0)) - np.square(after - after.mean(axis=0))
+        root = np.sqrt(len(samples))
+        return Residuals(
+            difference.mean(axis=0), squares.mean(axis=0), difference.std(axis=0) / root, squares.std(axis=0) / root
+        )
 
 
-def moved_through(q: Real, policy: ArrayLike, task: MDP, *, gamma: float) -> Real:
+def moved_through(q: ArrayLike, policy: ArrayLike, task: MDP, *, gamma: float) -> Real:
     """V_θ[E_{r,s'}[r + γQ]] − E_{r,s'}[r + γ·V_θ[Q]], [S, A]: the proof of Lemma 1 takes this difference to be zero."""
-    inside = backup(q, policy, task, gamma=gamma).var(axis=0)
-    return inside - backup(q.var(axis=0)[None], policy, task, gamma=gamma)[0]
+    samples, task = _fitting(q, task)
+    if task.rewards.ndim > 2:
+        raise UserError("give one MDP: its expectation is what the variance is moved through.")
+    inside = _backup(samples, task, policy, gamma).var(axis=0)
+    return np.asarray(inside - _backup(samples.var(axis=0)[None], task, policy, gamma)[0])

@@ -8,6 +8,10 @@ of E[q·q'], A = m·B, and ρ = B'/B, φ = C'/C, κ = D/C, α = m'/m. Then, exac
 
 The paper's proof has plus signs in both; docs/theory.md derives ours. Moments are those of the samples given,
 divided by their number.
+
+No variance changes where a constant is taken from all q and another from all q'. So both identities are computed about the
+middle between the means under p(θ) and p(M), where large values with a small spread lose no digits. What remains: where the
+bias B is far larger than the spread, most of every term is B², and a prediction is off by about B²/10¹⁶.
 """
 
 from typing import Any, NamedTuple
@@ -16,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tdu.errors import UserError
-from tdu.theory.mdp import Real, check_discount, finite
+from tdu.theory.mdp import Real, check_discount, finite, within_range
 
 _NOTHING = 64 * np.finfo(np.float64).eps
 """A difference of two moments smaller than this share of them is rounding, and no denominator."""
@@ -46,9 +50,9 @@ class TransitionBias(NamedTuple):
     var_td: Any
     """Measured bias of the variance of δ."""
     var_q_predicted: Any
-    """C − 2A − B²."""
+    """C − 2A − B², about the middle of the means."""
     var_td_predicted: Any
-    """w₁·C − 2·w₂·A − w₃·B²; multiplied out, so that it is there without the ratios too."""
+    """w₁·C − 2·w₂·A − w₃·B², about the same; multiplied out, so that it is there without the ratios too."""
     sufficient: Any
     """Whether Theorem 2's condition holds, with the appendix's interval for φ; false where a ratio is NaN."""
 
@@ -65,32 +69,39 @@ def transition_bias(theta: ArrayLike, truth: ArrayLike, *, gamma: float) -> Tran
             f"theta and truth must be about the same transitions: their shapes are {estimated.shape} and {true.shape}."
         )
     check_discount(gamma)
-    mine, its = _moments(estimated), _moments(true)
-    bias = {name: mine[name] - its[name] for name in mine}
-    sizes = {name: np.maximum(np.abs(mine[name]), np.abs(its[name])) for name in mine}
-    B, C, D, B_next, C_next = (bias[name] for name in ("q", "q²", "qq'", "q'", "q'²"))
-    m, m_next = its["q"], its["q'"]
-    root_mean_square = np.sqrt(sizes["q²"])
-    rho = _ratio(B_next, B, root_mean_square)
-    phi = _ratio(C_next, C, sizes["q²"])
-    kappa = _ratio(D, C, sizes["q²"])
-    alpha = _ratio(m_next, m, root_mean_square)
-    of_mean, of_truth = gamma * B_next - B, gamma * m_next - m
-    record = TransitionBias(
+    with within_range("values in theta and truth"):
+        record = _record(estimated, true, gamma)
+    return record if estimated.ndim > 2 else TransitionBias(*(field.item() for field in record))
+
+
+def _record(theta: Real, truth: Real, gamma: float) -> TransitionBias:
+    middle = (theta.mean(axis=0) + truth.mean(axis=0)) / 2
+    near, near_truth = theta - middle, truth - middle
+    mine, its = _moments(near), _moments(near_truth)
+    B, B_next, c, c_next, d = (mine[name] - its[name] for name in ("q", "q'", "q²", "q'²", "qq'"))
+    middle_q, middle_next = middle[..., 0], middle[..., 1]
+    C, C_next = c + 2 * middle_q * B, c_next + 2 * middle_next * B_next
+    D = d + middle_q * B_next + middle_next * B
+    m, m_next = middle_q + its["q"], middle_next + its["q'"]
+    size = np.maximum(*(np.square(samples[..., 0]).mean(axis=0) for samples in (theta, truth)))
+    rho, alpha = _ratio(B_next, B, np.sqrt(size)), _ratio(m_next, m, np.sqrt(size))
+    phi, kappa = _ratio(C_next, C, size), _ratio(D, C, size)
+    of_mean, of_truth = gamma * B_next - B, gamma * its["q'"] - its["q"]
+    return TransitionBias(
         B=B, C=C, D=D, A=m * B, rho=rho, phi=phi, kappa=kappa, alpha=alpha,
         mean_q=B,
-        var_q=_variance(estimated[..., 0]) - _variance(true[..., 0]),
-        mean_td=_td(estimated, gamma).mean(axis=0) - _td(true, gamma).mean(axis=0),
-        var_td=_variance(_td(estimated, gamma)) - _variance(_td(true, gamma)),
-        var_q_predicted=C - 2 * m * B - B**2,
-        var_td_predicted=gamma**2 * C_next - 2 * gamma * D + C - 2 * of_truth * of_mean - of_mean**2,
+        var_q=_variance(near[..., 0]) - _variance(near_truth[..., 0]),
+        mean_td=_td(near, gamma).mean(axis=0) - _td(near_truth, gamma).mean(axis=0),
+        var_td=_variance(_td(near, gamma)) - _variance(_td(near_truth, gamma)),
+        var_q_predicted=c - 2 * its["q"] * B - B**2,
+        var_td_predicted=gamma**2 * c_next - 2 * gamma * d + c - 2 * of_truth * of_mean - of_mean**2,
         sufficient=condition(rho, phi, kappa, alpha, gamma=gamma),
     )  # fmt: skip
-    return record if estimated.ndim > 2 else TransitionBias(*(field.item() for field in record))
 
 
 def weights(record: TransitionBias, *, gamma: float) -> tuple[Any, Any, Any]:
     """w₁, w₂, w₃ from the ratios; NaN where those are."""
+    check_discount(gamma)
     first = gamma**2 * record.phi - 2 * gamma * record.kappa + 1
     return first, (gamma * record.alpha - 1) * (gamma * record.rho - 1), (gamma * record.rho - 1) ** 2
 
@@ -100,6 +111,7 @@ def condition(rho: Any, phi: Any, kappa: Any, alpha: Any, *, gamma: float) -> An
 
     Multiplied by γ, so that it has a meaning at γ = 0, where δ = r − Q(s, a) is as biased as Q(s, a): it is false there.
     """
+    check_discount(gamma)
     inside = [np.abs(gamma * np.asarray(ratio) - 1) < 1 for ratio in (rho, alpha, kappa)]
     weight = gamma**2 * np.asarray(phi) - 2 * gamma * np.asarray(kappa) + 1
     return inside[0] & inside[1] & inside[2] & (np.abs(weight) < 1)
@@ -107,6 +119,7 @@ def condition(rho: Any, phi: Any, kappa: Any, alpha: Any, *, gamma: float) -> An
 
 def condition_of_the_text(rho: Any, phi: Any, kappa: Any, alpha: Any, *, gamma: float) -> Any:
     """The condition as Theorem 2 prints it, φ in (1 − 2γκ, (2/γ)²): it lets w₁ be large, and is not used elsewhere."""
+    check_discount(gamma)
     inside = [np.abs(gamma * np.asarray(ratio) - 1) < 1 for ratio in (rho, alpha, kappa)]
     phi = np.asarray(phi)
     return inside[0] & inside[1] & inside[2] & (phi > 1 - 2 * gamma * np.asarray(kappa)) & (gamma**2 * phi < 4)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tdu.errors import UserError
-from tdu.theory.mdp import Real
+from tdu.theory.mdp import Real, check_count, check_discount, finite
 
 
 class Best(NamedTuple):
@@ -26,15 +26,22 @@ class Best(NamedTuple):
 
 def mean_residual(features: Real, targets: Real) -> Real:
     """Of the best E[w], [...]: features [..., N, n], targets [..., N]."""
-    _check(features, targets)
+    features, targets = _checked(features, targets)
     solution = np.einsum("...ij,...j->...i", np.linalg.pinv(features), targets)
     return _root_mean_square(np.einsum("...ij,...j->...i", features, solution) - targets)
 
 
 def quadratic_forms(features: Real, following: Real | None = None, *, gamma: float = 0.0) -> Real:
     """G [..., N, n, n] of φφᵀ − γ²φ'φ'ᵀ, with φ' = E[φ(s', π(s'))]; of φφᵀ without `following`."""
+    check_discount(gamma)
+    features = finite("features", features)
+    if features.ndim < 2 or (following is not None and np.shape(following) != features.shape):
+        raise UserError(f"features and the following ones must both be [..., N, n], not {features.shape} alone.")
     forms = features[..., :, None] * features[..., None, :]
-    return forms if following is None else forms - gamma**2 * following[..., :, None] * following[..., None, :]
+    if following is None:
+        return forms
+    following = finite("the following features", following)
+    return forms - gamma**2 * following[..., :, None] * following[..., None, :]
 
 
 def symmetric_residual(forms: Real, targets: Real) -> Real:
@@ -49,7 +56,7 @@ def diagonal_residual(forms: Real, targets: Real) -> Real:
 
 def nonzero_symmetric_residual(forms: Real) -> Real:
     """The smallest residual of the homogeneous ⟨G, Σ⟩ = 0 over symmetric Σ with ‖Σ‖ = 1; Σ = 0 always solves them."""
-    flat = _flat(forms)
+    flat = _flat(finite("forms", forms))
     unknowns = flat.shape[-1]
     if flat.shape[-2] < unknowns:
         return np.zeros(flat.shape[:-2])
@@ -61,10 +68,10 @@ def covariance_residual(forms: Real, targets: Real, *, iterations: int = 2000) -
 
     Where all targets are zero, of the best one with trace 1.
     """
-    _check(forms.reshape(*forms.shape[:-2], -1), targets)
-    n = forms.shape[-1]
+    check_count("iterations", iterations)
+    n = np.shape(forms)[-1]
+    flat, targets = _checked(np.reshape(forms, (*np.shape(forms)[:-2], n * n)), targets)
     homogeneous = not targets.any()
-    flat = forms.reshape(*forms.shape[:-2], n * n)
     gram = np.einsum("...ki,...kj->...ij", flat, flat)
     against = np.einsum("...ki,...k->...i", flat, targets)
     step = 1 / np.maximum(np.linalg.eigvalsh(gram)[..., -1:], 1e-300)
@@ -119,6 +126,8 @@ def _root_mean_square(gap: Real) -> Real:
     return np.asarray(np.sqrt(np.square(gap).mean(axis=-1)))
 
 
-def _check(features: Real, targets: Real) -> None:
+def _checked(features: Real, targets: Real) -> tuple[Real, Real]:
+    features, targets = finite("features", features), finite("targets", targets)
     if features.ndim < 2 or features.shape[:-1] != targets.shape or 0 in features.shape:
         raise UserError(f"features [..., N, n] and targets [..., N] do not fit: {features.shape} and {targets.shape}.")
+    return features, targets

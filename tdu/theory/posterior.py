@@ -13,7 +13,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tdu.errors import UserError
-from tdu.theory.mdp import MDP, Real, Whole, finite, values
+from tdu.theory.mdp import (
+    MDP,
+    Real,
+    Whole,
+    check_count,
+    check_discount,
+    check_generator,
+    check_number,
+    checked,
+    checked_policy,
+    finite,
+    values,
+    within_range,
+)
 
 _CHUNK = 2**21
 """Numbers of transitions that are drawn at a time."""
@@ -38,12 +51,15 @@ class Moments(NamedTuple):
 
 
 class Posterior(NamedTuple):
-    """p(M). Weights of 0 on something possible, or a precision of 0, make it improper: good for a start, not for a draw."""
+    """p(M). A row of weights that are all 0, or a precision of 0, is improper: good for a start, not for a draw.
+
+    A weight of 0 beside larger ones is no mistake: that successor has probability 0 (concentration 0, not yet met).
+    """
 
     support: NDArray[np.bool_]
     """What is possible at all, [S, A, S + 1]."""
     weights: Real
-    """Of the Dirichlet distributions, [S, A, S + 1]; 0 where impossible."""
+    """Of the Dirichlet distributions, [S, A, S + 1]; 0 where it has no probability."""
     reward_mean: Real
     """[S, A]."""
     reward_precision: Real
@@ -53,7 +69,11 @@ class Posterior(NamedTuple):
 
     def given(self, data: Data) -> "Posterior":
         """The posterior after seeing more."""
-        data = _checked(data, self.support)
+        states, actions, _ = self.support.shape
+        data = checked_data(data, states, actions)
+        if not (possible := self.support[data.states, data.actions, data.next_states]).all():
+            s, a, following = (column[np.argmin(possible)] for column in (data.states, data.actions, data.next_states))
+            raise UserError(f"the data lead from state {s}, action {a} to {following}, which the prior rules out.")
         visits = np.zeros(self.support.shape)
         np.add.at(visits, (data.states, data.actions, data.next_states), 1.0)
         total = np.zeros(self.reward_mean.shape)
@@ -77,8 +97,8 @@ class Posterior(NamedTuple):
     def draw(self, samples: int, rng: np.random.Generator) -> MDP:
         """MDPs [samples, ...]."""
         self._check_proper()
-        if samples < 1:
-            raise UserError(f"at least one sample is needed, not {samples}.")
+        check_count("samples", samples)
+        check_generator(rng)
         possible = self.weights > 0
         shape = self.weights[possible]
         rows = np.zeros((samples, *self.weights.shape))
@@ -95,14 +115,35 @@ class Posterior(NamedTuple):
         return MDP(rows / total, self.reward_mean + noise / np.sqrt(self.reward_precision))
 
     def values(self, policy: ArrayLike, *, gamma: float, samples: int, rng: np.random.Generator) -> Real:
-        """Draws of Q_π from the true posterior, [samples, S, A]."""
+        """Draws of Q_π from the true posterior, [samples, S, A].
+
+        Without discount a state that the policy may come back to is refused: its chance to do so is random, and arbitrarily
+        long episodes may leave Q_π without a mean (with p(stay) uniform E[1/(1 − p)] is infinite). Draws are finite all the
+        same; whoever knows that the moments exist has them from `values(posterior.draw(…), …)`.
+        """
+        check_count("samples", samples)
+        check_discount(gamma)
+        if gamma == 1:
+            self._check_that_it_never_returns(policy)
         step = max(1, _CHUNK // self.weights.size)
-        parts = [min(step, samples - begin) for begin in range(0, samples, step)] or [samples]
+        parts = [min(step, samples - begin) for begin in range(0, samples, step)]
         return np.concatenate([values(self.draw(part, rng), policy, gamma=gamma) for part in parts])
 
+    def _check_that_it_never_returns(self, policy: ArrayLike) -> None:
+        states, actions = self.reward_mean.shape
+        leads = self.weights[np.arange(states), checked_policy(policy, states, actions), :-1] > 0
+        goes_on = leads.any(axis=-1)
+        for _ in range(states):
+            goes_on = (leads & goes_on).any(axis=-1)
+        if goes_on.any():
+            raise UserError(
+                f"gamma is 1 and, for all the posterior knows, the policy may go in circles from state {np.argmax(goes_on)}: "
+                "the values may have no finite mean; give a smaller gamma."
+            )
+
     def _check_proper(self) -> None:
-        without = self.weights.sum(axis=-1) <= 0
-        for improper, what in ((without, "transitions"), (self.reward_precision <= 0, "rewards")):
+        for size, what in ((self.weights.sum(axis=-1), "transitions"), (self.reward_precision, "rewards")):
+            improper = ~(size > 0)
             if improper.any():
                 state, action = np.argwhere(improper)[0]
                 raise UserError(
@@ -119,8 +160,11 @@ def prior(
     reward_sd: ArrayLike = 1.0,
     noise_sd: float = 1.0,
 ) -> Posterior:
-    """What is believed before any data; concentration 0 and an infinite reward_sd say nothing, reward_sd 0 all."""
-    possible = np.asarray(support, bool)
+    """What is believed before any data; concentration 0 and an infinite reward_sd say nothing, reward_sd 0 all.
+
+    With concentration 0 every pair needs data before a draw, and what they have not met then has probability 0.
+    """
+    possible = finite("the support", support) != 0
     if possible.ndim != 3 or possible.shape[-1] != possible.shape[0] + 1 or 0 in possible.shape:
         raise UserError(f"a support has the shape [S, A, S + 1], the episode's end last, not {possible.shape}.")
     if not possible.any(axis=-1).all():
@@ -128,24 +172,21 @@ def prior(
         raise UserError(
             f"the support lets state {state}, action {action} lead nowhere; give it a successor or the end."
         )
-    if not concentration >= 0 or not np.isfinite(concentration):
-        raise UserError(f"concentration must be a number from 0 up, not {concentration}.")
-    if not 0 < noise_sd < np.inf:
-        raise UserError(f"noise_sd must be a number above 0, not {noise_sd}.")
+    check_number("concentration", concentration)
+    check_number("noise_sd", noise_sd)
     pairs = possible.shape[:2]
     try:
         sd = np.broadcast_to(np.asarray(reward_sd, np.float64), pairs)
-        mean = np.broadcast_to(finite("reward_mean", reward_mean), pairs)
-    except ValueError as e:
-        raise (
-            e
-            if isinstance(e, UserError)
-            else UserError(f"reward_mean and reward_sd must be numbers or have the shape {pairs}.")
-        ) from e
+        mean = np.broadcast_to(np.asarray(reward_mean, np.float64), pairs)
+    except (TypeError, ValueError) as e:
+        raise UserError(f"reward_mean and reward_sd must be numbers or have the shape {pairs}.") from e
+    finite("reward_mean", mean)
     if not (sd >= 0).all():
         raise UserError("reward_sd must be 0 or more.")
-    with np.errstate(divide="ignore"):
-        precision = 1 / np.square(sd)
+    with np.errstate(divide="ignore", over="ignore"):
+        precision, learned = 1 / np.square(sd), 1 / np.square(np.float64(noise_sd))
+    if not 0 < learned < np.inf:
+        raise UserError(f"noise_sd must be a number above 0 whose square is one too, not {noise_sd!r}.")
     return Posterior(possible, np.where(possible, concentration, 0.0), mean.copy(), precision, noise_sd)
 
 
@@ -153,7 +194,16 @@ def gather(
     task: MDP, transitions: int, rng: np.random.Generator, *, noise_sd: float = 1.0, pairs: ArrayLike | None = None
 ) -> Data:
     """Transitions of pairs drawn uniformly, of all of them or of those in `pairs` [S, A]."""
-    allowed = np.argwhere(np.ones(task.rewards.shape, bool) if pairs is None else np.asarray(pairs, bool))
+    task = checked(task)
+    if task.rewards.ndim != 2:
+        raise UserError(f"data are gathered in one MDP, with rewards [S, A], not {task.rewards.shape}.")
+    check_generator(rng)
+    check_count("transitions", transitions, least=0)
+    check_number("noise_sd", noise_sd)
+    may = np.ones(task.rewards.shape, bool) if pairs is None else finite("pairs", pairs) != 0
+    if may.shape != task.rewards.shape or not may.any():
+        raise UserError(f"pairs must say yes or no for every state and action, {task.rewards.shape}, and yes to one.")
+    allowed = np.argwhere(may)
     chosen = allowed[rng.integers(len(allowed), size=transitions)]
     states, actions = chosen[:, 0], chosen[:, 1]
     upto = np.cumsum(task.transitions[states, actions], axis=-1)
@@ -162,30 +212,30 @@ def gather(
     return Data(states, actions, rewards, next_states)
 
 
-def moments(samples: Real) -> Moments:
+def moments(samples: ArrayLike) -> Moments:
     """Moments over the first axis."""
-    count = len(samples)
+    numbers = finite("samples", samples)
+    count = len(numbers) if numbers.ndim else 0
     if count < 2:
         raise UserError(f"moments need two samples at least, not {count}.")
-    mean = samples.mean(axis=0)
-    squares = np.square(samples - mean)
-    variance = squares.mean(axis=0)
-    return Moments(mean, variance, np.sqrt(variance / count), squares.std(axis=0) / np.sqrt(count))
+    with within_range("samples"):
+        mean = numbers.mean(axis=0)
+        squares = np.square(numbers - mean)
+        variance = squares.mean(axis=0)
+        return Moments(mean, variance, np.sqrt(variance / count), squares.std(axis=0) / np.sqrt(count))
 
 
-def _checked(data: Data, support: NDArray[np.bool_]) -> Data:
-    states, actions, _ = support.shape
+def checked_data(data: Data, states: int, actions: int) -> Data:
+    """Four columns of one length that name states and actions there are."""
+    if not isinstance(data, Data):
+        raise UserError(f"data must be a tdu.theory.Data, not {type(data).__name__}.")
     rewards = finite("the data's rewards", data.rewards)
-    columns = [np.asarray(column) for column in (data.states, data.actions, data.next_states)]
-    if rewards.ndim != 1 or any(column.shape != rewards.shape for column in columns):
+    s, a, n = (finite("the data's states and actions", x) for x in (data.states, data.actions, data.next_states))
+    if rewards.ndim != 1 or any(column.shape != rewards.shape for column in (s, a, n)):
         raise UserError("data are four columns of one length: states, actions, rewards, next states.")
-    if rewards.size and not all(np.issubdtype(column.dtype, np.integer) for column in columns):
-        raise UserError("the data's states and actions must be whole numbers.")
-    s, a, n = (column.astype(np.int64) for column in columns)
     for name, column, limit in (("state", s, states), ("action", a, actions), ("next state", n, states + 1)):
+        if (column != np.floor(column)).any():
+            raise UserError("the data's states and actions must be whole numbers.")
         if ((column < 0) | (column >= limit)).any():
             raise UserError(f"the data name a {name} outside of 0 … {limit - 1}.")
-    if not support[s, a, n].all():
-        at = np.argwhere(~support[s, a, n])[0, 0]
-        raise UserError(f"the data lead from state {s[at]}, action {a[at]} to {n[at]}, which the prior rules out.")
-    return Data(s, a, rewards, n)
+    return Data(s.astype(np.int64), a.astype(np.int64), rewards, n.astype(np.int64))
