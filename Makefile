@@ -13,7 +13,7 @@ test: $(VENV)/dev.stamp browser
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # The pages of tdu report are tested in a real Chromium. Where there is none and none can be installed, the rest is tested.
 browser:

@@ -8,7 +8,6 @@ table and of single runs before it; the seeds are not those of benchmarks/tasks.
 """
 
 import argparse
-import csv
 import json
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import rows
 import tasks
 
 LEVERS: dict[str, dict[str, Any]] = {
@@ -61,9 +61,9 @@ def main() -> int:
             print(json.dumps(row | {"seconds": round(time.perf_counter() - started, 1)}), flush=True)
         return 0
     if parsed.markdown:
-        print(markdown(tasks.read(parsed.out)))
+        print(markdown(rows.read(parsed.out)))
         return 0
-    done = {(r["lever"], r["task"], r["seed"]) for r in tasks.read(parsed.out)}
+    done = {(r["lever"], r["task"], r["seed"]) for r in rows.read(parsed.out)}
     for task in TASKS:
         for lever in LEVERS:
             seeds = [str(seed) for seed in SEEDS if (lever, task, str(seed)) not in done]
@@ -72,19 +72,10 @@ def main() -> int:
             command = [sys.executable, __file__, "--worker", lever, task, *seeds]
             found = subprocess.run(command, capture_output=True, text=True, check=True)
             for row in (json.loads(line) for line in found.stdout.splitlines() if line.startswith("{")):
-                append(parsed.out, row)
+                rows.append(parsed.out, COLUMNS, row)
                 reached = f"target at {row['target_step'] or 'no'} steps, {row['seconds']:.0f} s"
                 print(f"{lever} {task} {row['seed']}: {reached}", flush=True)
     return 0
-
-
-def append(path: Path, row: dict[str, Any]) -> None:
-    is_new = not path.exists()
-    with open(path, "a", newline="") as f:
-        writer = csv.DictWriter(f, COLUMNS, lineterminator="\n")
-        if is_new:
-            writer.writeheader()
-        writer.writerow(row)
 
 
 def markdown(rows: list[dict[str, str]]) -> str:

@@ -12,7 +12,8 @@ they were asked for, and a return that no two episodes share. Checked:
 - The learner and the replay go on from their checkpoint, and every death and return is in events.csv.
 - Learning and acting end at the ratio stated, to what acting may be ahead.
 - The object store does not grow under way, and is empty once the run is over.
-- The folder is a run's like any other: it loads.
+- The folder is a run's like any other: it loads, and the policy in it can be evaluated. In the long form the run is resumed
+  once it was interrupted, and counts on from where it was saved.
 """
 
 import argparse
@@ -56,14 +57,14 @@ HEALTH = {"health_check_initial_delay_ms": 2000, "health_check_period_ms": 1000,
 class Run:
     """The command, and what it says of itself."""
 
-    def __init__(self, address: str, folder: Path):
-        self.out, books = folder / "run", folder / "books"
-        books.mkdir()
-        self.books = books
+    def __init__(self, address: str, folder: Path, *, resume: bool = False):
+        self.out, self.books = folder / "run", folder / "books"
+        self.books.mkdir(exist_ok=True)
         here = Path(__file__).resolve().parent
         command = [sys.executable, "-P", "-m", "tdu", "train", "python:ray_chaos_env:make", "--agent", "tdu_r2d2"]
         command += ["--engine", "ray", "--actors", str(ACTORS), "--address", address, "--steps", str(10**9)]
         command += ["--out", str(self.out), "--checkpoint-seconds", "5", "--progress", "json"]
+        command += ["--resume"] if resume else []
         command += [str(word) for pair in OPTIONS.items() for word in pair]
         paths = os.pathsep.join([str(here), str(here.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
         environment = os.environ | {"PYTHONPATH": paths}
@@ -84,10 +85,10 @@ class Run:
                 shown = json.loads(line)
             except ValueError:
                 continue
-            words = shown["words"].replace(",", "")
+            status = shown["status"].replace(",", "")
             self.steps = shown["steps"]
-            self.updates = int(_found(r"\((\d+) learning steps", words))
-            self.alive = int(_found(r"(\d+) of \d+ actors alive", words))
+            self.updates = int(_found(r"\((\d+) learning steps", status))
+            self.alive = int(_found(r"(\d+) of \d+ actors alive", status))
             self.history.append((time.monotonic(), self.steps, self.updates, self.alive))
 
     def wait(self, what: str, condition: Any, seconds: float) -> float:
@@ -99,6 +100,12 @@ class Run:
                 raise SystemExit(f"{what} did not happen in {seconds} s: {self.said.read_text()[-2000:]}")
             time.sleep(0.1)
         return time.monotonic() - began
+
+    def interrupt(self) -> int:
+        """As Ctrl-C would; the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        return self.process.wait(120)
 
 
 _HEEDING = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
@@ -174,13 +181,25 @@ def measure(cluster: Cluster, folder: Path, minutes: float) -> dict[str, Any]:
             run.wait("a moment under load", _after(min(rest, 10.0)), 60)
         seconds = time.monotonic() - began
     finally:
-        if run.process.poll() is None:
-            run.process.send_signal(signal.SIGINT)
-        code = run.process.wait(120)
+        code = run.interrupt()
     time.sleep(3)
-    return verdict(
-        cluster, run, kills, store, {"startup": round(startup, 1), "seconds": round(seconds, 1), "code": code}
-    )
+    how = {"startup": round(startup, 1), "seconds": round(seconds, 1), "code": code}
+    outcome = verdict(cluster, run, kills, store, how)
+    if minutes > 2:
+        outcome["resumed_at_step"], outcome["resumed_upto_step"] = resumed(cluster, folder)
+        if not outcome["steps_counted"] <= outcome["resumed_at_step"] < outcome["resumed_upto_step"]:
+            outcome["violations"].append("it was not resumed from where it was saved")
+    return outcome
+
+
+def resumed(cluster: Cluster, folder: Path) -> tuple[int, int]:
+    """Goes on with the run for a moment: the first step it tells of, and the last."""
+    run = Run(cluster.address, folder, resume=True)
+    try:
+        run.wait("steps after --resume", lambda: run.history and run.steps > run.history[0][1] + 500, 200)
+    finally:
+        run.interrupt()
+    return run.history[0][1], run.steps
 
 
 def _after(seconds: float) -> Any:
@@ -284,6 +303,7 @@ def verdict(
         "stalls_over_10_seconds": [round(pause, 1) for pause in pauses if pause > 10],
         "learner_resumed_from_checkpoint": len(resumed),
         "replay_resumed_from_checkpoint": len(refilled),
+        "greedy_return_after": tdu.evaluate(run.out, episodes=2)["mean_return"],
         "object_store_MiB_most": max(store),
         "object_store_MiB_after": left,
     }

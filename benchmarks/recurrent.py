@@ -10,7 +10,6 @@ it cannot remember. Presets were tuned on seeds from 100 on; the seeds here are 
 """
 
 import argparse
-import csv
 import json
 import statistics
 import subprocess
@@ -18,6 +17,8 @@ import sys
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import rows
 
 ROOT = Path(__file__).parent.parent
 
@@ -108,23 +109,6 @@ def worker(name: str, agent: str, seed: int) -> None:
     print(json.dumps(row))
 
 
-def read(path: Path) -> list[dict[str, str]]:
-    if not path.exists():
-        return []
-    with open(path, newline="") as f:
-        return list(csv.DictReader(f))
-
-
-def append(path: Path, row: dict[str, Any]) -> None:
-    is_new = not path.exists()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "a", newline="") as f:
-        writer = csv.DictWriter(f, COLUMNS, lineterminator="\n")
-        if is_new:
-            writer.writeheader()
-        writer.writerow(row)
-
-
 def markdown(rows: list[dict[str, str]]) -> str:
     """A line per task and agent, every seed shown."""
     lines = ["| task | agent | seeds | target at step, or solved at episode | reached | best return | seconds |"]
@@ -163,9 +147,9 @@ def main() -> int:
         worker(name, agent, int(seed))
         return 0
     if parsed.markdown:
-        print(markdown(read(parsed.out)))
+        print(markdown(rows.read(parsed.out)))
         return 0
-    done = {(r["task"], r["agent"], r["seed"]) for r in read(parsed.out)}
+    done = {(r["task"], r["agent"], r["seed"]) for r in rows.read(parsed.out)}
     plan = [
         (name, agent, str(parsed.first_seed + seed))
         for name in parsed.only
@@ -183,7 +167,7 @@ def main() -> int:
             print(f"{' '.join(one)} failed: {found.stderr.strip()[-500:]}", file=sys.stderr)
             continue
         row = json.loads(found.stdout.strip().splitlines()[-1])
-        append(parsed.out, row)
+        rows.append(parsed.out, COLUMNS, row)
         reached = row["target_step"] or row["solved_episode"] or "never"
         words = f"reached at {reached}, best {row['best_return']}, {row['seconds']:.0f} s"
         print(f"{' '.join(one)}: {words} (about {left / 60:.0f} min left)", file=sys.stderr, flush=True)

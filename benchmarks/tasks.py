@@ -3,7 +3,8 @@
     python benchmarks/tasks.py --out results/tasks.csv
     python benchmarks/tasks.py --out results/tasks.csv --only key_door_5 CartPole --agents tdu dqn --seeds 2
 
-A row per run, written as it ends; started again, it does what is missing. `--markdown` prints the table. Every run has
+A row per run, written as it ends; started again, it does what is missing. `--markdown` prints the table of every seed and
+`--summary` a line per task, with what is first and whether TDU is within its interval. Every run has
 so many environment steps, and ends when the greedy policy has been at the target in five evaluations one after the other.
 The target is nine tenths of the way from what a random policy returns to the best return. Stable-Baselines3 runs in an
 environment of its own, which is made at the first need (`--sb3-venv`).
@@ -12,7 +13,6 @@ Tasks that are marked as tuned are those on which the settings of the preset `ge
 """
 
 import argparse
-import csv
 import itertools
 import json
 import os
@@ -23,6 +23,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import rows
 
 ROOT = Path(__file__).parent.parent
 SB3 = ("torch==2.13.0", "stable-baselines3==2.7.1", "minigrid==3.0.0")
@@ -205,23 +207,6 @@ def sb3_python(venv: Path) -> Path:
     return python
 
 
-def read(path: Path) -> list[dict[str, str]]:
-    if not path.exists():
-        return []
-    with open(path, newline="") as f:
-        return list(csv.DictReader(f))
-
-
-def append(path: Path, row: dict[str, Any]) -> None:
-    is_new = not path.exists()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "a", newline="") as f:
-        writer = csv.DictWriter(f, COLUMNS, lineterminator="\n")
-        if is_new:
-            writer.writeheader()
-        writer.writerow(row)
-
-
 def markdown(rows: list[dict[str, str]]) -> str:
     """A line per task and agent: every seed's step of the first goal and of the target."""
     lines = [
@@ -249,6 +234,46 @@ def markdown(rows: list[dict[str, str]]) -> str:
     return "\n".join(lines)
 
 
+def summary(rows: list[dict[str, str]]) -> str:
+    """A line per task: every agent's median step of the target, how many seeds got there, and how TDU stands."""
+    from tdu.reporting.statistics import median_interval
+
+    lines = [f"| task | {' | '.join(AGENTS)} | tdu is |", "|---" * (len(AGENTS) + 2) + "|"]
+    for name, task in TASKS.items():
+        steps = {
+            agent: [
+                int(r["target_step"]) if r["target_step"] else None
+                for r in rows
+                if (r["task"], r["agent"]) == (name, agent)
+            ]
+            for agent in AGENTS
+        }
+        found = {agent: median_interval(mine) for agent, mine in steps.items() if mine}
+        if "tdu" not in found:
+            continue
+        first = min(found, key=lambda agent: found[agent].estimate)
+        if found[first].estimate == float("inf"):
+            standing = "never there, as nobody"
+        elif first == "tdu":
+            standing = "first"
+        else:
+            within = found["tdu"].estimate <= found[first].high
+            standing = f"{'within the interval of' if within else 'behind'} {first}"
+        cells = [
+            f"{_thousands(found[agent].estimate)} ({sum(s is not None for s in steps[agent])}/{len(steps[agent])})"
+            if agent in found
+            else "–"
+            for agent in AGENTS
+        ]
+        kind = "" if task.sparse else ", dense"
+        lines.append(f"| {name}{' (tuned)' if task.tuned else ''}{kind} | {' | '.join(cells)} | {standing} |")
+    return "\n".join(lines)
+
+
+def _thousands(number: float) -> str:
+    return "never" if number == float("inf") else f"{number / 1000:.1f}k"
+
+
 def warm(rows: list[dict[str, str]]) -> list[dict[str, str]]:
     """Those whose time has no compilation in it, if there are any."""
     return [r for r in rows if r["compiled"] != "True"] or rows
@@ -260,8 +285,7 @@ def median_words(texts: list[str]) -> str:
         return "–"
     numbers = sorted(float(t) if t else float("inf") for t in texts)
     middle = statistics.median(numbers)
-    shown = ", ".join("never" if n == float("inf") else f"{n / 1000:.1f}k" for n in numbers)
-    return f"{'never' if middle == float('inf') else f'{middle / 1000:.1f}k'} ({shown})"
+    return f"{_thousands(middle)} ({', '.join(map(_thousands, numbers))})"
 
 
 def main() -> int:
@@ -272,16 +296,17 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--sb3-venv", type=Path, default=ROOT / ".venv-sb3")
     parser.add_argument("--markdown", action="store_true", help="print the table and run nothing")
+    parser.add_argument("--summary", action="store_true", help="print a line per task and run nothing")
     parser.add_argument("--worker", nargs="+", help=argparse.SUPPRESS)
     parsed = parser.parse_args()
     if parsed.worker:
         name, agent, *seeds = parsed.worker
         worker(name, agent, [int(seed) for seed in seeds])
         return 0
-    if parsed.markdown:
-        print(markdown(read(parsed.out)))
+    if parsed.markdown or parsed.summary:
+        print((markdown if parsed.markdown else summary)(rows.read(parsed.out)))
         return 0
-    done = {(r["task"], r["agent"], r["seed"]) for r in read(parsed.out)}
+    done = {(r["task"], r["agent"], r["seed"]) for r in rows.read(parsed.out)}
     plan = [(t, a, str(s)) for t in parsed.only for a in parsed.agents for s in range(parsed.seeds)]
     missing = [run for run in plan if run not in done]
     started, finished, failed = time.monotonic(), 0, 0
@@ -296,7 +321,7 @@ def main() -> int:
                 if not line.startswith("{"):
                     continue
                 row = json.loads(line)
-                append(parsed.out, row)
+                rows.append(parsed.out, COLUMNS, row)
                 finished += 1
                 left = (time.monotonic() - started) / finished * (len(missing) - finished)
                 words = f"target at {row['target_step'] or 'no'} steps, {row['seconds']:.0f} s"

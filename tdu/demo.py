@@ -38,7 +38,7 @@ def run(out: Path, *, size: int, episodes: int, seed: int) -> int:
     results: dict[str, runs.RunResult] = {}
     for agent, outcome in zip(AGENTS, outcomes, strict=True):
         if outcome.code or outcome.result is None:
-            raise UserError(f"{outcome.job.name} did not finish: {outcome.words}")
+            raise UserError(f"{outcome.job.name} did not finish: {outcome.stderr}")
         results[agent] = outcome.result
     logs = {agent: runs.read_log(out / agent / "log.csv") for agent in AGENTS}
     text = table(results, logs, episodes)

@@ -33,7 +33,7 @@ def facts(report: Report) -> Facts:
         "bonus": report.last["bonus"] if report.last else 0.0,
         "steps_per_second": rate,
         "seconds_left": _seconds_left(report),
-        "words": report.words,
+        "status": report.status,
     }
 
 
@@ -60,7 +60,7 @@ def sentence(shown: Facts) -> str:
     return (
         f"{mean}{regret}  bonus {shown['bonus']:.4f}  {shown['steps']:,} steps in {clock(shown['seconds'])}, "
         f"{shown['steps_per_second']:,.0f} a second  at most {clock(shown['seconds_left'])} left"
-        + (f"  {words}" if (words := shown.get("words")) else "")
+        + (f"  {status}" if (status := shown.get("status")) else "")
     )
 
 

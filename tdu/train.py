@@ -122,7 +122,7 @@ def train(
 
     def session(folder: runs.Folder | None, *, resuming: bool) -> Session:
         if planned.env.spec.parts is not None:
-            say(parts.words(planned.env.spec.parts, planned.env.spec.name))
+            say(parts.described(planned.env.spec.parts, planned.env.spec.name))
         if planned.general_because is not None:
             say(planned.general_because)
         if compiling is not None:
@@ -151,6 +151,11 @@ def train(
             finished = load(folder.path, None if isinstance(env, str) else env, say)
             say(f"{folder.path} is finished already.")
             return finished
-        return session(folder, resuming=bool(resume) and is_there).run()
+        try:
+            sitting = session(folder, resuming=bool(resume) and is_there)
+        except UserError:  # such a run cannot begin
+            folder.withdraw()
+            raise
+        return sitting.run()
     finally:
         folder.close()

@@ -59,3 +59,38 @@ class Sign(gymnasium.Env):
     def step(self, action):
         reward, self.time = float(action == self.sign), self.time + 1
         return self.show(), reward, self.time == 2, False, {}
+
+
+class Corridor(gymnasium.Env):
+    """Five cells; the right end pays 1. What is seen may be anything that `see` makes of the cell."""
+
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, space=None, see=None):
+        self.observation_space = spaces.Discrete(5) if space is None else space
+        self._see = int if see is None else see
+        self.resets = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.cell, self.time = int(self.np_random.integers(2)), 0
+        self.resets += 1
+        return self._see(self.cell), {}
+
+    def step(self, action):
+        self.cell, self.time = max(self.cell + 2 * int(action) - 1, 0), self.time + 1
+        there = self.cell == 4
+        return self._see(self.cell), float(there), there, self.time >= 9, {}
+
+
+SEVERAL = spaces.Dict(
+    compass=spaces.Discrete(4, start=1),
+    camera=spaces.Box(0, 255, (2, 2), np.uint8),
+    arms=spaces.Tuple((spaces.MultiDiscrete([2, 3]), spaces.Box(-1, 1, (1,)))),
+    mission=spaces.Text(20),
+)
+
+
+def several(cell):
+    arms = (np.array([1, cell % 3]), np.array([0.5], np.float32))
+    return {"compass": 1 + cell % 4, "camera": np.full((2, 2), 51, np.uint8), "arms": arms, "mission": "go"}

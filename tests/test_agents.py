@@ -17,8 +17,6 @@ from tdu.adam import Adam
 from tdu.networks import noisy
 from tdu.types import EnvSpec, Transition
 
-pytestmark = pytest.mark.usefixtures("lightly_compiled")
-
 GRID = EnvSpec("grid", (2, 2), 2, num_states=4)
 
 

@@ -198,7 +198,6 @@ def test_all_57_games_and_the_paper_s_subsets_have_names():
         sweeps.expand("atari:exploratoin")
 
 
-@pytest.mark.usefixtures("lightly_compiled")
 def test_a_run_on_a_game_goes_on_as_if_never_cut_off(tmp_path):
     settings = {
         "env": "atari/freeway:size=10,stack=2,cap=200", "agent": "dqn", "steps": 240, "num_envs": 2, "hidden_sizes": (8,),

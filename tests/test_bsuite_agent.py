@@ -15,8 +15,6 @@ with warnings.catch_warnings():
     from bsuite.baselines import base, experiment
     from bsuite.utils import wrappers
 
-pytestmark = pytest.mark.usefixtures("lightly_compiled")
-
 FAST = {"hidden_sizes": (16,), "exploiters": 3, "explorers": 2, "batch_size": 8, "min_replay": 16}
 
 

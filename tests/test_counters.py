@@ -15,8 +15,6 @@ from tdu.runners.protocol import Budget
 from tdu.trained import TrainedAgent
 from tdu.values.shape import FAR
 
-pytestmark = pytest.mark.usefixtures("lightly_compiled")
-
 ENV = environments.make("deep_sea:size=3,mapping_seed=4")
 CHUNK = 60
 PERIOD = interaction.REBASE_PERIOD

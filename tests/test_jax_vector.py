@@ -11,8 +11,6 @@ import tdu
 from tdu import environments
 from tdu.environments.jax_vector import JaxVector
 
-pytestmark = pytest.mark.usefixtures("lightly_compiled")
-
 SEA = "deep_sea:size=4,stochastic=true"
 MINATAR = "gymnax:Breakout-MinAtar"
 

@@ -13,8 +13,6 @@ from tdu import agents, values
 from tdu.adam import Adam
 from tdu.types import Agent, EnvSpec, TimeStep, Transition
 
-pytestmark = pytest.mark.usefixtures("lightly_compiled")
-
 SPEC = EnvSpec("two states", (2,), 2, num_states=2)
 SMALL = {"hidden_sizes": (8,), "replay_capacity": 8, "min_replay": 2, "batch_size": 4}
 TDU = {"exploiters": 3, "explorers": 2, "beta": 0.7}

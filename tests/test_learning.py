@@ -5,8 +5,6 @@ import small
 
 from tdu import agents
 
-pytestmark = pytest.mark.usefixtures("lightly_compiled")
-
 ELSEWHERE = ("su", "nns", "rnd", "tdu_ac")
 """In test_twins.py; agents with a memory in test_recurrent.py."""
 

@@ -19,8 +19,6 @@ from tdu.runners.stepwise import StepwiseRunner
 from tdu.trained import TrainedAgent
 from tdu.types import EnvSpec, TimeStep, Transition
 
-pytestmark = pytest.mark.usefixtures("lightly_compiled")
-
 FAST = {"hidden_sizes": (16,), "batch_size": 16, "min_replay": 16, "replay_capacity": 200, "learning_rate": 1e-2}
 
 

@@ -16,8 +16,6 @@ from tdu.errors import UserError
 from tdu.networks import mlp
 from tdu.types import EnvSpec, Exploit, Transition
 
-pytestmark = pytest.mark.usefixtures("lightly_compiled")
-
 
 def transition(reward=0.0, state=0, action=0):
     number = jnp.float32(reward)
@@ -238,7 +236,6 @@ def test_ucb1_by_hand():
     assert int(part.begin(state, jax.random.key(0))) == int(np.argmax(bounds)) == 0
 
 
-@pytest.mark.usefixtures("fully_compiled")
 @pytest.mark.parametrize("rewards", [(0.5, 0.5), (-1.0, 1.0), (0.0, 0.0)])
 def test_ucb1_s_mean_is_right_after_33_million_steps(rewards):
     """One reward changes the mean by less than float32 can tell there, and a million of them by 3%."""

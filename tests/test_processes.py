@@ -85,7 +85,7 @@ def test_a_run_may_print_anything(tmp_path):
     (outcome,) = run_scripts(tmp_path, {"run": script}, tell=lambda *words: told.append(words), done=lambda o: None)
     assert told == [("run", REPORT)]
     assert outcome.code == 3
-    assert outcome.words.endswith("\N{REPLACEMENT CHARACTER} tdu: the last words.")
+    assert outcome.stderr.endswith("\N{REPLACEMENT CHARACTER} tdu: the last words.")
 
 
 def test_only_a_report_is_one():
@@ -348,7 +348,7 @@ ON_RAY = """
     sys.stdin.readline()
     for job in (locked, unseen):
         outcome = distributed._outcome(ray, waiting[job.name], job)
-        print(json.dumps([outcome.code, outcome.words]), flush=True)
+        print(json.dumps([outcome.code, outcome.stderr]), flush=True)
     ray.shutdown()
 """
 

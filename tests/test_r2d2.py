@@ -14,8 +14,6 @@ from tdu.r2d2.sequences import Sequence, Shape, Steps, Writer
 from tdu.r2d2.sum_tree import SumTree
 from tdu.types import EnvSpec, TimeStep
 
-pytestmark = pytest.mark.usefixtures("lightly_compiled")
-
 SPEC = EnvSpec("numbers", (3,), 2)
 SIZES = network.Sizes(heads=3, filters=(), shrink=1, hidden=(8,), lstm=4, head=5, feeds_back=True)
 SHAPE = Shape(burn_in=2, trace=5, period=4)

@@ -23,8 +23,6 @@ from tdu.runs import checkpoints
 from tdu.runs.log import EMPTY
 from tdu.training.plan import asked_for
 
-pytestmark = pytest.mark.usefixtures("lightly_compiled")
-
 OPTIONS = {
     "exploiters": 2, "explorers": 2, "hidden_sizes": "4", "lstm_size": 4, "head_size": 4, "batch_size": 2,
     "trace_length": 6, "burn_in": 2, "replay_period": 3, "replay_capacity": 500, "min_replay": 4, "learn_period": 40,

@@ -27,8 +27,6 @@ SMALL = {
 }
 HOW = {"seed": 1, "episodes": 80, "stop": False, "evaluation_episodes": 0, **SMALL}
 
-pytestmark = pytest.mark.usefixtures("lightly_compiled")
-
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):

@@ -27,8 +27,6 @@ from tdu.trained import TrainedAgent
 from tdu.training.plan import asked_for
 from tdu.types import Actor, Agent, EnvSpec
 
-pytestmark = pytest.mark.usefixtures("lightly_compiled")
-
 TINY = {
     "hidden_sizes": (6,), "lstm_size": 4, "head_size": 4, "exploiters": 2, "batch_size": 4, "trace_length": 6,
     "burn_in": 2, "replay_period": 4, "rollout": 7, "learn_period": 16, "min_replay": 6, "replay_capacity": 200,
@@ -159,8 +157,8 @@ def test_compiled_environments_give_true_streams_too():
     told = runner.learner_rows()
     assert told[-1]["learning_steps"] == runner._updates > 10
     assert told[-1]["frames"] == 420
-    assert "replay" in runner.words()
-    assert "σ" in runner.words()
+    assert "replay" in runner.status()
+    assert "σ" in runner.status()
 
 
 def test_the_ratio_of_learning_to_acting_is_held():
@@ -236,6 +234,8 @@ def test_a_run_of_a_memory_task_is_trained_loaded_evaluated_and_acts(tmp_path):
     evaluated = tdu.evaluate(tmp_path / "run", episodes=50)
     assert evaluated["mean_return"] > 0.9
     assert tdu.load(tmp_path / "run", best=True).agent.spec == loaded.agent.spec
+    best, last = ((tmp_path / "run" / place).glob("*/arrays.safetensors") for place in ("best", "checkpoints"))
+    assert next(best).stat().st_size < 1000 < next(last).stat().st_size  # it is kept to act, without the replay
     answers = []
     for bit in (-1.0, 1.0):
         loaded.agent.begin_episode()
@@ -332,9 +332,15 @@ def test_presets_are_by_environment_and_said():
         asked_for("deep_sea", "r2d2", preset="general")
 
 
-def test_a_replay_that_does_not_fit_is_refused_before_anything_starts():
+def test_a_replay_that_does_not_fit_is_refused_before_anything_starts(tmp_path):
+    out = tmp_path / "run"
     with pytest.raises(UserError, match=r"needs \d+\.\d GB of memory .* the largest replay_capacity that fits is \d+"):
-        tdu.train("deep_sea:size=4", "r2d2", episodes=1, replay_capacity=10**8, say=lambda words: None)
+        tdu.train("deep_sea:size=4", "r2d2", episodes=1, replay_capacity=10**8, out=out, say=lambda words: None)
+    assert not out.exists()
+    out.mkdir()  # the user's own stays
+    with pytest.raises(UserError, match="the largest replay_capacity"):
+        tdu.train("deep_sea:size=4", "r2d2", episodes=1, replay_capacity=10**8, out=out, say=lambda words: None)
+    assert out.exists()
 
 
 def test_an_object_is_one_environment_and_agents_with_a_memory_are_no_drop_in():

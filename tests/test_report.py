@@ -20,8 +20,6 @@ from tdu.runs.records import written_json
 SMALL = {"hidden_sizes": (8,), "exploiters": 3, "batch_size": 16, "min_replay": 32, "learning_rate": 5e-3}
 EVIL = "<script>alert(1)</script>"
 
-pytestmark = pytest.mark.usefixtures("lightly_compiled")
-
 
 @pytest.fixture(scope="module")
 def sweep(tmp_path_factory):

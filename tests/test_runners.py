@@ -14,8 +14,6 @@ from tdu.runners import compiled, stepwise
 from tdu.runners.rows import WALL_TIME, Progress
 from tdu.types import Environment, EnvSpec, SolvedRule, TimeStep
 
-pytestmark = pytest.mark.usefixtures("lightly_compiled")
-
 FAST = {"hidden_sizes": (16,), "exploiters": 3, "explorers": 2, "batch_size": 8, "min_replay": 16}
 SEA = "deep_sea:size=5,stochastic=true"
 

@@ -89,7 +89,7 @@ def test_a_folder_of_an_older_version_is_used_if_it_is_the_same_run(tmp_path):
         assert len(sweeps.missing([cell], tmp_path)) == 1
 
 
-def test_a_sweep_goes_on_and_one_failure_harms_no_other(tmp_path):
+def test_a_sweep_goes_on_and_one_failure_harms_no_other(tmp_path, monkeypatch, capsys):
     (tmp_path / "mine.py").write_text(
         "import gymnasium\n\nclass Bad(gymnasium.Wrapper):\n"
         "    def step(self, action):\n        raise OSError('unplugged')\n\n"
@@ -103,42 +103,44 @@ def test_a_sweep_goes_on_and_one_failure_harms_no_other(tmp_path):
     )
     out = tmp_path / "sweep"
     targets = ["deep_sea:size=3", "python:mine:make", "python:talks:make"]
-    where = os.getcwd()
-    os.chdir(tmp_path)
-    try:
-        arguments = ["sweep", *targets, "--episodes", "20", "--out", str(out), *SMALL]
-        failed = run(*arguments, check=2)
-        assert "python:mine:make" in failed.stderr
-        assert "unplugged" in failed.stderr
-        assert "Traceback" not in failed.stderr
-        kept = {p: p.stat().st_mtime_ns for p in out.glob("*/result.json")}
-        assert len(kept) == 2
-        (garbled,) = out.glob("deep_sea*/result.json")
-        garbled.write_text("{")
-        again = run(*arguments, check=2)
-        assert "1 of 3 runs are there already" in again.stderr
-        assert "result.json cannot be read" in again.stderr
-        assert "Traceback" not in again.stderr
-        garbled.unlink()
-        assert "2 of 3 runs are in" in run(*arguments, check=2).stdout
-        assert {p: p.stat().st_mtime_ns for p in out.glob("python*/result.json")} == {
-            p: t for p, t in kept.items() if p != garbled
-        }
-    finally:
-        os.chdir(where)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments, check=0):
+        capsys.readouterr()
+        assert cli.main([*arguments]) == check  # its runs are processes of their own
+        return capsys.readouterr()
+
+    arguments = ["sweep", *targets, "--episodes", "20", "--out", str(out), *SMALL]
+    failed = run(*arguments, check=2)
+    assert "python:mine:make" in failed.err
+    assert "unplugged" in failed.err
+    assert "Traceback" not in failed.err
+    kept = {p: p.stat().st_mtime_ns for p in out.glob("*/result.json")}
+    assert len(kept) == 2
+    (garbled,) = out.glob("deep_sea*/result.json")
+    garbled.write_text("{")
+    again = run(*arguments, check=2)
+    assert "1 of 3 runs are there already" in again.err
+    assert "result.json cannot be read" in again.err
+    assert "Traceback" not in again.err
+    garbled.unlink()
+    assert "2 of 3 runs are in" in run(*arguments, check=2).out
+    assert {p: p.stat().st_mtime_ns for p in out.glob("python*/result.json")} == {
+        p: t for p, t in kept.items() if p != garbled
+    }
     (shorter,) = out.glob("deep_sea*")
     before = (shorter / "log.csv").read_bytes()
     other = run("sweep", "deep_sea:size=3", "--episodes", "30", "--out", str(out), *SMALL)
-    assert "1 of 1 runs are in" in other.stdout  # another run, in a folder of its own
+    assert "1 of 1 runs are in" in other.out  # another run, in a folder of its own
     assert len(list(out.glob("deep_sea*"))) == 2
     assert (shorter / "log.csv").read_bytes() == before
-    told = json.loads(run("score", str(out), "--json").stdout)
+    told = json.loads(run("score", str(out), "--json").out)
     finished = {name: agent["environments"] for name, agent in told["agents"].items()}
     seas = {name.split(" episodes=")[1]: envs for name, envs in finished.items() if "deep_sea:size=3" in envs}
     assert seas.keys() == {"20", "30"}
     assert seas["30"]["deep_sea:size=3"]["finished"] == seas["20"]["deep_sea:size=3"]["finished"] == 1
     assert ["python" in name for name in told["unfinished"]] == [True]
-    table = run("score", str(out)).stdout
+    table = run("score", str(out)).out
     assert "`python:talks:make`" in table
     assert "1 of 4 runs have not finished" in table
 
@@ -174,7 +176,7 @@ def test_a_sweep_on_ray_outlives_a_killed_worker(tmp_path, undisturbed):
 
 def test_what_a_run_reports_is_what_a_sweep_reads():
     shown = progress.facts(Report(None, 1, 2, 3, None, 4.0, 4.0, 1, 3, None, None, None))
-    assert set(shown) == parallel._NUMBERS | parallel._PERHAPS | {"words"}
+    assert set(shown) == parallel._NUMBERS | parallel._PERHAPS | {"status"}
     assert {name for name, fact in shown.items() if fact is None} <= parallel._PERHAPS
 
 

@@ -17,8 +17,6 @@ ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results" / "theory"
 SMALL = theory.PRESETS["smoke"].sizes
 
-pytestmark = pytest.mark.usefixtures("lightly_compiled")
-
 
 def nobody(share):
     del share

@@ -8,8 +8,6 @@ from bsuite.environments.deep_sea import DeepSea
 
 from tdu.training.plan import make_runner, plan
 
-pytestmark = pytest.mark.usefixtures("lightly_compiled")
-
 LEARNERS = pytest.mark.parametrize("name", ["nns", "su", "rnd", "tdu_ac"])
 
 

@@ -14,8 +14,6 @@ from tdu.networks import mlp
 from tdu.types import EnvSpec
 from tdu.values.shape import FAR
 
-pytestmark = pytest.mark.usefixtures("lightly_compiled")
-
 GRID = EnvSpec("grid", (3, 4), 2, num_states=12)
 VECTOR = EnvSpec("vector", (2, 3), 3)
 SHAPE = values.Shape(

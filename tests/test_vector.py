@@ -19,8 +19,6 @@ from tdu.runners.protocol import Budget
 from tdu.runners.stepwise import StepwiseRunner
 from tdu.types import EnvSpec
 
-pytestmark = pytest.mark.usefixtures("lightly_compiled")
-
 SPEC = EnvSpec("four numbers", (4,), 2)
 FAST = {"hidden_sizes": (16,), "batch_size": 16, "min_replay": 16, "learning_rate": 1e-2, "replay_capacity": 1000}
 OPTIONS = {"tdu": FAST | {"exploiters": 2, "explorers": 1}, "dqn": FAST, "tdu_ac": {"hidden_sizes": (4,)}}

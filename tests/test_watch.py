@@ -16,8 +16,6 @@ from tdu.reporting import films
 SMALL = {"hidden_sizes": (8,), "exploiters": 3, "batch_size": 16, "min_replay": 32, "learning_rate": 5e-3}
 HOW = {"stop": False, "evaluation_episodes": 0, **SMALL}
 
-pytestmark = pytest.mark.usefixtures("lightly_compiled")
-
 
 @pytest.fixture(scope="module")
 def sea(tmp_path_factory):

@@ -22,8 +22,6 @@ from tdu.errors import EnvironmentFault, UserError
 from tdu.networks import mlp
 from tdu.types import EnvSpec, TimeStep
 
-pytestmark = pytest.mark.usefixtures("lightly_compiled")
-
 FAST = {"hidden_sizes": (8,), "exploiters": 2, "explorers": 1, "batch_size": 4, "min_replay": 8}
 
 

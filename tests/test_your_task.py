@@ -4,10 +4,10 @@ import functools
 import json
 import re
 
-import gymnasium
 import jax
 import numpy as np
 import pytest
+from diary import SEVERAL, Corridor, several
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv
 
@@ -21,28 +21,6 @@ from tdu.training.plan import asked_for, plan
 
 TINY = {"hidden_sizes": (8,), "exploiters": 3, "explorers": 2, "batch_size": 8, "min_replay": 16}
 GRID = "key_door:size=3,limit=12"
-
-
-class Corridor(gymnasium.Env):
-    """Five cells; the right end pays 1. What is seen may be anything that `see` makes of the cell."""
-
-    action_space = spaces.Discrete(2)
-
-    def __init__(self, space=None, see=None):
-        self.observation_space = spaces.Discrete(5) if space is None else space
-        self._see = int if see is None else see
-        self.resets = 0
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.cell, self.time = int(self.np_random.integers(2)), 0
-        self.resets += 1
-        return self._see(self.cell), {}
-
-    def step(self, action):
-        self.cell, self.time = max(self.cell + 2 * int(action) - 1, 0), self.time + 1
-        there = self.cell == 4
-        return self._see(self.cell), float(there), there, self.time >= 9, {}
 
 
 def quiet(*arguments, **settings):
@@ -216,18 +194,6 @@ def test_what_cannot_be_evaluated_on_the_way_is_refused():
 
 
 # Observations of several parts
-
-SEVERAL = spaces.Dict(
-    compass=spaces.Discrete(4, start=1),
-    camera=spaces.Box(0, 255, (2, 2), np.uint8),
-    arms=spaces.Tuple((spaces.MultiDiscrete([2, 3]), spaces.Box(-1, 1, (1,)))),
-    mission=spaces.Text(20),
-)
-
-
-def several(cell):
-    arms = (np.array([1, cell % 3]), np.array([0.5], np.float32))
-    return {"compass": 1 + cell % 4, "camera": np.full((2, 2), 51, np.uint8), "arms": arms, "mission": "go"}
 
 
 def test_parts_are_laid_out_in_one_array():

@@ -92,8 +92,8 @@ def run(arguments: list[str]) -> int:
     runs.make_folder(out)
     outcomes = displays.run_jobs(jobs, parsed.progress, workers=parsed.workers, engine=engine)
     for outcome in outcomes:
-        if outcome.code == 0 and outcome.words:
-            print(f"{outcome.job.name}: {outcome.words}", file=sys.stderr)
+        if outcome.code == 0 and outcome.stderr:
+            print(f"{outcome.job.name}: {outcome.stderr}", file=sys.stderr)
     failed = [o for o in outcomes if o.code]
     for outcome in failed:
         print(f"tdu: {outcome.job.name} failed: {outcome.reason}", file=sys.stderr)

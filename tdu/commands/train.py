@@ -107,8 +107,8 @@ def _train_seeds(parsed: argparse.Namespace, given: dict[str, Any], arguments: l
     for outcome in outcomes:
         if outcome.code == 0 and outcome.result:
             print(displays.summary(outcome.result), file=output)
-        if outcome.code == 0 and outcome.words:
-            print(f"{outcome.job.name}: {outcome.words}", file=sys.stderr)
+        if outcome.code == 0 and outcome.stderr:
+            print(f"{outcome.job.name}: {outcome.stderr}", file=sys.stderr)
     failed = [o for o in outcomes if o.code]
     for outcome in failed:
         print(f"tdu: {outcome.job.name} failed: {outcome.reason}", file=sys.stderr)

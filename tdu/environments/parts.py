@@ -73,7 +73,7 @@ def _array(part: Part, observation: Any, name: str) -> np.ndarray:
     return np.concatenate(ones)
 
 
-def words(parts: Parts, name: str) -> str:
+def described(parts: Parts, name: str) -> str:
     """What a user has to know of it."""
     taken = " and ".join(f"{'.'.join(map(str, part.path))} ({part.size} numbers)" for part in parts.taken)
     left_out = f"; left out, because it holds no numbers: {', '.join(parts.left_out)}" if parts.left_out else ""

@@ -162,7 +162,7 @@ def _run(
         print(markdown(settings, rows))
     failed = [o for o in outcomes if o.code]
     for outcome in failed:
-        print(f"{outcome.job.name} failed: {outcome.words}", file=sys.stderr)
+        print(f"{outcome.job.name} failed: {outcome.stderr}", file=sys.stderr)
     return 1 if failed else 0
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from tdu.runs.log import Log
 
@@ -63,7 +63,7 @@ def band(curves: np.ndarray) -> Band:
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = np.where(count > 0, np.where(there, curves, 0.0).sum(axis=0) / count, np.nan)
         squares = np.where(there, np.square(curves - mean), 0.0).sum(axis=0)
-        half = stats.t.ppf(0.975, np.maximum(count - 1, 1)) * np.sqrt(squares / (count - 1) / count)
+        half = special.stdtrit(np.maximum(count - 1, 1), 0.975) * np.sqrt(squares / (count - 1) / count)
     half = np.where(count > 1, half, np.nan)
     return Band(mean, mean - half, mean + half, count)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.stats
+from scipy import special
 
 
 class Anova(NamedTuple):
@@ -59,7 +59,7 @@ def _compared(values: np.ndarray, smaller: np.ndarray, larger: np.ndarray) -> An
     if gained <= 0 or residual <= 0 or left_larger <= 1e-12 * max(float(np.sum(values**2)), 1e-300):
         return None
     f = max(left - left_larger, 0.0) / gained / (left_larger / residual)
-    return Anova(float(f), float(scipy.stats.f.sf(f, gained, residual)), gained, residual)
+    return Anova(float(f), float(special.fdtrc(gained, residual, f)), gained, residual)
 
 
 def _residual(values: np.ndarray, columns: np.ndarray) -> tuple[float, int]:

@@ -316,7 +316,7 @@ class CompiledRunner:
             totals={name: self.progress.totals[name] + value for name, value in gained.items()},
         )
 
-    def words(self) -> str:
+    def status(self) -> str:
         """Nothing beside the usual."""
         return ""
 

@@ -258,17 +258,17 @@ def _await_lock(folder: Path, seconds: float = 60.0) -> None:
 
 def _outcome(ray: Any, reference: Any, job: Job) -> Outcome:
     try:
-        code, words, packed = ray.get(reference)
+        code, stderr, packed = ray.get(reference)
     except ray.exceptions.RayTaskError as e:
         return Outcome(job, 1, None, f"{type(e.cause).__name__}: {one_line(str(e.cause))[:300]}")
     except ray.exceptions.RayError as e:
         return Outcome(job, 1, None, f"its worker was lost ({one_line(str(e))[:200]})")
     if packed is not None:
         try:
-            words = one_line(f"{words} {_place(packed, job.out)}")
+            stderr = one_line(f"{stderr} {_place(packed, job.out)}")
         except (OSError, RunError, zipfile.BadZipFile) as e:
-            return Outcome(job, code or 2, None, one_line(f"{words} {e}"))
-    return ended(job, code, words)
+            return Outcome(job, code or 2, None, one_line(f"{stderr} {e}"))
+    return ended(job, code, stderr)
 
 
 def _pack(folder: Path) -> bytes:

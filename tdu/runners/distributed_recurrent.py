@@ -177,7 +177,7 @@ class RayRunner:
         rows, self._learner_rows = self._learner_rows, []
         return rows
 
-    def words(self) -> str:
+    def status(self) -> str:
         """What a progress line says beside the usual."""
         frames, (steps, since) = self.spec.frames_per_step, self._began
         rate = max(self._steps - steps, 0) * frames / max(time.monotonic() - since, 1e-9)

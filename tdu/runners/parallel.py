@@ -40,13 +40,13 @@ class Outcome(NamedTuple):
     job: Job
     code: int
     result: runs.RunResult | None
-    words: str
+    stderr: str
 
     @property
     def reason(self) -> str:
         """Why it failed."""
-        _, mine, sentence = self.words.rpartition("tdu: ")  # what stands before is its environment's
-        return (sentence if mine else self.words) or f"exit code {self.code}"
+        _, mine, sentence = self.stderr.rpartition("tdu: ")  # what stands before is its environment's
+        return (sentence if mine else self.stderr) or f"exit code {self.code}"
 
 
 @contextlib.contextmanager
@@ -258,9 +258,9 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def ended(job: Job, code: int, words: str) -> Outcome:
+def ended(job: Job, code: int, stderr: str) -> Outcome:
     """The outcome of a job, with the result that it left, if that can be read."""
     try:
-        return Outcome(job, code, runs.read_result(job.out), words)
+        return Outcome(job, code, runs.read_result(job.out), stderr)
     except RunError as e:
-        return Outcome(job, code or 2, None, words or str(e))
+        return Outcome(job, code or 2, None, stderr or str(e))

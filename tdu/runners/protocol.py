@@ -77,7 +77,7 @@ class Runner(Protocol):
     def learner_rows(self) -> list[Row]:
         """What the learner has told since this was last asked: a row for every thousand steps or so."""
 
-    def words(self) -> str:
+    def status(self) -> str:
         """What a progress line says of this run beside the usual; may be empty."""
 
     def save(self) -> Saved:
@@ -115,3 +115,14 @@ class Traced(Protocol):
 
     def learner(self) -> Any:
         """The learner's state now, to look at before the run goes on."""
+
+
+@runtime_checkable
+class Remote(Protocol):
+    """A runner whose processes live elsewhere, die, and begin again."""
+
+    def attach(self, *, event: Callable[[str], None], reload: Callable[[], Saved | None]) -> None:
+        """Whom to tell what happens, and where the last checkpoint is; before the first step."""
+
+    def play(self, params: Any, *, episodes: int, longest: int) -> np.ndarray:
+        """Returns of the policy with those parameters, played there while the run goes on."""

@@ -256,7 +256,7 @@ class RecurrentRunner:
         rows, self._learner_rows = self._learner_rows, []
         return rows
 
-    def words(self) -> str:
+    def status(self) -> str:
         """What a progress line says beside the usual: speeds, the replay, σ, and the returns of both kinds of heads."""
         running, frames = self._agent.settings, self.spec.frames_per_step
         acted, learned = self._steps - self._began[0], self._updates - self._began[1]

@@ -393,7 +393,7 @@ class StepwiseRunner:
         rows, self._player.learner_rows = self._player.learner_rows, []
         return rows
 
-    def words(self) -> str:
+    def status(self) -> str:
         """Nothing beside the usual."""
         return ""
 

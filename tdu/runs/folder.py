@@ -5,6 +5,7 @@ import errno
 import fcntl
 import os
 import re
+import shutil
 import socket
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,6 +40,7 @@ class Folder:
 
     def __init__(self, path: str | os.PathLike[str], *, resume: bool):
         self.path = Path(path)
+        self._is_ours = not self.path.exists()
         with writing(self.path):
             self._refuse_if_taken(resume)
             self.path.mkdir(parents=True, exist_ok=True)
@@ -63,6 +65,11 @@ class Folder:
             )
         if names and CONFIG not in names:
             raise RunError(f"{self.path} holds files and no {CONFIG} of a run; choose another --out.")
+
+    def withdraw(self) -> None:
+        """Takes the folder away again if it was made for this run, of which nothing came."""
+        if self._is_ours:
+            shutil.rmtree(self.path)
 
     def read_config(self) -> RunConfig | None:
         """The config of the run that is here, if there is one."""
@@ -139,7 +146,7 @@ class Folder:
         if self._record is not None:
             others[RECORD] = self._record
         if best:  # it is kept to act, not to go on
-            saved = saved._replace(segments={})
+            saved = saved._replace(arrays={}, segments={})
         for log in (self._log, *others.values()):
             log.flush()
         with writing(place):

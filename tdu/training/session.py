@@ -3,11 +3,9 @@
 import collections
 import contextlib
 import math
-import signal
-import threading
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +15,7 @@ from tdu import runs
 from tdu import track as tracking
 from tdu.errors import TrainingError, UserError
 from tdu.greedy import greedy_returns, mean_and_error
-from tdu.runners.distributed_recurrent import RayRunner
-from tdu.runners.protocol import Clock, Gone, Saved
+from tdu.runners.protocol import Clock, Gone, Remote, Saved
 from tdu.runners.rows import WALL_TIME, Row, columns, plain_row
 from tdu.runs import folder as folders
 from tdu.runs import snapshots
@@ -29,6 +26,7 @@ from tdu.trained import TrainedAgent
 from tdu.training import recording
 from tdu.training.plan import Plan, make_runner
 from tdu.training.run import Run
+from tdu.training.signals import Signals
 from tdu.types import EnvSpec
 
 _EVALUATION_STEPS = 1000
@@ -66,7 +64,7 @@ class Report(NamedTuple):
     mean_return: float | None
     """Of the last `RECENT` episodes; None before the first has ended."""
     bad_share: float | None
-    words: str = ""
+    status: str = ""
     """What the run has to say beside that."""
 
 
@@ -99,8 +97,8 @@ class Watching(NamedTuple):
 class Interrupted(KeyboardInterrupt):
     """The run was told to end, by Ctrl-C or by another process, and has saved what it can."""
 
-    def __init__(self, words: str, signal_number: int):
-        super().__init__(words)
+    def __init__(self, sentence: str, signal_number: int):
+        super().__init__(sentence)
         self.exit_code = 128 + signal_number
 
 
@@ -150,7 +148,7 @@ class Session:
         if folder is not None:
             self._restore(folder, resuming)
             self._record(first=True)
-        if isinstance(self._runner, RayRunner):
+        if isinstance(self._runner, Remote):
             self._like = self._runner.save()
             self._runner.attach(event=self._note_event, reload=self._last_saved)
         self._seconds_before = self._seconds
@@ -198,11 +196,11 @@ class Session:
         if clock.episodes >= recorder.due or (last and clock.episodes > recorder.latest):
             folder.add_to_record(recorder.snapshot(clock))
 
-    def _note_event(self, words: str) -> None:
+    def _note_event(self, event: str) -> None:
         """Something happened to a process of the run."""
-        self._say(words)
+        self._say(event)
         if self._folder is not None:
-            self._folder.note_event(steps=self._runner.clock.steps, event=words)
+            self._folder.note_event(steps=self._runner.clock.steps, event=event)
 
     def _last_saved(self) -> Saved | None:
         """What a process that begins again goes on from."""
@@ -224,7 +222,7 @@ class Session:
 
     def _loop(self) -> None:
         runner, folder = self._runner, self._folder
-        with _Signals(self._say) as signals:
+        with Signals(self._say) as signals:
             started = last_saved = time.perf_counter()
             while not self._is_over:
                 before = runner.clock
@@ -403,7 +401,7 @@ class Session:
         longest = max(_EVALUATION_STEPS, 10 * self._longest_episode)
         affordable = max(steps // 10, _EVALUATION_STEPS) // max(self._longest_episode, 1)
         episodes = max(min(wanted, affordable), 1)
-        if isinstance(self._runner, RayRunner):
+        if isinstance(self._runner, Remote):
             returns = self._runner.play(trained.params, episodes=episodes, longest=longest)
         else:
             returns = greedy_returns(self._plan.source, trained, episodes=episodes, longest=longest)
@@ -428,36 +426,5 @@ class Session:
             last=self._last,
             mean_return=self._mean_return(),
             bad_share=runner.progress.total_bad / clock.episodes if runner.spec.solved and clock.episodes else None,
-            words=runner.words(),
+            status=runner.status(),
         )
-
-
-class _Signals(contextlib.AbstractContextManager["_Signals"]):
-    """Remembers Ctrl-C and the system's request to end, so that the run can save first. A second Ctrl-C ends at once."""
-
-    def __init__(self, say: Callable[[str], None]):
-        self.received: int | None = None
-        self._say = say
-        self._handlers: dict[int, Any] = {}
-
-    def __enter__(self) -> "_Signals":
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                handler = signal.getsignal(number)
-                if handler not in (signal.SIG_IGN, None):  # who ignores it wants it ignored
-                    self._handlers[number] = handler
-                    signal.signal(number, self._receive)
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
-
-    def _receive(self, number: int, frame: Any) -> None:
-        del frame
-        if number == signal.SIGINT:
-            signal.signal(number, self._handlers[number])
-        if self.received is None:
-            self.received = number
-            with contextlib.suppress(RuntimeError):  # where it came in the middle of other words
-                self._say("it ends as soon as it can be saved; Ctrl-C ends it at once.")
