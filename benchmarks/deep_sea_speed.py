@@ -138,7 +138,7 @@ WORKERS = {"bsuite": work_bsuite, "ours": work_ours, "limit": work_limit}
 
 
 def summarise(found: dict, memory: dict, before: str | None, bytes_per_second: float) -> dict:
-    rates = {part: {name: statistics.median(v) for name, v in names.items()} for part, names in found.items()}
+    rates = {part: {name: round(statistics.median(v), 1) for name, v in names.items()} for part, names in found.items()}
     rates["bytes"] = {
         name: round(
             bytes_per_second / workers.bytes_of_a_step(CASES[name].heads, CASES[name].batch, CASES[name].width), 1
