@@ -138,7 +138,7 @@ def theirs(task: Task, seed: int) -> dict[str, Any]:
     def make() -> Any:
         scheme, _, rest = task.env.partition(":")
         if scheme == "gym":
-            env = gymnasium.make(rest)
+            env = gymnasium.make(f"minigrid:{rest}" if rest.startswith("MiniGrid") else rest)
         else:
             given = dict(part.split("=") for part in rest.split(","))
             env = gymnasium.make("tdu/KeyDoor-v0", disable_env_checker=True, **given)

@@ -1,8 +1,10 @@
 """On tasks that are not the paper's: which settings, drift that is seen and said, evaluations on the way, parts, configs."""
 
 import functools
+import importlib.util
 import json
 import re
+import sys
 
 import jax
 import numpy as np
@@ -228,14 +230,19 @@ def test_an_environment_of_several_parts_trains_and_says_so(tmp_path):
         vector.close()
 
 
-def test_minigrid_trains_as_it_is():
-    pytest.importorskip("minigrid")
+def test_minigrid_trains_as_it_is(monkeypatch):
+    """Nobody has imported it, so Gymnasium does not know it yet."""
+    assert importlib.util.find_spec("minigrid") is not None
+    assert "minigrid" not in sys.modules
     run, said = quiet("gym:MiniGrid-Empty-5x5-v0", steps=60)
     assert any("direction (4 numbers) and image (147 numbers)" in words for words in said)
     made = environments.make("gym:MiniGrid-Empty-5x5-v0")
     assert 0.5 < made.start().max() <= 1.0
     made.close()
     assert run.result["steps"] == 60
+    monkeypatch.setitem(sys.modules, "minigrid", None)  # as if it were not installed
+    with pytest.raises(UserError, match="pip install minigrid"):
+        environments.make("gym:MiniGrid-Empty-5x5-v0")
 
 
 # A run's config as a template

@@ -4,6 +4,7 @@ A time limit (`truncated`) ends the episode without ending the task: the value o
 is seeded from (run seed, episode) at every reset.
 """
 
+import importlib
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -20,10 +21,21 @@ from tdu.environments.vector import Ended, PythonVector, Stepped, VectorEnvironm
 from tdu.errors import EnvironmentFault, UserError
 from tdu.types import EnvSpec, Parts, TimeStep
 
+_PACKAGES = {"MiniGrid-": "minigrid", "BabyAI-": "minigrid", "ALE/": "ale_py"}
+"""Environments that Gymnasium knows once these are imported, by how their ids begin."""
+
 
 def load(gym_id: str, seed: Seed, **settings: Any) -> PythonEnvironment:
     """The environment of a Gymnasium id; `settings` are Gymnasium's own."""
     see_current_folder()  # an id may name a module of the user's
+    for beginning, package in _PACKAGES.items():
+        if gym_id.startswith(beginning):
+            try:
+                importlib.import_module(package)
+            except ImportError as e:
+                raise UserError(
+                    f"'{gym_id}' is an environment of {package}, which is missing; pip install {package}."
+                ) from e
     try:
         env = gymnasium.make(gym_id, **settings)
     except (Exception, SystemExit) as e:
