@@ -4,9 +4,13 @@
 
 Both learn with the paper's hyper-parameters (20 members, 64-64, batch 32, a learning step per environment step). bsuite's
 agent gets the whole machine; ours runs once on one core ("single") and once per core at the same time ("per core", summed
-over the machine). Ours is measured with a full replay and a visited table. The parts take turns and each is measured
-`--rounds` times, because machines are noisy: look at the ratios. "limit" is the speed of a loop with nothing but the
-matrix products of a learning step. With `--before COMMIT`, "before" is the code of that commit on one core.
+over the machine), with a full replay and a visited table. Large batches and wide ensembles are measured on one core, after
+fewer steps. What is compared is warmed up once and then takes turns, `--rounds` times, because machines are noisy: look at
+the ratios. With `--before COMMIT`, "before" is the code of that commit on one core.
+
+Two limits stand beside each: "products", the speed of a loop with nothing but the matrix products of a learning step, and
+"bytes", the speed at which what a step has to read and write goes through memory. Three rounds of everything, with a commit
+before, take a quarter of an hour on two cores; `--rounds 1`, or some of the cases alone (`--cases 30x128 50x128`), take less.
 """
 
 import argparse
@@ -16,14 +20,47 @@ import statistics
 import sys
 import time
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import workers
 
 SIZES = (10, 20, 50)
-OURS_ALSO = (100,)
 REQUIRED = {"single": {10: 14, 20: 18, 50: 40}, "per core": {10: 27, 20: 35, 50: 80}}
-SECONDS = 6.0
+SECONDS = 4.0
 WARM_UP = 11_000
+
+
+class Case(NamedTuple):
+    """What is learned."""
+
+    size: int
+    batch: int = 32
+    heads: int = 20
+    preset: str = "paper"
+    warm_up: int = 2_000
+
+    @property
+    def width(self) -> int:
+        """Of the hidden layers."""
+        return 50 if self.preset == "boot_dqn" else 64
+
+    def options(self) -> dict[str, Any]:
+        """Of the agent, beside its preset."""
+        return {"batch_size": self.batch, "exploiters": self.heads // 2, "explorers": self.heads // 2}
+
+
+CASES = {
+    "10": Case(10, warm_up=WARM_UP),
+    "20": Case(20, warm_up=WARM_UP),
+    "50": Case(50, warm_up=WARM_UP),
+    "100": Case(100, warm_up=WARM_UP),
+    "30x128": Case(30, 128),
+    "30x128 boot_dqn": Case(30, 128, preset="boot_dqn"),
+    "50x128": Case(50, 128),
+    "20, 40 heads": Case(20, heads=40),
+    "20, 80 heads": Case(20, heads=80),
+}
+"""A sea's size, and where it is not 32, the batch; where they are not 20, the heads."""
 
 
 def main() -> int:
@@ -31,33 +68,29 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="where to save the numbers as JSON")
     parser.add_argument("--rounds", type=int, default=3, help="measurements of each part (default 3)")
     parser.add_argument("--before", metavar="COMMIT", help="measure that commit beside the present code")
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES), help="these alone", metavar="CASE")
     parser.add_argument("--worker", choices=("bsuite", "ours", "limit"), help=argparse.SUPPRESS)
-    parser.add_argument("--size", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--case", help=argparse.SUPPRESS)
     parsed = parser.parse_args()
     if parsed.worker:
-        WORKERS[parsed.worker](parsed.size)
+        WORKERS[parsed.worker](CASES[parsed.case])
         return 0
-    cores = os.cpu_count() or 1
-    found: dict[str, dict] = {"bsuite": {}, "single": {}, "per core": {}, "limit": {}}
-    memory = {}
-    ours = ("before", "single", "per core") if parsed.before else ("single", "per core")
-    plan = [(s, part) for s in SIZES for _ in range(parsed.rounds) for part in ("bsuite", *ours)]
-    plan += [(s, part) for s in OURS_ALSO for _ in range(parsed.rounds) for part in ours]
-    plan += [(SIZES[0], "limit")] * parsed.rounds
+    found: dict[str, dict[str, list[float]]] = {}
+    memory: dict[str, int] = {}
     started = time.monotonic()
     with workers.checked_out(parsed.before) as before:
-        for done, (size, part) in enumerate(plan):
-            worker, count = {"before": ("ours", 1), "single": ("ours", 1), "per core": ("ours", cores)}.get(
-                part, (part, 1)
-            )
-            tree = before if part == "before" else None
-            answers = workers.measure(__file__, [worker, "--size", str(size)], count, tree)
-            found.setdefault(part, {}).setdefault(size, []).append(sum(a["steps_per_second"] for a in answers))
-            if worker == "ours" and tree is None:
-                memory[size] = max(memory.get(size, 0), *(a["megabytes"] for a in answers))
-            left = (time.monotonic() - started) / (done + 1) * (len(plan) - done - 1)
-            print(f"{part} {size}: {found[part][size][-1]:,.0f} steps/s ({left / 60:.1f} min left)", file=sys.stderr)
-    report = summarise(found, memory, parsed.before)
+        for done, name in enumerate(parsed.cases):
+            contenders = contenders_of(name, before)
+            for part, every_round in workers.taking_turns(__file__, contenders, parsed.rounds).items():
+                rates = [sum(a["steps_per_second"] for a in answers) for answers in every_round]
+                found.setdefault(part, {})[name] = [round(rate, 1) for rate in rates]
+                if part in ("single", "per core"):
+                    largest = max(a["megabytes"] for answers in every_round for a in answers)
+                    memory[name] = max(memory.get(name, 0), largest)
+            left = (time.monotonic() - started) / (done + 1) * (len(parsed.cases) - done - 1)
+            told = ", ".join(f"{part} {statistics.median(found[part][name]):,.0f}" for part in contenders)
+            print(f"{name}: {told} steps/s ({left / 60:.1f} min left)", file=sys.stderr)
+    report = summarise(found, memory, parsed.before, workers.bytes_per_second())
     print(as_text(report))
     if parsed.out:
         parsed.out.parent.mkdir(parents=True, exist_ok=True)
@@ -65,65 +98,92 @@ def main() -> int:
     return 0
 
 
-def work_bsuite(size: int) -> None:
+def contenders_of(name: str, before: Path | None) -> dict[str, workers.Contender]:
+    """Who is measured in a case."""
+    case = ["--case", name]
+    single = {"single": workers.Contender(["ours", *case])}
+    if before is not None:
+        single = {"before": workers.Contender(["ours", *case], before)} | single
+    limit = {"products": workers.Contender(["limit", *case])}
+    if CASES[name].warm_up < WARM_UP:
+        return single | limit
+    theirs = {"bsuite": workers.Contender(["bsuite", *case])} if CASES[name].size in SIZES else {}
+    return theirs | single | {"per core": workers.Contender(["ours", *case], count=os.cpu_count() or 1)} | limit
+
+
+def work_bsuite(case: Case) -> None:
     """bsuite's boot_dqn with the paper's settings."""
     from bsuite.environments.deep_sea import DeepSea
 
-    env = DeepSea(size, mapping_seed=42)
+    env = DeepSea(case.size, mapping_seed=42)
     step = workers.bsuite_loop(env, workers.boot_dqn(env))
     for _ in range(160):
         step()
     workers.timed(step, SECONDS)
 
 
-def work_ours(size: int) -> None:
-    """TDU with the paper's settings."""
-    workers.timed(workers.compiled("tdu", size, WARM_UP), SECONDS)
+def work_ours(case: Case) -> None:
+    """TDU."""
+    chunk = 1000 if case.warm_up == WARM_UP else 100
+    advance = workers.compiled("tdu", case.size, case.warm_up, chunk, case.preset, **case.options())
+    workers.timed(advance, SECONDS)
 
 
-def work_limit(size: int) -> None:
+def work_limit(case: Case) -> None:
     """Only the matrix products of a learning step."""
-    del size
-    workers.timed(workers.products(), SECONDS)
+    workers.timed(workers.products(case.heads, case.batch, case.width), SECONDS / 4)
 
 
 WORKERS = {"bsuite": work_bsuite, "ours": work_ours, "limit": work_limit}
 
 
-def summarise(found: dict, memory: dict, before: str | None) -> dict:
-    rates = {part: {size: round(statistics.median(v), 1) for size, v in sizes.items()} for part, sizes in found.items()}
-    ratios = {part: {size: round(rates[part][size] / rates["bsuite"][size], 1) for size in SIZES} for part in REQUIRED}
+def summarise(found: dict, memory: dict, before: str | None, bytes_per_second: float) -> dict:
+    rates = {part: {name: round(statistics.median(v), 1) for name, v in names.items()} for part, names in found.items()}
+    rates["bytes"] = {
+        name: round(
+            bytes_per_second / workers.bytes_of_a_step(CASES[name].heads, CASES[name].batch, CASES[name].width), 1
+        )
+        for name in rates["single"]
+    }
+
+    def ratio(part: str, to: str) -> dict[str, float]:
+        pairs = {name: (rate, rates.get(to, {}).get(name)) for name, rate in rates.get(part, {}).items()}
+        return {name: round(rate / other, 2) for name, (rate, other) in pairs.items() if other}
+
     return {
         "command": "make bench" if before is None else f"python benchmarks/deep_sea_speed.py --before {before}",
         "machine": workers.machine(),
+        "gigabytes_per_second": round(bytes_per_second / 1e9, 1),
         "steps_per_second": rates,
-        "every_measurement": {p: {s: [round(x, 1) for x in v] for s, v in sizes.items()} for p, sizes in found.items()},
-        "ratio_to_bsuite": ratios,
+        "every_measurement": found,
+        "ratio_to_bsuite": {part: ratio(part, "bsuite") for part in REQUIRED},
         "required_ratio": REQUIRED,
-        "ratio_to_before": {s: round(rates["single"][s] / rate, 2) for s, rate in rates.get("before", {}).items()},
-        "size_100_relative_to_size_10": round(rates["single"][100] / rates["single"][10], 2),
+        "ratio_to_before": ratio("single", "before"),
+        "microseconds_per_head": {n: round(1e6 / r / CASES[n].heads, 1) for n, r in rates["single"].items()},
         "peak_megabytes": memory,
     }
 
 
 def as_text(report: dict) -> str:
-    rates, ratios = report["steps_per_second"], report["ratio_to_bsuite"]
-    lines = [
-        "| size | bsuite boot_dqn | ours, one core | ratio | ours, every core | ratio | memory |",
-        "|" + "---|" * 7,
+    rates, memory = report["steps_per_second"], report["peak_megabytes"]
+    columns = ("bsuite", "before", "single", "per core", "products", "bytes")
+    head = [
+        "sea",
+        *("bsuite boot_dqn", "before", "ours, one core", "ours, every core", "limit: products", "limit: bytes"),
     ]
-    for size in (*SIZES, *OURS_ALSO):
-        theirs = f"{rates['bsuite'][size]:,.0f}" if size in rates["bsuite"] else "–"
-        cells = [str(size), theirs]
-        for part in REQUIRED:
-            ratio = f"{ratios[part][size]}× (asked {REQUIRED[part][size]}×)" if size in ratios[part] else "–"
-            cells += [f"{rates[part][size]:,.0f}", ratio]
-        lines.append("| " + " | ".join([*cells, f"{report['peak_megabytes'][size]} MB"]) + " |")
-    limit = next(iter(rates["limit"].values()))
-    lines.append(f"\nSteps per second. Limit (matrix products alone, one core): {limit:,.0f}.")
-    for size, ratio in report["ratio_to_before"].items():
-        lines.append(f"Size {size}: {ratio} times the speed of the commit before, on one core.")
-    lines.append(f"Size 100 runs at {report['size_100_relative_to_size_10']} of the speed of size 10.")
+    lines = ["| " + " | ".join([*head, "per head", "memory"]) + " |", "|" + "---|" * (len(head) + 2)]
+    for name in rates["single"]:
+        cells = [f"{rates[c][name]:,.0f}" if name in rates.get(c, {}) else "–" for c in columns]
+        cells += [f"{report['microseconds_per_head'][name]} µs", f"{memory[name]} MB"]
+        lines.append("| " + " | ".join([name, *cells]) + " |")
+    lines.append(f"\nSteps per second; memory moves {report['gigabytes_per_second']} GB/s.")
+    for part, ratios in report["ratio_to_bsuite"].items():
+        for name, ratio in ratios.items():
+            lines.append(f"{name}, {part}: {ratio} times bsuite's speed (asked {REQUIRED[part][int(name)]}).")
+    for name, ratio in report["ratio_to_before"].items():
+        lines.append(f"{name}: {ratio} times the speed of the commit before, on one core.")
+    if {"10", "100"} <= rates["single"].keys():
+        lines.append(f"Size 100 runs at {rates['single']['100'] / rates['single']['10']:.2f} of the speed of size 10.")
     return "\n".join(lines)
 
 

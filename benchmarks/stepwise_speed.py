@@ -3,9 +3,10 @@
     python benchmarks/stepwise_speed.py --out results/stepwise_speed.json
 
 Both learn with the paper's hyper-parameters (20 members, 64-64, batch 32, a learning step per environment step) on the same
-official environments, which live in Python. bsuite's agent gets the whole machine, ours one core. The parts take turns
-and each is measured `--rounds` times, because machines are noisy: look at the ratios. "limit" is the speed of a loop with
-nothing but the matrix products of a learning step. With `--before COMMIT`, "before" is the code of that commit.
+official environments, which live in Python. bsuite's agent gets the whole machine, ours one core. The parts are warmed up
+once and then take turns, `--rounds` times, because machines are noisy: look at the ratios. "limit" is the speed of a loop
+with nothing but the matrix products of a learning step. With `--before COMMIT`, "before" is the code of that commit. Three
+rounds of everything with a commit before take some ten minutes; `--rounds 1 --seconds 2` takes six.
 """
 
 import argparse
@@ -28,7 +29,7 @@ IDS = (
     "memory_len/0",
 )
 ASKED = {"cartpole/0": 10}
-SECONDS = 5.0
+SECONDS = 3.0
 WARM_UP = 400
 
 
@@ -36,26 +37,35 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="where to save the numbers as JSON")
     parser.add_argument("--rounds", type=int, default=3, help="measurements of each part (default 3)")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help=f"of each measurement (default {SECONDS:g})")
     parser.add_argument("--before", metavar="COMMIT", help="measure that commit beside the present code")
     parser.add_argument("--worker", choices=WORKERS, help=argparse.SUPPRESS)
     parser.add_argument("--id", help=argparse.SUPPRESS)
     parsed = parser.parse_args()
     if parsed.worker:
-        WORKERS[parsed.worker](parsed.id)
+        WORKERS[parsed.worker](parsed.id, parsed.seconds)
         return 0
-    parts = ("bsuite", "before", "ours") if parsed.before else ("bsuite", "ours")
-    plan = [(part, name) for name in IDS for _ in range(parsed.rounds) for part in parts]
-    plan += [("limit", "any")] * parsed.rounds
     found: dict[str, dict[str, list[float]]] = {}
+    processor: dict[str, dict[str, float]] = {}
     started = time.monotonic()
     with workers.checked_out(parsed.before) as before:
-        for done, (part, name) in enumerate(plan):
-            tree = before if part == "before" else None
-            worker = "ours" if part == "before" else part
-            (answer,) = workers.measure(__file__, [worker, "--id", name], tree=tree)
-            found.setdefault(part, {}).setdefault(name, []).append(round(answer["steps_per_second"], 1))
-            left = (time.monotonic() - started) / (done + 1) * (len(plan) - done - 1)
-            print(f"{part} {name}: {found[part][name][-1]:,.0f} steps/s ({left / 60:.1f} min left)", file=sys.stderr)
+        for done, name in enumerate((*IDS, "any")):
+            parts = (
+                ("limit",) if name == "any" else ("bsuite", "before", "ours") if parsed.before else ("bsuite", "ours")
+            )
+            contenders = {}
+            for part in parts:
+                worker = "ours" if part == "before" else part
+                arguments = [worker, "--id", name, "--seconds", str(parsed.seconds)]
+                contenders[part] = workers.Contender(arguments, before if part == "before" else None)
+            for part, every_round in workers.taking_turns(__file__, contenders, parsed.rounds).items():
+                answers = [answer for (answer,) in every_round]
+                found.setdefault(part, {})[name] = [round(a["steps_per_second"], 1) for a in answers]
+                median = statistics.median(a["processor_ms"] for a in answers)
+                processor.setdefault(part, {})[name] = round(median, 3)
+            left = (time.monotonic() - started) / (done + 1) * (len(IDS) - done)
+            told = ", ".join(f"{part} {statistics.median(found[part][name]):,.0f}" for part in parts)
+            print(f"{name}: {told} steps/s ({left / 60:.1f} min left)", file=sys.stderr)
     rates = {part: {name: statistics.median(v) for name, v in names.items()} for part, names in found.items()}
     ratios = {name: round(rates["ours"][name] / rates["bsuite"][name], 1) for name in IDS}
     print("| id | bsuite boot_dqn | ours | ratio |\n|---|---|---|---|")
@@ -74,13 +84,14 @@ def main() -> int:
             "ratio_to_bsuite": ratios,
             "asked": ASKED,
             "ratio_to_before": to_before,
+            "processor_ms_per_step": processor,
             "every_measurement": found,
         }
         parsed.out.write_text(json.dumps(report, indent=1) + "\n")
     return 0
 
 
-def work_bsuite(name: str) -> None:
+def work_bsuite(name: str, seconds: float) -> None:
     """bsuite's boot_dqn with the paper's settings."""
     import bsuite
 
@@ -89,21 +100,21 @@ def work_bsuite(name: str) -> None:
     step = workers.bsuite_loop(env, workers.boot_dqn(env))
     for _ in range(WARM_UP):
         step()
-    workers.timed(step, SECONDS)
+    workers.timed(step, seconds)
 
 
-def work_ours(name: str) -> None:
+def work_ours(name: str, seconds: float) -> None:
     """TDU with the paper's settings."""
     runner, advance = workers.stepwise("tdu", name)
     while runner.clock.steps < WARM_UP:
         advance()
-    workers.timed(advance, SECONDS)
+    workers.timed(advance, seconds)
 
 
-def work_limit(name: str) -> None:
+def work_limit(name: str, seconds: float) -> None:
     """Only the matrix products of a learning step."""
     del name
-    workers.timed(workers.products(), SECONDS)
+    workers.timed(workers.products(), seconds)
 
 
 WORKERS = {"bsuite": work_bsuite, "ours": work_ours, "limit": work_limit}

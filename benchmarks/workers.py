@@ -15,7 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 HEADS, BATCH, WIDTH = 20, 32, 64
 """The paper's ensemble."""
@@ -24,20 +24,66 @@ HEADS, BATCH, WIDTH = 20, 32, 64
 def measure(script: str, arguments: list[str], count: int = 1, tree: Path | None = None) -> list[dict]:
     """Starts `count` workers of a script, lets all of them warm up, and then measures them at the same time.
 
-    With `tree`, another version of the repository: its own script, measuring its own code.
+    With `tree`, they measure the code of another version of the repository.
     """
-    script = script if tree is None else str(tree / "benchmarks" / Path(script).name)
-    command = [sys.executable, script, "--worker", *arguments]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
-    environment = os.environ | ({} if tree is None else {"PYTHONPATH": str(tree)})
-    processes = [subprocess.Popen(command, env=environment, **pipes) for _ in range(count)]
-    for process in processes:
-        if process.stdout.readline().strip() != "ready":
-            raise SystemExit(f"a worker failed; run {' '.join(command)} to see why.")
-    for process in processes:
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    return [json.loads(process.communicate()[0]) for process in processes]
+    return taking_turns(script, {"it": Contender(arguments, tree, count)}, 1)["it"][0]
+
+
+class Contender(NamedTuple):
+    """One of several things that are measured in turn."""
+
+    arguments: list[str]
+    tree: Path | None = None
+    """Another version of the repository, whose code it measures."""
+    count: int = 1
+    """So many workers at the same time."""
+
+
+def taking_turns(script: str, contenders: dict[str, Contender], rounds: int) -> dict[str, list[list[dict]]]:
+    """Workers that are warmed up once and then measured one contender after the other, `rounds` times around.
+
+    Machines are noisy, and so what is compared is measured within seconds. The answers of each round, for each contender.
+    """
+    workers = {name: [Worker(script, c.arguments, c.tree) for _ in range(c.count)] for name, c in contenders.items()}
+    for worker in (w for group in workers.values() for w in group):
+        worker.wait_until_ready()
+    found: dict[str, list[list[dict]]] = {name: [] for name in workers}
+    for _ in range(rounds):
+        for name, group in workers.items():
+            for worker in group:
+                worker.go()
+            found[name].append([worker.answer() for worker in group])
+    for worker in (w for group in workers.values() for w in group):
+        worker.end()
+    return found
+
+
+class Worker:
+    """A process that measures whenever it is told to."""
+
+    def __init__(self, script: str, arguments: list[str], tree: Path | None):
+        self._command = [sys.executable, script, "--worker", *arguments]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+        environment = os.environ | ({} if tree is None else {"PYTHONPATH": str(tree)})
+        self._process = subprocess.Popen(self._command, env=environment, **pipes)
+
+    def wait_until_ready(self) -> None:
+        """Until it is warm."""
+        if self._process.stdout.readline().strip() != "ready":
+            raise SystemExit(f"a worker failed; run {' '.join(self._command)} to see why.")
+
+    def go(self) -> None:
+        """Lets it measure once."""
+        self._process.stdin.write("go\n")
+        self._process.stdin.flush()
+
+    def answer(self) -> dict:
+        """What it has measured."""
+        return json.loads(self._process.stdout.readline())
+
+    def end(self) -> None:
+        """Lets it go."""
+        self._process.communicate()
 
 
 @contextlib.contextmanager
@@ -57,14 +103,16 @@ def checked_out(commit: str | None) -> Iterator[Path | None]:
 
 
 def timed(advance: Callable[[], int], seconds: float) -> None:
-    """Tells the parent that it is ready, waits for its word, and measures; `advance` returns how many steps it made."""
+    """Tells the parent that it is ready, and measures at its every word; `advance` returns how many steps it made."""
     print("ready", flush=True)
-    sys.stdin.readline()
-    started, steps = time.perf_counter(), 0
-    while (elapsed := time.perf_counter() - started) < seconds:
-        steps += advance()
-    megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"steps_per_second": steps / elapsed, "megabytes": round(megabytes)}))
+    for _ in sys.stdin:
+        started, worked, steps = time.perf_counter(), time.process_time(), 0
+        while (elapsed := time.perf_counter() - started) < seconds:
+            steps += advance()
+        processor = (time.process_time() - worked) / steps
+        megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        told = {"steps_per_second": steps / elapsed, "processor_ms": 1e3 * processor, "megabytes": round(megabytes)}
+        print(json.dumps(told), flush=True)
 
 
 def bsuite_loop(env: Any, agent: Any) -> Callable[[], int]:
@@ -105,21 +153,23 @@ def boot_dqn(env: Any) -> Any:
     )  # fmt: skip
 
 
-def compiled(name: str, size: int, warm_up: int) -> Callable[[], int]:
-    """An agent of ours on Deep Sea, as `tdu train` runs it, after so many steps."""
+def compiled(
+    name: str, size: int, warm_up: int, chunk: int = 1000, preset: str = "paper", **options: Any
+) -> Callable[[], int]:
+    """An agent of ours on Deep Sea, as `tdu train` runs it, after so many steps; `chunk` steps for each call."""
     from tdu import agents, environments
-    from tdu.runners.compiled import CHUNK, CompiledRunner
+    from tdu.runners.compiled import CompiledRunner
     from tdu.runners.parallel import use_one_core
     from tdu.runners.protocol import Budget
 
     use_one_core()
     env = environments.make(f"deep_sea:size={size}")
-    agent = agents.find(name).make(env.spec, agents.configure(name, {}))
-    runner = CompiledRunner(env, agent, 0, budget=Budget(None), stop=False)
+    agent = agents.find(name).make(env.spec, agents.configure(name, options, preset))
+    runner = CompiledRunner(env, agent, 0, budget=Budget(None), stop=False, chunk=chunk)
 
     def advance() -> int:
         runner.advance()
-        return CHUNK
+        return chunk
 
     while runner.clock.steps < warm_up:
         advance()
@@ -146,8 +196,8 @@ def stepwise(name: str, bsuite_id: str, **options: Any) -> tuple[Any, Callable[[
     return runner, advance
 
 
-def products() -> Callable[[], int]:
-    """Only the products with the hidden layers of a learning step: two forward, two backward. A thousand for each call."""
+def products(heads: int = HEADS, batch: int = BATCH, width: int = WIDTH) -> Callable[[], int]:
+    """Only the products with the hidden layers of a learning step: two forward, two backward. A hundred for each call."""
     from tdu.runners.parallel import use_one_core
 
     use_one_core()
@@ -155,7 +205,7 @@ def products() -> Callable[[], int]:
     import jax.numpy as jnp
 
     key = jax.random.key(0)
-    x, w = jax.random.normal(key, (HEADS, BATCH, WIDTH)), jax.random.normal(key, (HEADS, WIDTH, WIDTH)) / 8
+    x, w = jax.random.normal(key, (heads, batch, width)), jax.random.normal(key, (heads, width, width)) / 8
 
     @jax.jit
     def many(x, w):
@@ -167,14 +217,37 @@ def products() -> Callable[[], int]:
             gradient = jnp.swapaxes(h, 1, 2) @ back
             return back * 1e-3, w + 1e-9 * gradient
 
-        return jax.lax.fori_loop(0, 1000, body, (x, w))
+        return jax.lax.fori_loop(0, 100, body, (x, w))
 
     def call() -> int:
         jax.block_until_ready(many(x, w))
-        return 1000
+        return 100
 
     call()
     return call
+
+
+def bytes_per_second() -> float:
+    """What one core reads and writes in memory that is in no cache, the best of some tries."""
+    import numpy as np
+
+    a, b = np.zeros(1 << 24, np.float32), np.zeros(1 << 24, np.float32)
+    best = 0.0
+    for _ in range(8):
+        started = time.perf_counter()
+        np.copyto(a, b)
+        best = max(best, 2 * a.nbytes / (time.perf_counter() - started))
+    return best
+
+
+def bytes_of_a_step(heads: int, batch: int, width: int) -> int:
+    """What a learning step on one-hot observations has to move, each thing once.
+
+    Four numbers for each weight of the rows of s, read and written, and of the rows of s', read; the same four of the
+    hidden layer, read and written. What is computed in between could stay in a cache.
+    """
+    row, hidden = heads * width, heads * width * width
+    return 4 * (12 * batch * row + 8 * hidden)
 
 
 def machine() -> dict[str, Any]:

@@ -7,10 +7,12 @@ memory between episodes is plain numbers, both as attributes of itself or of wha
 """
 
 import hashlib
+import math
 import os
 import sys
 import traceback
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +93,7 @@ class PythonEnvironment:
     def counters(self) -> dict[str, Any]:
         """Plain numbers that the environment keeps over episodes; with a reseed, its whole state between them."""
         return {
-            f"{depth}.{name}": {"dtype": value.dtype.name, "value": value.item()}
+            f"{depth}.{name}": {"dtype": _name(value.dtype), "value": value.item()}
             if isinstance(value, np.generic)
             else value
             for depth, layer in enumerate(_layers(self._env))
@@ -116,13 +118,11 @@ class PythonEnvironment:
         reward = 0.0 if timestep.reward is None and first else timestep.reward
         discount = 1.0 if timestep.discount is None else timestep.discount
         try:
-            if any(np.ndim(x) or isinstance(x, str | bytes) for x in (reward, discount)):
-                raise TypeError
             with np.errstate(over="ignore"):
-                kept = np.float32(float(reward)), np.float32(float(discount))
+                kept = np.float32(_single(reward)), np.float32(_single(discount))
         except (TypeError, ValueError, OverflowError):
             raise EnvironmentFault(f"{name} returned a reward or discount that is not a single number.") from None
-        if not np.all(np.isfinite(kept)):
+        if not (math.isfinite(kept[0]) and math.isfinite(kept[1])):
             raise EnvironmentFault(f"{name} returned reward {reward} and discount {discount}; both must be finite.")
         if not 0 <= discount <= 1:
             raise EnvironmentFault(f"{name} returned discount {discount}; it must be between 0 and 1.")
@@ -136,11 +136,10 @@ def reseed(env: Any, seed: Seed, episode: int) -> None:
         return
     for depth, layer in enumerate(_layers(env)):
         for name, value in sorted(vars(layer).items()):
-            its_seed = number(f"{seed}/{episode}/{depth}/{name}")
             if isinstance(value, np.random.RandomState):
-                value.seed(its_seed)
+                value.seed(number(f"{seed}/{episode}/{depth}/{name}"))
             elif isinstance(value, np.random.Generator):
-                setattr(layer, name, np.random.default_rng(its_seed))
+                setattr(layer, name, np.random.default_rng(number(f"{seed}/{episode}/{depth}/{name}")))
 
 
 def see_current_folder() -> None:
@@ -163,6 +162,19 @@ def _specification(name: str, ask: Callable[[], Any]) -> Any:
         return ask()
     except (Exception, SystemExit) as e:
         raise EnvironmentFault(f"{name} raised {described(e)}.") from e
+
+
+def _single(value: Any) -> float:
+    """A single number as Python's own."""
+    if not isinstance(value, float | int) and (np.ndim(value) or isinstance(value, str | bytes)):
+        raise TypeError
+    return float(value)
+
+
+@lru_cache(maxsize=32)
+def _name(dtype: np.dtype) -> str:
+    """NumPy makes a type's name anew whenever it is asked, which takes longer than all else about a counter."""
+    return dtype.name
 
 
 def _kind(thing: Any) -> str:

@@ -88,19 +88,24 @@ class PythonVector:
 
     def step(self, actions: np.ndarray) -> Stepped:
         """One step of every environment."""
-        answers = []
+        after = TimeStep(
+            np.empty_like(self._now),
+            np.empty(self.size, np.float32),
+            np.empty(self.size, np.float32),
+            np.empty(self.size, bool),
+        )
         ended: dict[int, Ended] = {}
         for row, env in enumerate(self.environments):
             action = int(actions[row])
             answer = env.step(action)
-            answers.append(answer)
+            for leaf, value in zip(after, answer, strict=True):
+                leaf[row] = value
             self._actions[row].append(action)
             self._rewards[row] += float(answer.reward)
             self._now[row] = answer.observation
             if answer.last:
                 ended[row] = self._end(row)
                 self._begin(row)
-        after = TimeStep(*(np.stack(leaves) for leaves in zip(*answers, strict=True)))
         return Stepped(after, np.ones(self.size, bool), self._now.copy(), ended)
 
     def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

@@ -60,6 +60,11 @@ class Round(NamedTuple):
     """Whether the row's action counted."""
 
 
+def _leaves(rounds: Round) -> tuple[np.ndarray, ...]:
+    """Its arrays; JAX's way of finding them takes longer than all that is done with them at a step."""
+    return (rounds.observation, rounds.action, *rounds.after, rounds.taken)
+
+
 class Numbered(NamedTuple):
     """Where draws come from: a key, and the number of the first of B draws under it."""
 
@@ -204,9 +209,11 @@ class StepwisePlayer:
     def update(self, step: Round, now: TimeStep) -> None:
         """Takes one step of every environment, to be learned now or together with the next ones."""
         if self._gathered is None:
-            self._gathered = jax.tree.map(lambda x: np.zeros((self._room, *x.shape), x.dtype), step)
+            empty = [np.zeros((self._room, *x.shape), x.dtype) for x in _leaves(step)]
+            self._gathered = Round(empty[0], empty[1], TimeStep(*empty[2:-1]), empty[-1])
         at = self.rounds - self._learned_rounds
-        jax.tree.map(lambda rows, x: rows.__setitem__(at, x), self._gathered, step)
+        for rows, x in zip(_leaves(self._gathered), _leaves(step), strict=True):
+            rows[at] = x
         self.rounds += 1
         self.steps += int(np.count_nonzero(step.taken))
         ended = bool(np.any(step.after.last & step.taken))
@@ -355,7 +362,7 @@ class StepwiseRunner:
 
     def _rows(self, ended: dict[int, Ended], discounts: np.ndarray) -> list[Row]:
         assert self._player.note is not None
-        note: EpisodeNote = jax.tree.map(np.asarray, self._player.note)
+        heads, told = np.asarray(self._player.note.head), np.asarray(self._player.note.learned)
         rows: list[Row] = []
         for row, end in ended.items():
             if rows and (self._solved or self._budget.has_episodes(self.progress.episode)):
@@ -368,9 +375,9 @@ class StepwiseRunner:
                     steps=self._player.steps,
                     length=int(self._lengths[row]),
                     episode_return=float(self._returns[row]),
-                    head=int(note.head[row]),
+                    head=int(heads[row]),
                     possible_return=possible,
-                    told=note.learned[row],
+                    told=told[row],
                     bad=end.bad,
                     totals=end.totals,
                 )
