@@ -24,27 +24,33 @@ class _Ours(gymnasium.Env[np.ndarray, np.int64]):
 
     def __init__(self, env: Environment, shape: tuple[int, ...]):
         self._states, self._shape = env.spec.num_states, shape
-        self._reset_compiled, self._step_compiled = jax.jit(env.reset), jax.jit(env.step)
+        self._reset_compiled = jax.jit(lambda seed: env.reset(random.key(seed)))
+        self._step_compiled = jax.jit(lambda state, action, seed: env.step(state, action, random.key(seed)))
         self._state: Any = None
         lowest = -1.0 if self._states is None else 0.0
         self.observation_space = spaces.Box(lowest, 1.0, shape, np.float32)
         self.action_space = spaces.Discrete(env.spec.num_actions)
 
-    def _key(self) -> Any:
-        return random.key(int(self.np_random.integers(2**32)))
+    def _draw(self) -> np.uint32:
+        """The seed of a key; where there is nothing random, it changes nothing."""
+        return np.uint32(self.np_random.integers(2**32))
 
     def _observation(self, seen: Any) -> np.ndarray:
         if self._states is None:
             return np.asarray(seen)
-        return np.eye(self._states + 1, self._states, dtype=np.float32)[int(seen)].reshape(self._shape)
+        one_hot = np.zeros(
+            self._states + 1, np.float32
+        )  # the place behind the last state is the end, which is all zeros
+        one_hot[int(seen)] = 1.0
+        return one_hot[:-1].reshape(self._shape)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
-        self._state, timestep = self._reset_compiled(self._key())
+        self._state, timestep = self._reset_compiled(self._draw())
         return self._observation(timestep.observation), {}
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        self._state, timestep = self._step_compiled(self._state, np.int32(action), self._key())
+        self._state, timestep = self._step_compiled(self._state, np.int32(action), self._draw())
         ended, terminated = bool(timestep.last), float(timestep.discount) == 0.0
         observation = self._observation(timestep.observation)
         return observation, float(timestep.reward), ended and terminated, ended and not terminated, {}
