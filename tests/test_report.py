@@ -5,6 +5,7 @@ import dataclasses
 import json
 import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -257,15 +258,91 @@ def test_mistakes_are_one_sentence(sweep, tmp_path, capsys):
     assert (tmp_path / "mine.html").read_text() == "my own page"
 
 
-def test_rows_of_an_experiment_are_a_table(tmp_path):
-    folder = tmp_path / "results"
+def results(folder):
+    """A folder as experiments leave it, with what a page must not believe."""
     folder.mkdir()
     with open(folder / "runs.csv", "w", newline="") as f:
         csv.writer(f).writerows([["env", "seed", "score"], [EVIL, "3", "0.25"], ["sea", "4", ""]])
+    (folder / "drawn.svg").write_text(
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 4"><rect width="9" height="4"/></svg>'
+    )
+    (folder / "README.md").write_text(f"""<!-- laptop -->
+# sea: figure 1 {EVIL}
+
+- **C1: reproduced.** `a < b` and *so*
+  it goes on; {EVIL}
+- a [page](https://example.org/?a=1&b=2), a [trap](javascript:alert(1)), a [file](../x.md)
+
+    tdu reproduce sea   # {EVIL}
+
+## Scores
+
+| agent | score | *n* |
+| --- | --- | --- |
+| tdu {EVIL} | 0.50 | 10 |
+| bdqn | – | 9 |
+![The scores](drawn.svg)
+![Gone](gone.svg)
+![Elsewhere](../../secret.svg)
+
+```
+# no heading
+```
+""")
+    return folder
+
+
+def test_the_page_of_results_has_its_text_figures_and_rows(browser, tmp_path):
+    folder = results(tmp_path / "sea")
     assert main(["report", str(folder)]) == 0
+    browser.open(folder / "report.html")
+    assert browser.problems == []
+    assert [url for url in browser.requests if not url.startswith(("file:", "data:"))] == []
+    assert browser.run("[...document.querySelectorAll('h2')].map(h => h.textContent)")[0] == f"sea: figure 1 {EVIL}"
+    assert browser.run("document.querySelector('h3').textContent") == "Scores"
+    items = browser.run("[...document.querySelectorAll('#evidence-0 li')].map(item => item.innerHTML)")
+    assert items[0].startswith(
+        "<strong>C1: reproduced.</strong> <code>a &lt; b</code> and <em>so</em> it goes on; &lt;script"
+    )
+    assert items[1] == ('a <a href="https://example.org/?a=1&amp;b=2" rel="noreferrer">page</a>, a trap), a file')
+    assert browser.run("[...document.querySelectorAll('pre')].map(p => p.textContent)") == [
+        f"tdu reproduce sea   # {EVIL}", "# no heading"
+    ]  # fmt: skip
+    assert browser.run("[...document.images].map(i => [i.alt, i.naturalWidth > 0])") == [["The scores", True]]
+    rows = table(browser, "sea: agent, score, *n*")
+    assert rows == [{"agent": f"tdu {EVIL}", "score": "0.50", "n": "10"}, {"agent": "bdqn", "score": "–", "n": "9"}]
+    assert [row["score"] for row in table(browser, "runs.csv")] == ["0.25", "–"]
+    text = (folder / "report.html").read_text()
+    assert "<script>alert" not in text
+    assert text.count(" is not there.") == 3  # twice where it would be, and once in the list
+    assert "secret.svg" in text
+
+
+def test_our_own_results_are_shown(browser, tmp_path):
+    folder = Path(__file__).parent.parent / "results" / "deep_sea"
+    assert main(["report", str(folder), "--out", str(tmp_path / "page.html")]) == 0
+    browser.open(tmp_path / "page.html", width=360, height=740, phone=True)
+    assert browser.problems == []
+    assert browser.run("document.documentElement.scrollWidth <= innerWidth")
+    assert browser.run("[...document.images].length >= 2 && [...document.images].every(i => i.naturalWidth > 100)")
+    with open(folder / "runs.csv") as f:
+        assert [row["solved_episode"] for row in table(browser, "runs.csv")] == [
+            row["solved_episode"] or "–" for row in csv.DictReader(f)
+        ]
+    first = next(line for line in (folder / "README.md").read_text().splitlines() if line.startswith("- **C1"))
+    assert browser.run("document.querySelector('#evidence-0 li strong').textContent") == first.split("**")[1]
+
+
+def test_rows_without_a_text_are_a_table(tmp_path, capsys):
+    folder = results(tmp_path / "results")
+    (folder / "README.md").unlink()
+    (folder / "broken.csv").write_text("a,b\n1\n")
+    assert main(["report", str(folder)]) == 2
+    assert "broken.csv is left out: it cannot be read" in capsys.readouterr().err
     text = (folder / "report.html").read_text()
     assert "&lt;script&gt;alert(1)" in text
     assert 'data-value="0.25"' in text
+    assert "it has no README.md" in text
 
 
 def test_curves_are_means_of_the_last_episodes():
