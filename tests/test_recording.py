@@ -9,7 +9,7 @@ import pytest
 from small import SEA, SIZE
 
 import tdu
-from tdu import environments, progress, runs
+from tdu import agents, environments, progress, runs
 from tdu.cli import main
 from tdu.environments import maps
 from tdu.errors import RunError, UserError
@@ -172,8 +172,37 @@ def test_without_a_map_there_are_distributions(tmp_path):
 def test_what_cannot_be_recorded_is_told(tmp_path):
     with pytest.raises(UserError, match="give out"):
         tdu.train(SEA, record=True)
-    with pytest.raises(UserError, match="cannot be recorded"):
-        tdu.train(SEA, "su", out=tmp_path / "su", record=True, episodes=1)
+    for agent in ("tdu_ac", "r2d2"):
+        with pytest.raises(UserError, match=f"agent {agent} cannot be recorded"):
+            tdu.train(SEA, agent, out=tmp_path / agent, record=True, episodes=1)
+        assert not (tmp_path / agent).exists()  # so that it can be run there without
+    assert main(["sweep", SEA, "--agent", "dqn", "--agent", "r2d2", "--record", "--out", str(tmp_path / "sweep")]) == 2
+    assert not (tmp_path / "sweep").exists()
+
+
+@pytest.mark.parametrize("name", agents.AGENTS)
+def test_what_can_be_recorded_is_known_before(name):
+    entry = agents.find(name)
+    made = entry.make(environments.make(SEA).spec, agents.configure(name, {}))
+    assert entry.can_be_recorded == (made.examiner is not None)
+
+
+def test_successor_uncertainties_record_their_mean(tmp_path):
+    how = {
+        "episodes": 20,
+        "stop": False,
+        "evaluation_episodes": 0,
+        "hidden_sizes": (8,),
+        "features": 4,
+        "min_replay": 32,
+    }
+    run = tdu.train(SEA, "su", out=tmp_path / "su", record_every=10, **how)
+    record = runs.read_record(tmp_path / "su", run.config, pytest.fail)
+    cells = maps.find(environments.make(SEA).spec).states
+    expected = [run.agent.values(state).max() for state in cells]
+    np.testing.assert_allclose(record.maps("value")[-1], expected, rtol=1e-3, atol=1e-4)
+    assert record.snapshots[-1]["td"][0] < record.snapshots[-1]["td"][-1]
+    assert not record.maps("bonus").any()
 
 
 def test_a_sweep_hands_it_on_to_its_runs(tmp_path, monkeypatch):

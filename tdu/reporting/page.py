@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from tdu import files
+from tdu import agents, files
 from tdu.errors import UserError, writing
 from tdu.reporting import page_data
 from tdu.reporting.collect import Collected, Evidence, Shown, Table, collect
@@ -105,9 +105,13 @@ def _solved(run: Shown) -> int | str | None:
 def _maps(shown: Sequence[Shown], maps: Sequence[dict[str, Any]]) -> str:
     could = [run for run in shown if run.record is None and run.config.env.startswith(("deep_sea", "binary_tree"))]
     words = ""
-    if could:
-        whose = "This run has" if len(shown) == 1 else f"{len(could)} of {len(shown)} runs have"
-        words = f'<p class="note">{whose} no map: trained without <code>--record</code>.</p>'
+    for lacking, because in (
+        ([run for run in could if _can_be_recorded(run)], "trained without <code>--record</code>"),
+        ([run for run in could if not _can_be_recorded(run)], "an agent of this kind does not tell its heads' values"),
+    ):
+        if lacking:
+            whose = "This run has" if len(shown) == 1 else f"{len(lacking)} of {len(shown)} runs have"
+            words += f'<p class="note">{whose} no map: {because}.</p>'
     if not maps:
         return words
     layers = dict.fromkeys(layer["name"] for one in maps for layer in one["layers"])
@@ -130,6 +134,10 @@ def _maps(shown: Sequence[Shown], maps: Sequence[dict[str, Any]]) -> str:
         "for all maps. The line is the greedy path of the exploiters' mean, ★ the reward.</p>"
         f"{words}"
     )
+
+
+def _can_be_recorded(run: Shown) -> bool:
+    return agents.find(run.config.agent).can_be_recorded
 
 
 def _curves(number: int, env: str) -> str:
@@ -163,7 +171,7 @@ def _heads(shown: Sequence[Shown], strips: Sequence[dict[str, Any]]) -> str:
 
 def _distributions(shown: Sequence[Shown], data: dict[str, Any]) -> str:
     if not data["distributions"]:
-        lacking = [run for run in shown if run.record is None]
+        lacking = [run for run in shown if run.record is None and _can_be_recorded(run)]
         return '<p class="note">Nothing was recorded: train with <code>--record</code>.</p>' if lacking else ""
     charts = "".join(
         f'<figure class="distribution" data-run="{i}" data-kind="{html.escape(kind)}">'
