@@ -209,6 +209,10 @@ def test_the_figure_of_a_paper(sea, tmp_path, capsys):
     assert b"<svg" in first
     assert main(["plot", str(sea), "--out", str(out), "--by-seed", "--metric", "bad_share"]) == 0
     assert out.read_bytes() != first
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "runs.csv").write_text("env,seed\nsea,1\n")
+    assert main(["plot", str(tmp_path / "results"), "--out", str(tmp_path / "new.svg")]) == 2
+    assert "there are no runs in these folders" in capsys.readouterr().err
     (tmp_path / "mine.png").write_bytes(b"mine")
     for name, words in (("mine.png", "not drawn by tdu"), ("figure.txt", "end it with")):
         assert main(["plot", str(sea), "--out", str(tmp_path / name)]) == 2

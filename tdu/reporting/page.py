@@ -103,14 +103,18 @@ def _solved(run: Shown) -> int | str | None:
 
 
 def _maps(shown: Sequence[Shown], maps: Sequence[dict[str, Any]]) -> str:
-    could = [run for run in shown if run.record is None and run.config.env.startswith(("deep_sea", "binary_tree"))]
+    could = [
+        run for run in shown if run.record is None and run.config.env.startswith(("deep_sea", "binary_tree"))
+        and len(run.log.get("episode", ()))  # of others, all is missing
+    ]  # fmt: skip
     words = ""
     for lacking, because in (
         ([run for run in could if _can_be_recorded(run)], "trained without <code>--record</code>"),
         ([run for run in could if not _can_be_recorded(run)], "an agent of this kind does not tell its heads' values"),
     ):
         if lacking:
-            whose = "This run has" if len(shown) == 1 else f"{len(lacking)} of {len(shown)} runs have"
+            have = "has" if len(lacking) == 1 else "have"
+            whose = "This run has" if len(shown) == 1 else f"{len(lacking)} of {len(shown)} runs {have}"
             words += f'<p class="note">{whose} no map: {because}.</p>'
     if not maps:
         return words
