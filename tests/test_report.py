@@ -359,6 +359,16 @@ def test_curves_are_means_of_the_last_episodes():
     assert np.isnan(band.high[1])
 
 
+def test_an_interval_leaves_the_seeds_half_of_the_height():
+    two = np.array([[0.0, 4.0, 8.0], [0.0, 4.0, 9.0]])
+    assert curves.band(two).high[2] == pytest.approx(8.5 + 6.353, abs=1e-3)
+    assert curves.limits([two]) == (0, 9 + 4.5)
+    one = np.array([[-1.0, np.nan, 2.0]])
+    assert curves.limits([one]) == (-1, 2)
+    assert curves.limits([two, one]) == (-1, 9 + 5)
+    assert curves.limits([one * np.nan]) is None
+
+
 def test_a_scale_keeps_numbers_within_a_few_hundredths():
     numbers = np.array([[0.0, 1e-9, 0.5, 3.0], [40.0, 41.0, np.nan, 2.0]])
     low, high, steps = page_data.scaled(numbers)
