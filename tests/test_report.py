@@ -400,6 +400,17 @@ def test_a_page_of_many_environments_stays_small(sweep):
     assert "env59" in text
 
 
+def test_an_agent_that_cannot_be_recorded_is_told_from_one_that_was_not(sweep):
+    runs_, _, _ = collect.collect([sweep])
+    bare = [run._replace(record=None) for run in runs_[:3]]
+    bare[0] = bare[0]._replace(config=dataclasses.replace(bare[0].config, agent="tdu_ac", config={}))
+    text = page.write(collect.Collected(bare, [], {}), "t")
+    for what in ("map", "distributions"):
+        assert f"1 of 3 runs has no {what}: agents of this kind do not tell" in text
+        assert f"2 of 3 runs have no {what}: trained without <code>--record</code>" in text
+    assert text.count('class="curves"') == 1
+
+
 def test_the_config_of_an_older_version_is_read(sweep, tmp_path):
     shutil.copytree(sweep / "bdqn-1", tmp_path / "old", ignore=shutil.ignore_patterns("result.json", "checkpoints"))
     config = json.loads((tmp_path / "old" / "config.json").read_text())

@@ -102,20 +102,26 @@ def _solved(run: Shown) -> int | str | None:
     return run.result.solved_episode or f"not within {run.result.episodes}"
 
 
-def _maps(shown: Sequence[Shown], maps: Sequence[dict[str, Any]]) -> str:
-    could = [
-        run for run in shown if run.record is None and run.config.env.startswith(("deep_sea", "binary_tree"))
-        and len(run.log.get("episode", ()))  # of others, all is missing
+def _lacking(shown: Sequence[Shown], what: str, *, only: tuple[str, ...] = ("",)) -> str:
+    """Which runs were not recorded, on the environments that begin so, and why. Of runs that have not begun all is missing."""
+    without = [
+        run for run in shown if run.record is None and run.config.env.startswith(only) and len(run.log.get("episode", ()))
     ]  # fmt: skip
     words = ""
-    for lacking, because in (
-        ([run for run in could if _can_be_recorded(run)], "trained without <code>--record</code>"),
-        ([run for run in could if not _can_be_recorded(run)], "an agent of this kind does not tell its heads' values"),
+    for could, because in (
+        (True, "trained without <code>--record</code>"),
+        (False, "agents of this kind do not tell their heads' values"),
     ):
-        if lacking:
-            have = "has" if len(lacking) == 1 else "have"
-            whose = "This run has" if len(shown) == 1 else f"{len(lacking)} of {len(shown)} runs {have}"
-            words += f'<p class="note">{whose} no map: {because}.</p>'
+        count = sum(agents.find(run.config.agent).can_be_recorded is could for run in without)
+        if count:
+            have = "has" if count == 1 else "have"
+            whose = "This run has" if len(shown) == 1 else f"{count} of {len(shown)} runs {have}"
+            words += f'<p class="note">{whose} no {what}: {because}.</p>'
+    return words
+
+
+def _maps(shown: Sequence[Shown], maps: Sequence[dict[str, Any]]) -> str:
+    words = _lacking(shown, "map", only=("deep_sea", "binary_tree"))
     if not maps:
         return words
     layers = dict.fromkeys(layer["name"] for one in maps for layer in one["layers"])
@@ -138,10 +144,6 @@ def _maps(shown: Sequence[Shown], maps: Sequence[dict[str, Any]]) -> str:
         "for all maps. The line is the greedy path of the exploiters' mean, ★ the reward.</p>"
         f"{words}"
     )
-
-
-def _can_be_recorded(run: Shown) -> bool:
-    return agents.find(run.config.agent).can_be_recorded
 
 
 def _curves(number: int, env: str) -> str:
@@ -174,9 +176,9 @@ def _heads(shown: Sequence[Shown], strips: Sequence[dict[str, Any]]) -> str:
 
 
 def _distributions(shown: Sequence[Shown], data: dict[str, Any]) -> str:
+    words = _lacking(shown, "distributions")
     if not data["distributions"]:
-        lacking = [run for run in shown if run.record is None and _can_be_recorded(run)]
-        return '<p class="note">Nothing was recorded: train with <code>--record</code>.</p>' if lacking else ""
+        return words
     charts = "".join(
         f'<figure class="distribution" data-run="{i}" data-kind="{html.escape(kind)}">'
         f"<figcaption>{html.escape(kind)}: {html.escape(one['name'])}</figcaption>"
@@ -186,7 +188,7 @@ def _distributions(shown: Sequence[Shown], data: dict[str, Any]) -> str:
     )
     return (
         f'<div class="charts">{charts}</div><p class="note">Of transitions the agent remembers: the median, '
-        "the middle half, and nine tenths of them.</p>"
+        f"the middle half, and nine tenths of them.</p>{words}"
     )
 
 
