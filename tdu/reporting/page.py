@@ -103,7 +103,7 @@ def _solved(run: Shown) -> int | str | None:
 
 
 def _lacking(shown: Sequence[Shown], what: str, *, only: tuple[str, ...] = ("",)) -> str:
-    """Which runs were not recorded, on the environments that begin so, and why. Of runs that have not begun all is missing."""
+    """Which runs were not recorded, on the environments that begin so, and why; but for runs that have not begun."""
     without = [
         run for run in shown if run.record is None and run.config.env.startswith(only) and len(run.log.get("episode", ()))
     ]  # fmt: skip
