@@ -66,7 +66,11 @@ def next_moment(
 def check(agent: str) -> None:
     """Refuses an agent that cannot be looked into, before anything is made for it."""
     if not agents.find(agent).can_be_recorded:
-        raise UserError(f"agent {agent} cannot be recorded: it does not tell its heads' values; leave --record out.")
+        raise _cannot(f"agent {agent}")
+
+
+def _cannot(whom: str) -> UserError:
+    return UserError(f"{whom} cannot be recorded: it does not tell its heads' values; leave --record out.")
 
 
 class _Looks(NamedTuple):
@@ -88,9 +92,8 @@ class Recorder:
         episodes: int | None,
         every: int | None = None,
     ):
-        assert isinstance(agent, Agent)
-        assert agent.examiner is not None
-        assert isinstance(runner, Traced)
+        if isinstance(agent, RecurrentAgent) or agent.examiner is None or not isinstance(runner, Traced):
+            raise _cannot("this agent")  # one of the user's own, of which nothing was known before
         self._examiner, self._episodes = agent.examiner, episodes
         self._runner: Traced = runner
         self._map = _map_of(runner.spec)
