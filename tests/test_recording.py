@@ -16,6 +16,7 @@ from tdu.errors import RunError, UserError
 from tdu.runners import interaction
 from tdu.runs import snapshots
 from tdu.training import recording
+from tdu.types import Transition
 
 SMALL = {
     "hidden_sizes": (8,),
@@ -187,22 +188,26 @@ def test_what_can_be_recorded_is_known_before(name):
     assert entry.can_be_recorded == (made.examiner is not None)
 
 
-def test_successor_uncertainties_record_their_mean(tmp_path):
-    how = {
-        "episodes": 20,
-        "stop": False,
-        "evaluation_episodes": 0,
-        "hidden_sizes": (8,),
-        "features": 4,
-        "min_replay": 32,
-    }
-    run = tdu.train(SEA, "su", out=tmp_path / "su", record_every=10, **how)
-    record = runs.read_record(tmp_path / "su", run.config, pytest.fail)
-    cells = maps.find(environments.make(SEA).spec).states
-    expected = [run.agent.values(state).max() for state in cells]
-    np.testing.assert_allclose(record.maps("value")[-1], expected, rtol=1e-3, atol=1e-4)
-    assert record.snapshots[-1]["td"][0] < record.snapshots[-1]["td"][-1]
-    assert not record.maps("bonus").any()
+def test_successor_uncertainties_are_looked_at_through_their_mean():
+    spec = environments.make(SEA).spec
+    agent = agents.find("su").make(spec, agents.configure("su", {"hidden_sizes": (4,), "features": 3}))
+    state = jax.jit(agent.init)(jax.random.key(0))._replace(mean=np.array([0.5, -1.0, 2.0], np.float32))
+    values = jax.jit(agent.values)
+    q = np.stack([values(agent.params(state), np.int32(o)) for o in (0, 5, spec.num_states)])
+    batch = Transition(
+        np.int32([0, 5]),
+        np.int32([1, 0]),
+        np.float32([0.25, 1]),
+        np.float32([1, 0]),
+        np.int32([5, spec.num_states]),
+        {},
+    )
+    seen = jax.jit(agent.examiner.examine)(state, batch)
+    taken = np.array([q[0, 1], q[1, 0]])
+    np.testing.assert_allclose(seen.q, [taken], rtol=1e-5)
+    np.testing.assert_allclose(seen.td, [np.array([0.25 + agent.discount * q[1].max(), 1]) - taken], rtol=1e-5)
+    np.testing.assert_array_equal(seen.bonus, [0, 0])
+    np.testing.assert_allclose(jax.jit(agent.examiner.q)(agent.params(state), np.int32(5)), q[1:2], rtol=1e-6)
 
 
 def test_a_sweep_hands_it_on_to_its_runs(tmp_path, monkeypatch):
