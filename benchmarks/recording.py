@@ -1,17 +1,24 @@
-"""What --record costs: processor time of a snapshot beside that of a thousand steps, and its share of whole runs.
+"""What --record costs, and the page it makes: snapshots beside steps in processor time, and size and speed of a page.
 
     python benchmarks/recording.py --out results/recording.json
+    python -m tdu train deep_sea:size=50 --episodes 10000 --no-stop --record --out long
+    python benchmarks/recording.py --page long --out results/recording.json
 
-Processor time, so that a busy machine changes little. Compilation is left out: it happens once.
+Processor time, so that a busy machine changes little; of the page also the time on the wall, of `tdu report` from its start
+to its end, and until Chromium first paints. Compilation is left out of the snapshots: it happens once.
 """
 
 import argparse
 import json
+import resource
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tdu import files
+from tdu import files, runs
 from tdu.runners.parallel import use_one_core
 from tdu.training.plan import make_runner, plan
 from tdu.training.recording import Recorder
@@ -20,6 +27,8 @@ CASES = (("tdu", 20, 275), ("tdu", 50, 2951), ("dqn", 50, None))
 """Agent, size of the sea, and the episode at which the README has it solved."""
 EPISODES, SHORT = 10_000, 300
 """Runs that may have so many episodes."""
+TIMES = 3
+"""How often a page is made and opened."""
 
 
 def processor_seconds(call: Callable[[], object], times: int) -> float:
@@ -61,16 +70,60 @@ def measure(agent_name: str, size: int, solved: int | None) -> dict[str, float |
     return told
 
 
+def measure_page(folder: Path) -> dict[str, object]:
+    """The page of a run: how large it is, how long `tdu report` takes, and when a browser first paints it."""
+    sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+    from browser import Browser
+
+    config = runs.read_config(folder)
+    record = runs.read_record(folder, config, print)
+    assert record is not None
+    log = runs.read_log(folder / "log.csv")
+    made = []
+    with tempfile.TemporaryDirectory() as place:
+        page = Path(place) / "report.html"
+        command = [sys.executable, "-m", "tdu", "report", str(folder), "--out", str(page)]
+        for _ in range(TIMES):
+            before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+            subprocess.run(command, check=True)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+            made.append({"seconds": round(time.perf_counter() - began, 2), "processor_seconds": round(used, 2)})
+        paints, browser = [], Browser()
+        for _ in range(TIMES):
+            browser.open(page)
+            first = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
+            browser.until(first)
+            paints.append(round(browser.run(first) / 1000, 3))
+            assert browser.problems == []
+        browser.close()
+        size = page.stat().st_size
+    return {
+        "agent": config.agent, "environment": config.env, "episodes": int(log["episode"][-1]),
+        "heads": record.about["exploiters"] + record.about["explorers"], "snapshots": len(record.snapshots),
+        "record_megabytes": round((folder / "record.jsonl").stat().st_size / 1e6, 2), "page_megabytes": round(size / 1e6, 2),
+        "made": made, "first_paint_seconds": paints,
+    }  # fmt: skip
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
-    out = parser.parse_args().out
-    use_one_core()
-    rows = []
-    for case in CASES:
-        rows.append(measure(*case))
-        print(rows[-1], flush=True)
-    files.write_atomically(out, (json.dumps(rows, indent=1) + "\n").encode())
+    parser.add_argument(
+        "--page", type=Path, metavar="RUN", help="measure the page of this run, and leave the rest as it is"
+    )
+    parsed = parser.parse_args()
+    told = json.loads(parsed.out.read_text()) if parsed.out.exists() else {}
+    if parsed.page is not None:
+        told["page"] = measure_page(parsed.page)
+        print(told["page"])
+    else:
+        use_one_core()
+        told["snapshots"] = []
+        for case in CASES:
+            told["snapshots"].append(measure(*case))
+            print(told["snapshots"][-1], flush=True)
+    files.write_atomically(parsed.out, (json.dumps(told, indent=1) + "\n").encode())
 
 
 if __name__ == "__main__":

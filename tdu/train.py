@@ -12,6 +12,7 @@ from tdu.options import whole_number
 from tdu.runners import parallel
 from tdu.runners.rows import Row
 from tdu.trained import TrainedAgent
+from tdu.training import recording
 from tdu.training.loading import load
 from tdu.training.plan import MOST_EPISODES, Plan, plan
 from tdu.training.run import Run
@@ -117,6 +118,8 @@ def train(
     )
     if watching.record and out is None:
         raise UserError("what is recorded is kept in the run's folder; give out.")
+    if watching.record:
+        recording.check(planned.config.agent)
     if evaluate_every is not None and not watching.evaluation_episodes:
         raise UserError("evaluate_every needs evaluation_episodes of at least 1.")
 

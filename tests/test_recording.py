@@ -9,13 +9,14 @@ import pytest
 from small import SEA, SIZE
 
 import tdu
-from tdu import environments, progress, runs
+from tdu import agents, environments, progress, runs
 from tdu.cli import main
 from tdu.environments import maps
 from tdu.errors import RunError, UserError
 from tdu.runners import interaction
 from tdu.runs import snapshots
 from tdu.training import recording
+from tdu.types import Transition
 
 SMALL = {
     "hidden_sizes": (8,),
@@ -170,8 +171,41 @@ def test_without_a_map_there_are_distributions(tmp_path):
 def test_what_cannot_be_recorded_is_told(tmp_path):
     with pytest.raises(UserError, match="give out"):
         tdu.train(SEA, record=True)
-    with pytest.raises(UserError, match="cannot be recorded"):
-        tdu.train(SEA, "su", out=tmp_path / "su", record=True, episodes=1)
+    for agent in ("tdu_ac", "r2d2"):
+        with pytest.raises(UserError, match=f"agent {agent} cannot be recorded"):
+            tdu.train(SEA, agent, out=tmp_path / agent, record=True, episodes=1)
+        assert not (tmp_path / agent).exists()  # so that it can be run there without
+    assert main(["sweep", SEA, "--agent", "dqn", "--agent", "r2d2", "--record", "--out", str(tmp_path / "sweep")]) == 2
+    assert not (tmp_path / "sweep").exists()
+
+
+@pytest.mark.parametrize("name", agents.AGENTS)
+def test_what_can_be_recorded_is_known_before(name):
+    entry = agents.find(name)
+    made = entry.make(environments.make(SEA).spec, agents.configure(name, {}))
+    assert entry.can_be_recorded == (made.examiner is not None)
+
+
+def test_successor_uncertainties_are_looked_at_through_their_mean():
+    spec = environments.make(SEA).spec
+    agent = agents.find("su").make(spec, agents.configure("su", {"hidden_sizes": (4,), "features": 3}))
+    state = jax.jit(agent.init)(jax.random.key(0))._replace(mean=np.array([0.5, -1.0, 2.0], np.float32))
+    values = jax.jit(agent.values)
+    q = np.stack([values(agent.params(state), np.int32(o)) for o in (0, 5, spec.num_states)])
+    batch = Transition(
+        np.int32([0, 5]),
+        np.int32([1, 0]),
+        np.float32([0.25, 1]),
+        np.float32([1, 0]),
+        np.int32([5, spec.num_states]),
+        {},
+    )
+    seen = jax.jit(agent.examiner.examine)(state, batch)
+    taken = np.array([q[0, 1], q[1, 0]])
+    np.testing.assert_allclose(seen.q, [taken], rtol=1e-5)
+    np.testing.assert_allclose(seen.td, [np.array([0.25 + agent.discount * q[1].max(), 1]) - taken], rtol=1e-5)
+    np.testing.assert_array_equal(seen.bonus, [0, 0])
+    np.testing.assert_allclose(jax.jit(agent.examiner.q)(agent.params(state), np.int32(5)), q[1:2], rtol=1e-6)
 
 
 def test_a_sweep_hands_it_on_to_its_runs(tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -255,15 +256,91 @@ def test_mistakes_are_one_sentence(sweep, tmp_path, capsys):
     assert (tmp_path / "mine.html").read_text() == "my own page"
 
 
-def test_rows_of_an_experiment_are_a_table(tmp_path):
-    folder = tmp_path / "results"
+def results(folder):
+    """A folder as experiments leave it, with what a page must not believe."""
     folder.mkdir()
     with open(folder / "runs.csv", "w", newline="") as f:
         csv.writer(f).writerows([["env", "seed", "score"], [EVIL, "3", "0.25"], ["sea", "4", ""]])
+    (folder / "drawn.svg").write_text(
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 4"><rect width="9" height="4"/></svg>'
+    )
+    (folder / "README.md").write_text(f"""<!-- laptop -->
+# sea: figure 1 {EVIL}
+
+- **C1: reproduced.** `a < b` and *so*
+  it goes on; {EVIL}
+- a [page](https://example.org/?a=1&b=2), a [trap](javascript:alert(1)), a [file](../x.md)
+
+    tdu reproduce sea   # {EVIL}
+
+## Scores
+
+| agent | score | *n* |
+| --- | --- | --- |
+| tdu {EVIL} | 0.50 | 10 |
+| bdqn | – | 9 |
+![The scores](drawn.svg)
+![Gone](gone.svg)
+![Elsewhere](../../secret.svg)
+
+```
+# no heading
+```
+""")
+    return folder
+
+
+def test_the_page_of_results_has_its_text_figures_and_rows(browser, tmp_path):
+    folder = results(tmp_path / "sea")
     assert main(["report", str(folder)]) == 0
+    browser.open(folder / "report.html")
+    assert browser.problems == []
+    assert [url for url in browser.requests if not url.startswith(("file:", "data:"))] == []
+    assert browser.run("[...document.querySelectorAll('h2')].map(h => h.textContent)")[0] == f"sea: figure 1 {EVIL}"
+    assert browser.run("document.querySelector('h3').textContent") == "Scores"
+    items = browser.run("[...document.querySelectorAll('#evidence-0 li')].map(item => item.innerHTML)")
+    assert items[0].startswith(
+        "<strong>C1: reproduced.</strong> <code>a &lt; b</code> and <em>so</em> it goes on; &lt;script"
+    )
+    assert items[1] == ('a <a href="https://example.org/?a=1&amp;b=2" rel="noreferrer">page</a>, a trap), a file')
+    assert browser.run("[...document.querySelectorAll('pre')].map(p => p.textContent)") == [
+        f"tdu reproduce sea   # {EVIL}", "# no heading"
+    ]  # fmt: skip
+    assert browser.run("[...document.images].map(i => [i.alt, i.naturalWidth > 0])") == [["The scores", True]]
+    rows = table(browser, "sea: agent, score, *n*")
+    assert rows == [{"agent": f"tdu {EVIL}", "score": "0.50", "n": "10"}, {"agent": "bdqn", "score": "–", "n": "9"}]
+    assert [row["score"] for row in table(browser, "runs.csv")] == ["0.25", "–"]
+    text = (folder / "report.html").read_text()
+    assert "<script>alert" not in text
+    assert text.count(" is not there.") == 3  # twice where it would be, and once in the list
+    assert "secret.svg" in text
+
+
+def test_our_own_results_are_shown(browser, tmp_path):
+    folder = Path(__file__).parent.parent / "results" / "deep_sea"
+    assert main(["report", str(folder), "--out", str(tmp_path / "page.html")]) == 0
+    browser.open(tmp_path / "page.html", width=360, height=740, phone=True)
+    assert browser.problems == []
+    assert browser.run("document.documentElement.scrollWidth <= innerWidth")
+    assert browser.run("[...document.images].length >= 2 && [...document.images].every(i => i.naturalWidth > 100)")
+    with open(folder / "runs.csv") as f:
+        assert [row["solved_episode"] for row in table(browser, "runs.csv")] == [
+            row["solved_episode"] or "–" for row in csv.DictReader(f)
+        ]
+    first = next(line for line in (folder / "README.md").read_text().splitlines() if line.startswith("- **C1"))
+    assert browser.run("document.querySelector('#evidence-0 li strong').textContent") == first.split("**")[1]
+
+
+def test_rows_without_a_text_are_a_table(tmp_path, capsys):
+    folder = results(tmp_path / "results")
+    (folder / "README.md").unlink()
+    (folder / "broken.csv").write_text("a,b\n1\n")
+    assert main(["report", str(folder)]) == 2
+    assert "broken.csv is left out: it cannot be read" in capsys.readouterr().err
     text = (folder / "report.html").read_text()
     assert "&lt;script&gt;alert(1)" in text
     assert 'data-value="0.25"' in text
+    assert "it has no README.md" in text
 
 
 def test_curves_are_means_of_the_last_episodes():
@@ -278,6 +355,16 @@ def test_curves_are_means_of_the_last_episodes():
     np.testing.assert_array_equal(band.seeds, [2, 1, 0])
     assert band.high[0] - 2 == pytest.approx(12.706, abs=1e-3)  # Student's t of one degree, times one
     assert np.isnan(band.high[1])
+
+
+def test_an_interval_leaves_the_seeds_half_of_the_height():
+    two = np.array([[0.0, 4.0, 8.0], [0.0, 4.0, 9.0]])
+    assert curves.band(two).high[2] == pytest.approx(8.5 + 6.353, abs=1e-3)
+    assert curves.limits([two]) == (0, 9 + 4.5)
+    one = np.array([[-1.0, np.nan, 2.0]])
+    assert curves.limits([one]) == (-1, 2)
+    assert curves.limits([two, one]) == (-1, 9 + 5)
+    assert curves.limits([one * np.nan]) is None
 
 
 def test_a_scale_keeps_numbers_within_a_few_hundredths():
@@ -309,6 +396,17 @@ def test_a_page_of_many_environments_stays_small(sweep):
     assert text.count('class="curves"') == 40
     assert "20 more environments" in text
     assert "env59" in text
+
+
+def test_an_agent_that_cannot_be_recorded_is_told_from_one_that_was_not(sweep):
+    runs_, _, _ = collect.collect([sweep])
+    bare = [run._replace(record=None) for run in runs_[:3]]
+    bare[0] = bare[0]._replace(config=dataclasses.replace(bare[0].config, agent="tdu_ac", config={}))
+    text = page.write(collect.Collected(bare, [], {}), "t")
+    for what in ("map", "distributions"):
+        assert f"1 of 3 runs has no {what}: agents of this kind do not tell" in text
+        assert f"2 of 3 runs have no {what}: trained without <code>--record</code>" in text
+    assert text.count('class="curves"') == 1
 
 
 def test_the_config_of_an_older_version_is_read(sweep, tmp_path):

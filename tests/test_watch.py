@@ -1,7 +1,10 @@
 """`tdu watch` and `tdu plot`: films, text and figures of real runs."""
 
 import shutil
+import subprocess
+import sys
 
+import gymnasium
 import numpy as np
 import pytest
 from PIL import Image
@@ -85,6 +88,7 @@ def test_heads_act_on_their_own_values(sea):
 
 def test_mistakes_are_one_sentence(sea, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     for arguments, words in (
         ([str(sea), "--head", "5"], "heads 0 to 4"),
         ([str(sea), "--out", str(tmp_path / "film.mov")], "end it with .gif or .mp4"),
@@ -126,12 +130,72 @@ def test_gymnasium_draws_itself():
     stage.close()
 
 
+STEPS = 6
+
+
+@pytest.fixture
+def freeway():
+    """A few steps of a game."""
+    pytest.importorskip("ale_py")
+    stage = pictures.stage(f"atari/freeway:size=8,stack=1,noops=0,cap={4 * STEPS}", 0)
+    yield stage
+    stage.close()
+
+
+def test_a_game_is_filmed_as_mp4(freeway, tmp_path):
+    imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
+    out = tmp_path / "film.mp4"
+    films.check(out)
+    shown = [freeway.frame() for _ in films.played(freeway, lambda episode: lambda timestep: 2, episodes=2, longest=99)]
+    films.film(shown, out, 5)
+    read = [imageio_ffmpeg.get_ffmpeg_exe(), "-i", str(out), "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
+    film = subprocess.run(read, capture_output=True, check=True)
+    assert b" 160x210," in film.stderr
+    assert b" 5 fps," in film.stderr
+    frames = np.frombuffer(film.stdout, np.uint8).reshape(-1, 210, 160, 3)
+    assert len(frames) == len(shown) == 2 * (STEPS + 1)
+    assert np.abs(frames.astype(int) - np.stack(shown)).mean() < 8  # colours are coarser in a film
+
+
+def test_a_game_s_last_picture_is_of_the_episode_that_ended(freeway):
+    freeway.reset(0)
+    opening = freeway.frame()
+    for _ in range(STEPS - 1):
+        assert not freeway.step(0).last
+    before = freeway.frame()
+    assert freeway.step(0).last
+    assert np.mean(freeway.frame() != before) < np.mean(opening != before)  # the cars have gone on
+    freeway.reset(1)
+    np.testing.assert_array_equal(freeway.frame(), opening)
+
+
+class Undrawn(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(0, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+
+
 def test_what_does_not_draw_itself_is_told():
+    gymnasium.register("Undrawn-v0", Undrawn)
+    with pytest.raises(UserError, match="gym:Undrawn-v0 does not draw itself"):
+        pictures.stage("gym:Undrawn-v0", 0)
+    with pytest.raises(UserError, match="cannot make 'Nowhere-v0'"):
+        pictures.stage("gym:Nowhere-v0", 0)
     pytest.importorskip("bsuite")
     stage = pictures.stage("bsuite:catch/0", 0)
     stage.reset(0)
     with pytest.raises(UserError, match="does not draw itself"):
         stage.frame()
+
+
+def test_a_film_ends_before_memory_does(monkeypatch):
+    frames = [np.zeros((10, 10, 3), np.uint8)] * 4
+    assert not films.is_full(frames)
+    monkeypatch.setattr(films, "_MOST_BYTES", 1200)
+    assert films.is_full(frames)
+    assert not films.is_full(frames[:3])
 
 
 def test_the_figure_of_a_paper(sea, tmp_path, capsys):
@@ -143,6 +207,10 @@ def test_the_figure_of_a_paper(sea, tmp_path, capsys):
     assert b"<svg" in first
     assert main(["plot", str(sea), "--out", str(out), "--by-seed", "--metric", "bad_share"]) == 0
     assert out.read_bytes() != first
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "runs.csv").write_text("env,seed\nsea,1\n")
+    assert main(["plot", str(tmp_path / "results"), "--out", str(tmp_path / "new.svg")]) == 2
+    assert "there are no runs in these folders" in capsys.readouterr().err
     (tmp_path / "mine.png").write_bytes(b"mine")
     for name, words in (("mine.png", "not drawn by tdu"), ("figure.txt", "end it with")):
         assert main(["plot", str(sea), "--out", str(tmp_path / name)]) == 2

@@ -34,6 +34,11 @@ class Entry(NamedTuple):
         """Whether it has a memory, learns from sequences and acts in several environments side by side."""
         return issubclass(self.config, r2d2_config.Config)
 
+    @property
+    def can_be_recorded(self) -> bool:
+        """Whether it tells its heads' values (`Agent.examiner`), for the maps of a page."""
+        return not self.is_recurrent and self.config is not tdu_ac.Config
+
 
 AGENTS: dict[str, Entry] = {
     "tdu": Entry("Explorers paid for the exploiters' disagreement about TD errors.", tdu.Config, tdu.make),

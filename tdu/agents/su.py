@@ -21,7 +21,7 @@ from tdu.agents import assemble, learning
 from tdu.agents.config import SingleConfig
 from tdu.errors import UserError
 from tdu.options import option
-from tdu.types import Actor, Agent, Array, EnvSpec, Key, Params, TimeStep, Transition
+from tdu.types import Actor, Agent, Array, EnvSpec, Examined, Examiner, Key, Params, TimeStep, Transition
 from tdu.values.shape import FAR
 
 
@@ -142,6 +142,17 @@ def make(spec: EnvSpec, config: Config) -> Agent:
         state = state._replace(networks=learned, mean=mean, moments=moments, updates=updates)
         return state, learning.metrics(total, largest_q=largest_q)
 
+    def examine(state: State, batch: Transition) -> Examined:
+        """What w̄ says of a batch; SU pays no bonus."""
+
+        def look(output_tm1: Array, target_t: Array, _: Any) -> tuple[Array, Examined]:
+            q_tm1, q_t = features(output_tm1[1]) @ state.mean, features(target_t[1]) @ state.mean
+            q = jnp.take_along_axis(q_tm1, batch.a_tm1[:, None], axis=1)[:, 0]
+            delta = batch.r_t + config.discount * batch.d_t * jnp.max(q_t, axis=1) - q
+            return jnp.zeros(()), Examined(q[None], delta[None], jnp.zeros_like(q))
+
+        return networks.update(state.networks, batch.o_tm1, batch.o_t, look)[1]
+
     def mean_values(params: ActingParams, observation: Array) -> Array:
         return features(networks.q(params.networks, observation)[1]) @ params.mean
 
@@ -160,4 +171,11 @@ def make(spec: EnvSpec, config: Config) -> Agent:
         rebase=lambda state: state._replace(networks=networks.rebase(state.networks)),
         head=lambda sample: jnp.zeros((), jnp.int32),
         discount=config.discount,
+        examiner=Examiner(
+            exploiters=1,
+            explorers=0,
+            q=lambda params, observation: mean_values(params, observation)[None],
+            remembered=lambda state, key: replay.sample(state.replay, key),
+            examine=examine,
+        ),
     )

@@ -36,6 +36,8 @@ def run(arguments: list[str]) -> int:
     if parsed.out.exists() and not is_ours(parsed.out):
         raise UserError(f"{parsed.out} is there already and not drawn by tdu; choose another --out.")
     collected = collect.collect(parsed.folders, with_records=False)
+    if not collected.runs:
+        raise UserError("there are no runs in these folders to draw; tdu report shows results.")
     draw(
         collected.runs, parsed.out, axis=parsed.axis, metric=parsed.metric, window=parsed.smooth, by_seed=parsed.by_seed
     )

@@ -10,6 +10,7 @@ from tdu import progress as displays
 from tdu.commands.parser import Parser, add_length, add_preset, add_record, folder, whole
 from tdu.errors import UserError
 from tdu.runners import parallel
+from tdu.training import recording
 
 _EXAMPLES = """\
 examples:
@@ -72,6 +73,8 @@ def run(arguments: list[str]) -> int:
     cells: list[sweeps.Cell] = []
     for agent in dict.fromkeys(parsed.agent or ["tdu"]):
         agents.find(agent)
+        if parsed.record or parsed.record_every:
+            recording.check(agent)
         grid = agents.GRIDS[agent] if parsed.paper_grid else sweeps.parse_grid(parsed.grid)
         cells += sweeps.plan(
             parsed.targets, [agent], seeds=parsed.seeds, grid=dict(grid), preset=parsed.preset,
@@ -79,9 +82,9 @@ def run(arguments: list[str]) -> int:
         )  # fmt: skip
     out = parsed.out or Path("sweeps") / sweeps.file_name(parsed.targets[0])
     jobs = sweeps.missing(cells, out)
-    recording = ["--record"] if parsed.record else []
-    recording += ["--record-every", str(parsed.record_every)] if parsed.record_every else []
-    jobs = [job._replace(arguments=[*job.arguments, *recording]) for job in jobs]
+    record = ["--record"] if parsed.record else []
+    record += ["--record-every", str(parsed.record_every)] if parsed.record_every else []
+    jobs = [job._replace(arguments=[*job.arguments, *record]) for job in jobs]
     if len(jobs) < len(cells):
         print(f"tdu: {len(cells) - len(jobs)} of {len(cells)} runs are there already.", file=sys.stderr)
     engine: displays.Engine = parallel.run_all

@@ -31,7 +31,9 @@ def run(arguments: list[str]) -> int:
     )
     parser.add_argument("--best", action="store_true", help="the agent that did best in the run's --evaluate-every")
     parser.add_argument("--seed", type=whole("seed", 0, LARGEST_SEED), default=0, help="of the episodes (default 0)")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="film.gif, or film.mp4 where ffmpeg is installed")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="film.gif, or film.mp4 where ffmpeg is installed or the extra films"
+    )
     parser.add_argument("--fps", type=whole("fps", 1, 100), default=12, help="frames per second (default 12)")
     parsed = parser.parse_args(arguments)
     if parsed.out is not None:
@@ -54,8 +56,8 @@ def run(arguments: list[str]) -> int:
                     words = f"episode {episode + 1}, step {step}, return {total:.3f}"
                     _show(stage.text(), words, output, 1 / parsed.fps)
                 returns += [total] if over else []
-                if len(frames) >= films.MOST_FRAMES:
-                    print(f"tdu: the film ends after {films.MOST_FRAMES} frames.", file=sys.stderr)
+                if films.is_full(frames):
+                    print(f"tdu: the film ends after {len(frames)} frames.", file=sys.stderr)
                     break
         finally:
             stage.close()

@@ -167,6 +167,11 @@ class AtariVector:
             raise RunError(f"{self.spec.name} does not come back to where it was, so its run cannot be continued.")
         return self._now.copy()
 
+    def screen(self, row: int = 0, *, ended: bool = False) -> np.ndarray:
+        """What a player of a game sees, [210, 160, 3] in colour, now or at the end of the episode before."""
+        game = self._games[row]
+        return game.last_screen if ended else game.ale.getScreenRGB()
+
     def close(self) -> None:
         """Lets the games go."""
         self._games = []
@@ -196,6 +201,8 @@ class _Game:
         self._screens = np.zeros((2, *self.ale.getScreenDims()), np.uint8)
         self._larger = np.zeros_like(self._screens[0])
         self.before = b""
+        self.last_screen = self.ale.getScreenRGB()
+        """Of the episode before, at its end."""
         self.actions = bytearray()
         self.frames = 0
         """Since the episode began, those of doing nothing apart."""
@@ -203,7 +210,7 @@ class _Game:
 
     def begin(self, noops: int) -> None:
         """A new episode, in which nothing is done for some frames."""
-        self.before = self.ale.cloneState(include_rng=True).serialize()
+        self.before, self.last_screen = self.ale.cloneState(include_rng=True).serialize(), self.ale.getScreenRGB()
         self.ale.reset_game()
         for _ in range(noops):
             self.ale.act(0)

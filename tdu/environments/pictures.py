@@ -1,7 +1,7 @@
 """Episodes that can be seen: frames of an environment, and for a sea, a tree or a key and door also text.
 
-Ours are drawn here from their state. Those that live in Python draw themselves (Gymnasium's `render`); where one does not,
-that is said in one sentence.
+Ours are drawn here from their state. Those that live in Python draw themselves (Gymnasium's `render`, Atari's screen); where
+one does not, that is said in one sentence.
 """
 
 import os
@@ -13,6 +13,7 @@ import numpy as np
 
 from tdu import random
 from tdu.environments import close, gymnasium, make
+from tdu.environments.atari import AtariVector
 from tdu.environments.binary_tree import BinaryTreeState
 from tdu.environments.deep_sea import DeepSeaState
 from tdu.environments.key_door import KeyDoorState
@@ -62,12 +63,19 @@ def stage(env_id: str, seed: int) -> Stage:
     if env_id.startswith("gym:"):
         for part in ("VIDEO", "AUDIO"):  # frames need neither a screen nor a loudspeaker
             os.environ.setdefault(f"SDL_{part}DRIVER", "dummy")
-        return _python_stage(gymnasium.load(env_id.removeprefix("gym:"), f"watch {seed}", render_mode="rgb_array"))
+        name = env_id.removeprefix("gym:")
+        try:
+            return _python_stage(gymnasium.load(name, f"watch {seed}", render_mode="rgb_array"))
+        except UserError:  # some take no render_mode; one that cannot be made at all says so
+            gymnasium.load(name, f"watch {seed}").close()
+            raise cannot(env_id) from None
     if env_id.startswith("bsuite:deep_sea"):
         env_id = env_id.removeprefix("bsuite:")  # our twin is the same, and can be drawn
     made = make(env_id, f"watch {seed}")
     if isinstance(made, Environment):
         return _compiled_stage(made, seed)
+    if isinstance(made, AtariVector):
+        return _atari_stage(made)
     if not isinstance(made, PythonVector):
         made.close()
         raise cannot(env_id)
@@ -82,6 +90,23 @@ def _python_stage(env: PythonEnvironment) -> Stage:
         return picture[:, :, :3]
 
     return Stage(env.spec, env.reset, env.step, frame, None, env.close)
+
+
+def _atari_stage(env: AtariVector) -> Stage:
+    """One game; it begins its next episode itself, so that beginning one is only to look."""
+    now: dict[str, Any] = {"ended": False, "observation": env.start()[0]}
+
+    def begin(episode: int) -> TimeStep:
+        del episode
+        now["ended"] = False
+        return TimeStep(now["observation"], np.float32(0), np.float32(1), np.bool_(False))
+
+    def take(action: int) -> TimeStep:
+        stepped = env.step(np.asarray([action]))
+        now["observation"], now["ended"] = stepped.now[0], bool(stepped.ended)
+        return TimeStep(*(part[0] for part in stepped.after))
+
+    return Stage(env.spec, begin, take, lambda: env.screen(ended=now["ended"]), None, env.close)
 
 
 def cannot(name: str) -> UserError:

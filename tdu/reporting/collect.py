@@ -9,6 +9,7 @@ import numpy as np
 
 from tdu import runs
 from tdu.errors import UserError
+from tdu.reporting import page_parts
 from tdu.reporting.summary import label
 from tdu.runs import folder as folders
 from tdu.runs.snapshots import Record
@@ -38,44 +39,52 @@ class Table(NamedTuple):
     """Rows that an experiment has left."""
 
     name: str
+    """Of its file."""
     columns: list[str]
     rows: list[list[str]]
+
+
+class Evidence(NamedTuple):
+    """A folder of results/: what its README says, the figures it shows, and the rows."""
+
+    name: str
+    text: str
+    figures: dict[str, bytes]
+    tables: list[Table]
+    notes: list[str]
 
 
 class Collected(NamedTuple):
     """Everything that was found, and what could not be used and why."""
 
     runs: list[Shown]
-    tables: list[Table]
+    evidence: list[Evidence]
     left_out: dict[str, str]
 
 
 def collect(paths: Sequence[Path], *, with_records: bool = True) -> Collected:
     """Reads the folders. One that is damaged is left out with its reason; if nothing is left, that is the user's to mend."""
-    found, tables, left_out = list[Shown](), list[Table](), dict[str, str]()
+    found, evidence, left_out = list[Shown](), list[Evidence](), dict[str, str]()
     for path in dict.fromkeys(paths):
         if not path.is_dir():
             raise UserError(f"{path} is not a folder.")
         inside = [path] if (path / folders.CONFIG).exists() else runs.find_runs(path)
-        has_rows = (path / ROWS).exists()
         for folder in inside:
             try:
                 found.append(_read(folder, with_records=with_records))
             except UserError as e:
                 left_out[str(folder)] = str(e)
-        if has_rows:
-            try:
-                tables.append(_table(path / ROWS))
-            except (OSError, ValueError, csv.Error) as e:
-                left_out[str(path / ROWS)] = f"it cannot be read ({e})."
-        if not inside and not has_rows:
+        if (path / ROWS).exists() or (not inside and (path / TEXT).exists()):
+            evidence.append(_evidence(path, left_out))
+        elif not inside:
             left_out[str(path)] = "it has no runs in it."
-    if not found and not tables:
+    evidence = [one for one in evidence if one.text or one.tables]
+    if not found and not evidence:
         raise UserError(" ".join(f"{name}: {why}" for name, why in left_out.items()) or "there is nothing to show.")
-    return Collected(found, tables, left_out)
+    return Collected(found, evidence, left_out)
 
 
-ROWS = "runs.csv"
+ROWS, TEXT = "runs.csv", "README.md"
 
 
 def _read(folder: Path, *, with_records: bool) -> Shown:
@@ -100,9 +109,31 @@ def _read(folder: Path, *, with_records: bool) -> Shown:
     return Shown(folder.name, config, result, state, log, record, notes)
 
 
+def _evidence(folder: Path, left_out: dict[str, str]) -> Evidence:
+    """What a folder of results has; a file of it that cannot be read is left out with its reason."""
+    text, figures, tables, notes = "", dict[str, bytes](), list[Table](), list[str]()
+    try:
+        text = (folder / TEXT).read_text()
+    except FileNotFoundError:
+        notes.append(f"it has no {TEXT}, so its rows stand without a word.")
+    except (OSError, ValueError) as e:
+        left_out[str(folder / TEXT)] = f"it cannot be read ({e})."
+    for name in page_parts.figures_of(text):
+        try:
+            figures[name] = (folder / name).read_bytes()
+        except OSError:
+            notes.append(f"its figure {name} is not there.")
+    for path in sorted(folder.glob("*.csv")):
+        try:
+            tables.append(_table(path))
+        except (OSError, ValueError, csv.Error) as e:
+            left_out[str(path)] = f"it cannot be read ({e})."
+    return Evidence(folder.resolve().name, text, figures, tables, notes)
+
+
 def _table(path: Path) -> Table:
     with open(path, newline="") as f:
-        columns, *rows = list(csv.reader(f))
-    if any(len(row) != len(columns) for row in rows):
-        raise ValueError("its rows are of different lengths")
-    return Table(path.parent.name, columns, rows)
+        columns, *rows = list(csv.reader(f)) or [[]]
+    if not columns or any(len(row) != len(columns) for row in rows):
+        raise ValueError("its rows are of different lengths" if columns else "it is empty")
+    return Table(path.name, columns, rows)

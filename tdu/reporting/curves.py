@@ -71,3 +71,18 @@ def band(curves: np.ndarray) -> Band:
 def usual_window(logs: Sequence[Log]) -> int:
     """A fiftieth of the longest run, at least one episode."""
     return max(1, max((len(log.get("episode", ())) for log in logs), default=0) // 50)
+
+
+def limits(groups: Sequence[np.ndarray]) -> tuple[float, float] | None:
+    """The ends of a chart of groups of seeds [N, X]: all seeds, and of intervals what leaves the seeds half of the height.
+
+    The interval of two seeds is twelve times as wide as what lies between them, and would hide it.
+    """
+    told = np.concatenate([own[np.isfinite(own)] for own in groups])
+    if not len(told):
+        return None
+    low, high = float(told.min()), float(told.max())
+    room, bands = (high - low) / 2, [band(own) for own in groups]
+    lowest = np.nanmin(np.concatenate([b.low for b in bands]), initial=low)
+    highest = np.nanmax(np.concatenate([b.high for b in bands]), initial=high)
+    return max(float(lowest), low - room), min(float(highest), high + room)

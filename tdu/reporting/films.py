@@ -1,4 +1,4 @@
-"""Films of what a run has learned: GIF by Pillow, MP4 by ffmpeg where it is installed."""
+"""Films of what a run has learned: GIF by Pillow, MP4 by ffmpeg, the system's or that of the extra `films`."""
 
 import io
 import shutil
@@ -6,7 +6,6 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -18,6 +17,8 @@ from tdu.trained import TrainedAgent
 from tdu.types import TimeStep
 
 MOST_FRAMES = 5000
+_MOST_BYTES = 2**30
+"""All frames are in memory."""
 KINDS = (".gif", ".mp4")
 
 Policy = Callable[[int], Callable[[TimeStep], int]]
@@ -93,12 +94,17 @@ def check(path: Path) -> None:
     """Refuses what no film can be written to, before anything is played."""
     if path.suffix not in KINDS:
         raise UserError(f"{path} names no kind of film; end it with .gif or .mp4.")
-    if path.suffix == ".mp4" and shutil.which("ffmpeg") is None:
+    if path.suffix == ".mp4" and _ffmpeg() is None:
         raise UserError(
-            f"an .mp4 needs ffmpeg, which is not installed; install it or write {path.with_suffix('.gif')}."
+            f"an .mp4 needs ffmpeg, which is not installed: pip install 'tdu[films]', or write {path.with_suffix('.gif')}."
         )
     if path.exists():
         raise UserError(f"{path} is there already; choose another --out.")
+
+
+def is_full(frames: Sequence[Frame]) -> bool:
+    """Whether a film is as long as it may be."""
+    return len(frames) >= MOST_FRAMES or (bool(frames) and len(frames) * frames[0].nbytes >= _MOST_BYTES)
 
 
 def gif(frames: Sequence[Frame], milliseconds: int) -> bytes:
@@ -114,14 +120,29 @@ def gif(frames: Sequence[Frame], milliseconds: int) -> bytes:
     return buffer.getvalue()
 
 
+def _ffmpeg() -> str | None:
+    """Where ffmpeg is."""
+    found = shutil.which("ffmpeg")
+    if found is None:
+        try:
+            import imageio_ffmpeg
+
+            found = imageio_ffmpeg.get_ffmpeg_exe()
+        except (ImportError, RuntimeError):  # it is not there, or has none for this machine
+            return None
+    return found
+
+
 def _mp4(frames: Sequence[Frame], frames_per_second: int) -> bytes:
     height, width = (side - side % 2 for side in frames[0].shape[:2])
     with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "film.mp4"
-        command = ["ffmpeg", "-loglevel", "error", "-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}",
-                   "-r", str(frames_per_second), "-i", "-", "-pix_fmt", "yuv420p", str(out)]  # fmt: skip
-        raw = b"".join(np.ascontiguousarray(frame[:height, :width]).tobytes() for frame in frames)
-        done: Any = subprocess.run(command, input=raw, capture_output=True)
+        raw, out = Path(folder) / "film.raw", Path(folder) / "film.mp4"
+        command = [str(_ffmpeg()), "-loglevel", "error", "-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}",
+                   "-r", str(frames_per_second), "-i", str(raw), "-pix_fmt", "yuv420p", str(out)]  # fmt: skip
+        with open(raw, "wb") as f:
+            for frame in frames:
+                f.write(np.ascontiguousarray(frame[:height, :width]).tobytes())
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True)
         if done.returncode:
             words = done.stderr.decode(errors="replace").strip().splitlines()
             raise UserError(f"ffmpeg could not make the film: {words[-1] if words else 'it said nothing'}.")

@@ -1,6 +1,7 @@
 """The learning-curve figure of a paper: a panel for each environment, a line with its interval for each agent."""
 
 import math
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -46,10 +47,16 @@ def draw(
         every = [log for logs in mine.values() for log in logs]
         at = curves.grid(every, axis)
         its_window = 1 if metric == "bad_share" else window or curves.usual_window(every)
-        for agent, logs in mine.items():
-            number = agents.index(agent)
-            own = np.stack([curves.curve(log, metric, axis, at, its_window) for log in logs])
-            _line(panel, at, own, agent, number, by_seed)
+        drawn = {
+            agent: np.stack([curves.curve(log, metric, axis, at, its_window) for log in logs])
+            for agent, logs in mine.items()
+        }
+        for agent, own in drawn.items():
+            _line(panel, at, own, agent, agents.index(agent), by_seed)
+        ends = curves.limits(list(drawn.values()))
+        if ends is not None and ends[0] < ends[1]:
+            margin = 0.04 * (ends[1] - ends[0])
+            panel.set_ylim(ends[0] - margin, ends[1] + margin)
         panel.set(title=env, xlabel=axis, ylabel=page_data.METRICS[metric])
         panel.title.set_fontsize(10)
         panel.spines[["top", "right"]].set_visible(False)
@@ -59,12 +66,17 @@ def draw(
             if name not in names:
                 handles.append(handle)
                 names.append(name)
-    figure.legend(handles, names, frameon=False, loc="outside lower center", ncols=min(len(names), 3))
+    letters = int((figure.get_figwidth() - 0.8) / _LETTER)
+    beside = max(1, min(3, len(names), letters // (max(map(len, names)) + 6)))
+    wrapped = [textwrap.fill(name, max(letters, 20)) for name in names]
+    figure.legend(handles, wrapped, frameon=False, loc="outside lower center", ncols=beside)
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=150, metadata={_SIGNED_AS[path.suffix]: "tdu"})
 
 
+_LETTER = 0.085
+"""Inches, so that a legend is not wider than its figure."""
 _SIGNED_AS = {".svg": "Creator", ".pdf": "Creator", ".png": "Software"}
 
 

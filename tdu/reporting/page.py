@@ -6,16 +6,16 @@ maps are drawn by page/page.js. Every name is escaped.
 
 import html
 import json
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from tdu import files
+from tdu import agents, files
 from tdu.errors import UserError, writing
 from tdu.reporting import page_data
-from tdu.reporting.collect import Collected, Shown, Table, collect
+from tdu.reporting.collect import Collected, Evidence, Shown, Table, collect
+from tdu.reporting.page_parts import number_or_text, prose, section, table, title_of
 
 _MOST_ROWS = 2000
 _MOST_CONFIGS = 12
@@ -51,19 +51,19 @@ def write(collected: Collected, title: str) -> str:
         data["environments"].append({"name": env, **page_data.environment(mine, places)})
     data["maps"], data["strips"] = page_data.maps(collected.runs), page_data.strips(collected.runs)
     data["distributions"] = page_data.distributions(collected.runs)
-    sections.insert(0, _section("maps", "The frontier", _maps(collected.runs, data["maps"])))
+    sections.insert(0, section("maps", "The frontier", _maps(collected.runs, data["maps"])))
     curves = "".join(_curves(i, env["name"]) for i, env in enumerate(data["environments"]))
     if len(environments) > _MOST_CHARTS:
         more = len(environments) - _MOST_CHARTS
         curves += (
             f'<p class="note">{more} more environments are in the tables alone; give them a page of their own.</p>'
         )
-    sections.insert(1, _section("curves", "Learning curves", curves))
-    sections.append(_section("heads", "Who acted when, and what it earned", _heads(collected.runs, data["strips"])))
-    sections.append(_section("distributions", "Bonus and TD error", _distributions(collected.runs, data)))
-    sections.append(_section("config", "Configurations", _configs(grouped)))
-    sections += [_section("rows", f"Results: {table.name}", _rows(table)) for table in collected.tables]
-    sections.append(_section("missing", "What is missing", _missing(collected)))
+    sections.insert(1, section("curves", "Learning curves", curves))
+    sections.append(section("heads", "Who acted when, and what it earned", _heads(collected.runs, data["strips"])))
+    sections.append(section("distributions", "Bonus and TD error", _distributions(collected.runs, data)))
+    sections.append(section("config", "Configurations", _configs(grouped)))
+    sections += [_evidence(f"evidence-{i}", one) for i, one in enumerate(collected.evidence)]
+    sections.append(section("missing", "What is missing", _missing(collected)))
     return _TEMPLATE.format(
         title=html.escape(title),
         chart_style=_file("uPlot.min.css"),
@@ -74,34 +74,6 @@ def write(collected: Collected, title: str) -> str:
         licence=_file("LICENSE-uPlot.txt").replace("*/", ""),
         script=_file("page.js"),
     )
-
-
-def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], name: str) -> str:
-    """A table that can be sorted and copied. A cell is a text, a number, or None for what is not known."""
-    head = "".join(
-        f'<th scope="col" aria-sort="none"><button type="button">{html.escape(c)}</button></th>' for c in columns
-    )
-    body = "".join("<tr>" + "".join(_cell(cell) for cell in row) + "</tr>" for row in rows)
-    return (
-        f'<div class="table"><button type="button" class="copy" aria-label="copy the table {html.escape(name)}">copy'
-        f'</button><div class="scroll" tabindex="0"><table aria-label="{html.escape(name)}"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div></div>"
-    )
-
-
-def _cell(cell: Any) -> str:
-    if cell is None:
-        return "<td>–</td>"
-    if isinstance(cell, bool) or not isinstance(cell, int | float):
-        return f"<td>{html.escape(str(cell))}</td>"
-    words = str(cell) if isinstance(cell, int) else f"{cell:.4g}" if math.isfinite(cell) else "not a number"
-    return f'<td class="number" data-value="{cell}">{html.escape(words)}</td>'
-
-
-def _section(name: str, title: str, content: str) -> str:
-    if not content:
-        return ""
-    return f'<section id="{name}"><h2>{html.escape(title)}</h2>{content}</section>'
 
 
 def _runs(shown: Sequence[Shown]) -> str:
@@ -121,7 +93,7 @@ def _runs(shown: Sequence[Shown]) -> str:
             result.greedy_return.mean if result and result.greedy_return else None,
             result.seconds if result else None, run.name,
         ))  # fmt: skip
-    return _section("runs", "Runs", table(columns, rows, "runs")) if rows else ""
+    return section("runs", "Runs", table(columns, rows, "runs")) if rows else ""
 
 
 def _solved(run: Shown) -> int | str | None:
@@ -130,12 +102,26 @@ def _solved(run: Shown) -> int | str | None:
     return run.result.solved_episode or f"not within {run.result.episodes}"
 
 
-def _maps(shown: Sequence[Shown], maps: Sequence[dict[str, Any]]) -> str:
-    could = [run for run in shown if run.record is None and run.config.env.startswith(("deep_sea", "binary_tree"))]
+def _lacking(shown: Sequence[Shown], what: str, *, only: tuple[str, ...] = ("",)) -> str:
+    """Which runs were not recorded, on the environments that begin so, and why; but for runs that have not begun."""
+    without = [
+        run for run in shown if run.record is None and run.config.env.startswith(only) and len(run.log.get("episode", ()))
+    ]  # fmt: skip
     words = ""
-    if could:
-        whose = "This run has" if len(shown) == 1 else f"{len(could)} of {len(shown)} runs have"
-        words = f'<p class="note">{whose} no map: trained without <code>--record</code>.</p>'
+    for could, because in (
+        (True, "trained without <code>--record</code>"),
+        (False, "agents of this kind do not tell their heads' values"),
+    ):
+        count = sum(agents.find(run.config.agent).can_be_recorded is could for run in without)
+        if count:
+            have = "has" if count == 1 else "have"
+            whose = "This run has" if len(shown) == 1 else f"{count} of {len(shown)} runs {have}"
+            words += f'<p class="note">{whose} no {what}: {because}.</p>'
+    return words
+
+
+def _maps(shown: Sequence[Shown], maps: Sequence[dict[str, Any]]) -> str:
+    words = _lacking(shown, "map", only=("deep_sea", "binary_tree"))
     if not maps:
         return words
     layers = dict.fromkeys(layer["name"] for one in maps for layer in one["layers"])
@@ -190,9 +176,9 @@ def _heads(shown: Sequence[Shown], strips: Sequence[dict[str, Any]]) -> str:
 
 
 def _distributions(shown: Sequence[Shown], data: dict[str, Any]) -> str:
+    words = _lacking(shown, "distributions")
     if not data["distributions"]:
-        lacking = [run for run in shown if run.record is None]
-        return '<p class="note">Nothing was recorded: train with <code>--record</code>.</p>' if lacking else ""
+        return words
     charts = "".join(
         f'<figure class="distribution" data-run="{i}" data-kind="{html.escape(kind)}">'
         f"<figcaption>{html.escape(kind)}: {html.escape(one['name'])}</figcaption>"
@@ -202,7 +188,7 @@ def _distributions(shown: Sequence[Shown], data: dict[str, Any]) -> str:
     )
     return (
         f'<div class="charts">{charts}</div><p class="note">Of transitions the agent remembers: the median, '
-        "the middle half, and nine tenths of them.</p>"
+        f"the middle half, and nine tenths of them.</p>{words}"
     )
 
 
@@ -233,25 +219,26 @@ def _words(value: Any) -> str:
     return "no limit" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def _evidence(name: str, its: Evidence) -> str:
+    """An experiment: what its README says, with its figures, and its rows, folded away where there is a text."""
+    title, text = title_of(its.text, f"Results: {its.name}")
+    rows = [_rows(one) for one in its.tables]
+    if its.text:
+        names = (f"{one.name}: {len(one.rows)} rows" for one in its.tables)
+        rows = [f"<details><summary>{html.escape(n)}</summary>{r}</details>" for n, r in zip(names, rows, strict=True)]
+    return section(name, title, prose(text, its.figures, its.name) + "".join(rows))
+
+
 def _rows(its: Table) -> str:
-    rows = [[_number_or_text(cell) for cell in row] for row in its.rows[:_MOST_ROWS]]
+    rows = [[number_or_text(cell) for cell in row] for row in its.rows[:_MOST_ROWS]]
     more = len(its.rows) - len(rows)
     return table(its.columns, rows, its.name) + (f"<p>{more} more rows are in its file.</p>" if more else "")
-
-
-def _number_or_text(text: str) -> Any:
-    try:
-        return int(text)
-    except ValueError:
-        try:
-            return float(text)
-        except ValueError:
-            return text or None
 
 
 def _missing(collected: Collected) -> str:
     items = [f"{name} is left out: {why}" for name, why in collected.left_out.items()]
     items += [f"{run.name}: {note}" for run in collected.runs for note in run.notes]
+    items += [f"{one.name}: {note}" for one in collected.evidence for note in one.notes]
     for state in ("running", "cut off"):
         names = [run.name for run in collected.runs if run.state == state]
         if names:

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tdu import random
+from tdu import agents, random
 from tdu.environments import maps
 from tdu.environments.maps import Map
 from tdu.errors import UserError
@@ -63,6 +63,16 @@ def next_moment(
     return min(late, (episode // even + 1) * even)
 
 
+def check(agent: str) -> None:
+    """Refuses an agent that cannot be looked into, before anything is made for it."""
+    if not agents.find(agent).can_be_recorded:
+        raise _cannot(f"agent {agent}")
+
+
+def _cannot(whom: str) -> UserError:
+    return UserError(f"{whom} cannot be recorded: it does not tell its heads' values; leave --record out.")
+
+
 class _Looks(NamedTuple):
     """What is compiled to look at an agent."""
 
@@ -83,7 +93,7 @@ class Recorder:
         every: int | None = None,
     ):
         if isinstance(agent, RecurrentAgent) or agent.examiner is None or not isinstance(runner, Traced):
-            raise UserError("this agent cannot be recorded: it does not tell its heads' values; leave --record out.")
+            raise _cannot("this agent")  # one of the user's own, of which nothing was known before
         self._examiner, self._episodes = agent.examiner, episodes
         self._runner: Traced = runner
         self._map = _map_of(runner.spec)

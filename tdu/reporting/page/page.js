@@ -61,12 +61,23 @@
         const add = (values, look) => { columns.push(values); series.push({ points: { show: false }, ...look }); };
         if (every.checked) c.seeds.forEach(s => add(s, { stroke: colour(i) + "55", width: 1 }));
         if (c.low.some(x => x != null)) {
-          add(c.high, { stroke: "transparent" }); add(c.low, { stroke: "transparent" });
+          add(c.high, { stroke: "transparent", auto: false }); add(c.low, { stroke: "transparent", auto: false });
           bands.push({ series: [columns.length - 2, columns.length - 1], fill: colour(i) + "2e" });
         }
         add(c.mean, { stroke: colour(i), width: 2.5, dash: dash(i), points: { show: here.x.length < 3 } });
         means.push(columns.length - 1);
       });
+      // The interval of two seeds is twelve times as wide as what lies between them: it gets half of the height at most.
+      const range = (u, min, max) => {
+        if (min == null) return [0, 1];
+        let low = min, high = max;
+        const room = (max - min) / 2, from = u.scales.x.min ?? -Infinity, to = u.scales.x.max ?? Infinity;
+        for (const c of curves) here.x.forEach((x, k) => {
+          if (x < from || x > to || c.low[k] == null) return;
+          low = Math.min(low, c.low[k]); high = Math.max(high, c.high[k]);
+        });
+        return uPlot.rangeNum(Math.max(low, min - room), Math.min(high, max + room), 0.05, true);
+      };
       const legend = figure.querySelector(".legend");
       legend.replaceChildren(...curves.map((c, i) => {
         const entry = made("span");
@@ -79,13 +90,13 @@
           : shown(c.mean[x]) + (c.low[x] == null ? "" : ` (${shown(c.low[x])} to ${shown(c.high[x])}, ${c.count[x]} seeds)`);
       });
       chart(figure.querySelector(".chart"), { axes: axes(axis.value, env.metrics[metric.value]), series, bands,
-        cursor: { points: { show: (u, i) => means.includes(i) } },
+        scales: { x: { time: false }, y: { range } }, cursor: { points: { show: (u, i) => means.includes(i) } },
         hooks: { setCursor: [u => tell(u.cursor.idx)] } }, columns);
       tell(null);
       const seeds = curves.some(c => c.seeds.length);
       figure.querySelector(".note").textContent = (metric.value === "bad_share" ? "Share of all episodes so far."
         : env.window > 1 ? `Mean of the last ${env.window} episodes.` : "Every episode.") + (seeds ? " Thick: mean over the seeds that get so far; shaded: its 95 % "
-        + "interval; thin: every seed." : "");
+        + "interval, as far as there is room; thin: every seed." : "");
     };
     for (const control of [metric, axis, every]) control.addEventListener("change", draw);
     redraws.push(draw);
