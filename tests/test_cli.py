@@ -174,7 +174,7 @@ def make():
 """
 
 
-def test_what_an_environment_prints_spoils_no_json(tmp_path, monkeypatch, capfd):
+def test_what_an_environment_prints_spoils_no_json(tmp_path, monkeypatch):
     (tmp_path / "talks.py").write_text(TALKS)
     monkeypatch.chdir(tmp_path)
     shared = ["python:talks:make", "--episodes", 3, "--out", "run", "--progress", "json", "--evaluation-episodes", 2]
@@ -184,10 +184,9 @@ def test_what_an_environment_prints_spoils_no_json(tmp_path, monkeypatch, capfd)
     assert [line["episode"] for line in lines] == [1, 2, 3]
     assert lines[-1]["share"] == 1.0
     assert all(words in trained.stderr for words in ("here I am", "{'a': 1}", "from C"))
-    assert main(["evaluate", "run", "--episodes", "2", "--json"]) == 0
-    evaluated = capfd.readouterr()
-    assert json.loads(evaluated.out)["episodes"] == 2
-    assert "from C" in evaluated.err
+    evaluated = run("evaluate", "run", "--episodes", 2, "--json")
+    assert json.loads(evaluated.stdout)["episodes"] == 2
+    assert "from C" in evaluated.stderr
 
 
 def test_ctrl_c_saves_and_the_run_goes_on(tmp_path):
