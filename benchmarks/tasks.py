@@ -256,11 +256,11 @@ def summary(rows: list[dict[str, str]]) -> str:
             continue
         first = min(found, key=lambda agent: found[agent].estimate)
         if found[first].estimate == float("inf"):
-            standing = "never there, as nobody"
+            standing = "never there"
         elif first == "tdu":
             standing = "first"
         else:
-            within = found["tdu"].estimate <= found[first].high
+            within = found["tdu"].estimate <= found[first].high and found["tdu"].estimate < float("inf")
             standing = f"{'within the interval of' if within else 'behind'} {first}"
         cells = [
             f"{_thousands(found[agent].estimate)} ({sum(s is not None for s in steps[agent])}/{len(steps[agent])})"

@@ -107,7 +107,12 @@ def _reproduce(names: list[str], parsed: argparse.Namespace) -> int:
         experiment = catalogue.find(name)
         if isinstance(experiment, Own):
             if parsed.pages:
-                experiment.pages(parsed.results / name)
+                try:
+                    experiment.pages(parsed.results / name)
+                except UserError as e:
+                    if len(names) == 1:
+                        raise
+                    tell(f"{e} The other pages are made.")
             else:
                 experiment.reproduce(parsed.results / name, preset=parsed.preset)
             continue

@@ -32,10 +32,10 @@ def load(gym_id: str, seed: Seed, **settings: Any) -> PythonEnvironment:
         if gym_id.startswith(beginning):
             try:
                 importlib.import_module(package)
-            except ImportError as e:
-                raise UserError(
-                    f"'{gym_id}' is an environment of {package}, which is missing; pip install {package}."
-                ) from e
+            except (Exception, SystemExit) as e:
+                is_missing = isinstance(e, ModuleNotFoundError) and e.name == package
+                why = f"is missing; pip install {package}" if is_missing else f"cannot be imported ({described(e)})"
+                raise UserError(f"'{gym_id}' is an environment of {package}, which {why}.") from e
     try:
         env = gymnasium.make(gym_id, **settings)
     except (Exception, SystemExit) as e:

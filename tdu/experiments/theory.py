@@ -24,7 +24,7 @@ from tdu.experiments import theory_agents, theory_figures, theory_page, theory_r
 from tdu.experiments.theory_agents import Training
 from tdu.experiments.theory_rows import Row, Sizes, Tell
 from tdu.progress import clock
-from tdu.runners.parallel import cores, use_one_core
+from tdu.runners.parallel import use_one_core
 
 Say = Callable[[str], None]
 
@@ -80,7 +80,7 @@ def reproduce(out: Path, *, preset: str = "laptop", say: Say = tell) -> Path:
         preset = "laptop"
     if preset not in PRESETS:
         raise unknown("preset", preset, PRESETS)
-    use_one_core()  # so that the rows do not depend on how many there are
+    use_one_core()  # so that what JAX computes does not depend on how many there are
     out = Path(out)
     whole = _Stopwatch()
     took = {}
@@ -110,10 +110,18 @@ def draw(out: Path) -> Path:
         if not (out / f"{part}.csv").exists():
             raise UserError(f"{out} has no {part}.csv; compute it first.")
         tables[part] = read(out / f"{part}.csv")
-    with writing(out):
-        theory_figures.figures(tables, out)
-        page = out / "README.md"
-        files.write_atomically(page, theory_page.page(tables, json.loads((out / "settings.json").read_text())).encode())
+    if not (out / "settings.json").exists():
+        raise UserError(f"{out} has no settings.json, which says of what its tables are; compute them anew elsewhere.")
+    page = out / "README.md"
+    try:
+        text = theory_page.page(tables, json.loads((out / "settings.json").read_text()))
+        with writing(out):
+            theory_figures.figures(tables, out)
+            files.write_atomically(page, text.encode())
+    except KeyError as e:
+        raise UserError(
+            f"tables in {out} have no column {e}: another version made them; compute them anew elsewhere."
+        ) from e
     return page
 
 
@@ -175,7 +183,7 @@ def _write_timing(path: Path, preset: str, took: Row, whole: Row | None) -> None
     told = {
         "command": f"tdu reproduce theory --preset {preset}",
         "machine": {
-            "processor": processor(), "cores": os.cpu_count() or 1, "cores_used": cores(),
+            "processor": processor(), "cores": os.cpu_count() or 1, "cores_used": 1,
             "python": platform.python_version(),
         },
         "seconds": {part: took.get(part, before.get(part)) for part in PARTS},

@@ -139,7 +139,7 @@ def _mp4(frames: Sequence[Frame], frames_per_second: int) -> bytes:
         raw, out = Path(folder) / "film.raw", Path(folder) / "film.mp4"
         command = [str(_ffmpeg()), "-loglevel", "error", "-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}",
                    "-r", str(frames_per_second), "-i", str(raw), "-pix_fmt", "yuv420p", str(out)]  # fmt: skip
-        with open(raw, "wb") as f:
+        with writing(raw), open(raw, "wb") as f:
             for frame in frames:
                 f.write(np.ascontiguousarray(frame[:height, :width]).tobytes())
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True)

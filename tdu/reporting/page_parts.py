@@ -146,8 +146,10 @@ def _block(lines: Sequence[str], figures: Mapping[str, bytes], name: str) -> str
     if (figure := _FIGURE.fullmatch(first.strip())) is not None:
         return _figure(figure[1], figure[2], figures)
     if len(lines) > 1 and first.startswith("|") and set(lines[1]) <= set("|-: "):
-        head, _, *rows = ([cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip())[1:-1]] for line in lines)
-        cells = [[_table_cell(cell) for cell in [*row, *head][: len(head)]] for row in rows]
+        head, _, *rows = (
+            [cell.strip().replace(r"\|", "|") for cell in re.split(r"(?<!\\)\|", line.strip())[1:-1]] for line in lines
+        )
+        cells = [[_table_cell(cell) for cell in [*row, *[""] * len(head)][: len(head)]] for row in rows]
         return table([inline(cell) for cell in head], cells, f"{name}: {', '.join(head)}")
     if _ITEM.match(first):
         return _list(lines)

@@ -40,10 +40,14 @@ class Folder:
 
     def __init__(self, path: str | os.PathLike[str], *, resume: bool):
         self.path = Path(path)
-        self._is_ours = not self.path.exists()
+        self._is_made_here = self._is_begun_here = False
         with writing(self.path):
             self._refuse_if_taken(resume)
-            self.path.mkdir(parents=True, exist_ok=True)
+            try:
+                self.path.mkdir(parents=True)
+                self._is_made_here = True
+            except FileExistsError:
+                pass  # it may be used
         self._lock = _Lock(self.path)
         try:
             self._refuse_if_taken(resume)
@@ -67,9 +71,10 @@ class Folder:
             raise RunError(f"{self.path} holds files and no {CONFIG} of a run; choose another --out.")
 
     def withdraw(self) -> None:
-        """Takes the folder away again if it was made for this run, of which nothing came."""
-        if self._is_ours:
-            shutil.rmtree(self.path)
+        """Takes the folder away again if it and the run in it were made here; called where nothing came of the run."""
+        if self._is_made_here and self._is_begun_here:
+            self._close_logs()
+            shutil.rmtree(self.path, ignore_errors=True)  # the lock is still held: some file systems keep its name
 
     def read_config(self) -> RunConfig | None:
         """The config of the run that is here, if there is one."""
@@ -79,6 +84,7 @@ class Folder:
         """Stores the run's config."""
         with writing(self.path / CONFIG):
             files.write_atomically(self.path / CONFIG, written_json(config.to_file()))
+        self._is_begun_here = True
 
     def read_result(self) -> RunResult | None:
         """The result of a finished run."""
@@ -163,10 +169,14 @@ class Folder:
 
     def close(self) -> None:
         """Closes the logs and gives up the lock."""
+        self._close_logs()
+        self._lock.release()
+
+    def _close_logs(self) -> None:
         for log in (self._log, *self._others.values(), self._record):
             if log is not None:
                 log.close()
-        self._lock.release()
+        self._log, self._others, self._record = None, {}, None
 
 
 class _Lock:

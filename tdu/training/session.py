@@ -127,8 +127,6 @@ class Session:
         self._is_told_to_end = False
         self._track: Callable[[Row], None] | None = None
         self._end_track: Callable[[], None] | None = None
-        if track:
-            self._track, self._end_track = tracking.start(track, folder.path if folder else None, plan.config.to_json())
         self._runner, self._agent = make_runner(plan.config, plan.env, address=address, say=say)
         for note in self._runner.notes:
             say(note)
@@ -153,6 +151,8 @@ class Session:
             self._runner.attach(event=self._note_event, reload=self._last_saved)
         self._seconds_before = self._seconds
         self._clock_before = self._runner.clock
+        if track:  # last, when nothing can be refused any more
+            self._track, self._end_track = tracking.start(track, folder.path if folder else None, plan.config.to_json())
 
     def _restore(self, folder: runs.Folder, resuming: bool) -> None:
         loaded = folders.latest_checkpoint(folder.path, self._config, self._runner.save(), self._say, set_aside=True)
