@@ -44,8 +44,12 @@ def update(adam: Adam, params: Any, moments: Moments, gradient: Any, step: Array
 def move(adam: Adam, first: Array, second: Array, step: Array) -> Array:
     """How far a weight with these moments goes down in step number `step`."""
     root = jnp.sqrt(1 - power(adam.b2, step))
-    rate = adam.learning_rate * root / (1 - power(adam.b1, step))
-    return rate * first / (jnp.sqrt(second) + adam.eps * root)
+    return rate(adam, step) * first / (jnp.sqrt(second) + adam.eps * root)
+
+
+def rate(adam: Adam, step: Array) -> Array:
+    """lr·√c₂/c₁ of step number `step`."""
+    return adam.learning_rate * jnp.sqrt(1 - power(adam.b2, step)) / (1 - power(adam.b1, step))
 
 
 def power(base: float, exponent: Array) -> Array:

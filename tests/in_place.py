@@ -13,7 +13,7 @@ from tdu.runners.compiled import CompiledRunner
 from tdu.runners.protocol import Budget
 from tdu.types import EnvSpec
 
-TABLE = (901, 4, 32)
+TABLE = (901, 4, 4, 8)
 SIZE = math.prod(TABLE)
 INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%?[\w.-]+ = (?P<type>\w+)\[(?P<dims>[\d,]*)\]\S* (?P<opcode>[\w-]+)\(", re.M)
 IN_PLACE = {"parameter", "get-tuple-element", "bitcast", "scatter", "dynamic-update-slice", "fusion"}

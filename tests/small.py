@@ -22,13 +22,13 @@ NETWORKS = {
 EXPLORING = {
     "dqn": {"epsilon": 0.3},
     "rnd": {"epsilon": 0.3, "beta": 0.1},
-    "su": {"epsilon": 0.1, "prior_variance": 0.1},
+    "su": {"learning_rate": 2e-3, "epsilon": 0.1, "prior_variance": 0.1},
     "cts": {"epsilon": 0.1},
     "qex": {"epsilon": 0.1},
     "tdu_ac": {"beta": 0.3},
     "nns": {"epsilon": 0.1},
 }
-"""So short a time is not enough for every agent's usual way to explore."""
+"""So short a time is not enough for every agent's usual way to explore; SU forgets at the others' step size."""
 
 
 def settings(name):

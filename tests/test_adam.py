@@ -10,7 +10,7 @@ from tdu import adam as adams
 from tdu.adam import Adam
 from tdu.values import sparse_layer
 
-STATES, WIDTH, BATCH = 12, 3, 4
+STATES, ROW, BATCH = 12, (1, 3), 4
 
 
 def test_adam_equals_optax():
@@ -36,7 +36,7 @@ def _batches(steps: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """States with repeats, the all-zero observation and long rests; unit-size gradients."""
     rng = np.random.default_rng(seed)
     states = rng.choice(STATES + 1, size=(steps, BATCH), p=_uneven())
-    return states.astype(np.int32), rng.choice([-1.0, 1.0], size=(steps, BATCH, WIDTH))
+    return states.astype(np.int32), rng.choice([-1.0, 1.0], size=(steps, BATCH, *ROW))
 
 
 def _uneven() -> np.ndarray:
@@ -47,7 +47,7 @@ def _uneven() -> np.ndarray:
 def _run(steps: int, adam: Adam, dtype: type, period: int = 4) -> tuple[float, float]:
     """Largest difference of weights and of targets between both forms, over all steps and rows."""
     states, gradients = _batches(steps, seed=1)
-    weights = jnp.asarray(np.random.default_rng(0).normal(size=(STATES, WIDTH)).astype(dtype))
+    weights = jnp.asarray(np.random.default_rng(0).normal(size=(STATES, *ROW)).astype(dtype))
     reference = optax.adam(adam.learning_rate, eps=adam.eps)
     everything = jnp.arange(STATES + 1)
 
@@ -55,16 +55,18 @@ def _run(steps: int, adam: Adam, dtype: type, period: int = 4) -> tuple[float, f
         table, dense, target, opt_state = carry
         s, g, step = batch
         read = sparse_layer.read(table, s)
-        now = sparse_layer.brought_to(adam, read.rows, read.touched, step - 1)
-        table = sparse_layer.write(adam, table, states=s, before=read, now=now, gradient=g, step=step)
-        gradient = jnp.zeros((STATES + 1, WIDTH), dtype).at[s].add(g)[:STATES]
+        now = sparse_layer.brought_to(adam, read, step - 1)
+        first, sums = sparse_layer.distinct(s)
+        summed = jnp.einsum("ij,jrf->irf", sums, g)
+        table = sparse_layer.write(adam, table, states=s, first=first, before=read, now=now, gradient=summed, step=step)
+        gradient = jnp.zeros((STATES + 1, *ROW), dtype).at[s].add(g)[:STATES]
         updates, opt_state = reference.update(gradient, opt_state)
         dense = optax.apply_updates(dense, updates)
         copy = step % period == 0
         target = jnp.where(copy, dense, target)
         table = table._replace(copied=jnp.where(copy, step, table.copied))
         rows = sparse_layer.read(table, everything)
-        value = sparse_layer.brought_to(adam, rows.rows, rows.touched, step)
+        value = sparse_layer.brought_to(adam, rows, step)
         targets = sparse_layer.target(adam, rows, table.copied)
         zero = jnp.abs(value[-1]).max() + jnp.abs(targets[-1]).max()
         difference = jnp.abs(value[:-1] - dense).max(), jnp.abs(targets[:-1] - target).max(), zero

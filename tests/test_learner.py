@@ -103,12 +103,9 @@ def test_bdqn_is_tdu_without_explorers():
     """The K exploiters of TDU learn as BDQN's K heads do on the same data."""
     bdqn, tdu = make("bdqn", exploiters=3), make(**TDU)
     theirs, ours = filled(bdqn), filled(tdu)
-    width = 3 * 8
     ours = ours._replace(
         values=ours.values._replace(
-            table=ours.values.table._replace(
-                rows=ours.values.table.rows.at[:, :, :width].set(theirs.values.table.rows)
-            ),
+            table=ours.values.table._replace(rows=ours.values.table.rows.at[:, :, :3].set(theirs.values.table.rows)),
             prior=ours.values.prior.at[:, :3].set(theirs.values.prior),
             **{
                 name: jax.tree.map(

@@ -4,6 +4,7 @@ The noise is unfactorised: an independent standard normal for each weight. Drawi
 more than learning from it, so ε is read from a pool of normals drawn once, at a place drawn anew every time.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -59,8 +60,9 @@ def weights(scale: float, initial: float) -> Weights:
         mean, spread = jnp.split(trained, 2, axis=1)
         if draw is None:
             return mean
-        width = mean.shape[1]
-        table = draw.normals[: draw.normals.size // width * width].reshape(-1, width)
+        row = mean.shape[1:]
+        width = math.prod(row)
+        table = draw.normals[: draw.normals.size // width * width].reshape(-1, *row)
         at = (draw.places[0] % table.shape[0] + states.astype(jnp.uint32)) % table.shape[0]
         return mean + scale * spread * table[at]
 

@@ -36,7 +36,7 @@ from tdu.runs.log import Stamp
 from tdu.runs.records import canonical
 
 KEPT = 2
-_FORMAT = 4
+_FORMAT = 5
 _WRITING = ".writing-"
 _MANIFEST = "manifest.json"
 _ARRAYS = "arrays.safetensors"

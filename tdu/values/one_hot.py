@@ -42,17 +42,12 @@ class OneHotParams(NamedTuple):
 def one_hot(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
     """The ensemble for one-hot observations."""
     sizes = shape.sizes(spec)
-    states, width = sizes[0], sizes[1]
     adam = shape.adam
-
-    def heads_first(rows: Array) -> Array:
-        """[B, H·F] -> [H, B, F]."""
-        return jnp.swapaxes(rows.reshape(-1, shape.heads, width), 0, 1)
 
     def evaluate(rows: Array, observations: Array, params: Params, prior: Array, draw: Any) -> Array:
         """[H, B, A] from what is trained, first-layer rows and the rest, and the prior [B, H, A]."""
         bias, rest = weights.drawn(params, draw)
-        first = heads_first(weights.drawn_rows(rows, observations, draw)) + bias[:, None]
+        first = jnp.swapaxes(weights.drawn_rows(rows, observations, draw), 0, 1) + bias[:, None]
         return jax.vmap(mlp.apply_rest)(rest, first) + jnp.swapaxes(prior, 0, 1)
 
     def init_one(key: Key) -> mlp.Layers:
@@ -65,7 +60,7 @@ def one_hot(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
         prior = mlp.init_ensemble(key_prior, shape.heads, init_one)
         params = weights.trainable((b, rest))
         return OneHot(
-            table=sparse_layer.init(weights.trainable_rows(jnp.swapaxes(w, 0, 1).reshape(states, -1))),
+            table=sparse_layer.init(weights.trainable_rows(jnp.swapaxes(w, 0, 1))),
             params=params,
             target=jax.tree.map(jnp.copy, params),
             prior=shape.prior_scale * _tabulate(prior),
@@ -78,21 +73,24 @@ def one_hot(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
         del priors  # a table of them is at hand
         table, step = state.table, state.step + 1
         before, after = sparse_layer.read(table, o_tm1), sparse_layer.read(table, o_t)
-        now = sparse_layer.brought_to(adam, before.rows, before.touched, state.step)
+        now = sparse_layer.brought_to(adam, before, state.step)
         prior_tm1, prior_t = state.prior[o_tm1], state.prior[o_t]
         draw, draw_target = weights.draw(state.noise, state.step, 0), weights.draw(state.noise, state.step, 1)
         rows_target = sparse_layer.target(adam, after, table.copied)
         target_t = evaluate(rows_target, o_t, state.target, prior_t, draw_target)
         online_t = None
         if shape.double:
-            rows_t = sparse_layer.brought_to(adam, after.rows, after.touched, state.step)
+            rows_t = sparse_layer.brought_to(adam, after, state.step)
             online_t = evaluate(rows_t, o_t, state.params, prior_t, draw)
 
-        def objective(rows: Array, params: Params) -> tuple[Array, Any]:
-            return loss(evaluate(rows, o_tm1, params, prior_tm1, draw), target_t, online_t)
-
-        (row_gradient, gradient), aux = jax.grad(objective, argnums=(0, 1), has_aux=True)(now, state.params)
-        table = sparse_layer.write(adam, table, states=o_tm1, before=before, now=now, gradient=row_gradient, step=step)
+        q_tm1, back = jax.vjp(lambda rows, params: evaluate(rows, o_tm1, params, prior_tm1, draw), now, state.params)
+        by_value, aux = jax.grad(loss, has_aux=True)(q_tm1, target_t, online_t)
+        # Equal states have equal activations, so that what they want can be summed before it goes back through the network.
+        first, sums = sparse_layer.distinct(o_tm1)
+        row_gradient, gradient = back(jnp.einsum("ij,hja->hia", sums, by_value))
+        table = sparse_layer.write(
+            adam, table, states=o_tm1, first=first, before=before, now=now, gradient=row_gradient, step=step
+        )
         params, moments = adams.update(adam, state.params, state.moments, gradient, step)
         target, copy = shape.copied(params, state.target, step)
         table = table._replace(copied=jnp.where(copy, step, table.copied))
@@ -103,7 +101,7 @@ def one_hot(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
 
     def evaluated(params: OneHotParams, observation: Array, draw: Any) -> Array:
         read = sparse_layer.read(params.table, observation[None])
-        rows = sparse_layer.brought_to(adam, read.rows, read.touched, params.step)
+        rows = sparse_layer.brought_to(adam, read, params.step)
         return evaluate(rows, observation[None], params.trained, params.prior[observation][None], draw)[:, 0]
 
     def q(params: OneHotParams, observation: Array) -> Array:
@@ -116,8 +114,7 @@ def one_hot(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
         if weights is not PLAIN:
             raise ValueError("noisy networks act live")
         bias, rest = jax.tree.map(lambda x: x[head], params.trained)
-        rows = jax.lax.dynamic_slice_in_dim(params.table.rows, head * width, width, axis=2)
-        first = sparse_layer.brought_to(adam, rows, params.table.touched, params.step) + bias
+        first = sparse_layer.network(adam, params.table, head, params.step) + bias
         return mlp.apply_rest(rest, first) + params.prior[:, head]
 
     def frozen_q(frozen: Array, observation: Array) -> Array:

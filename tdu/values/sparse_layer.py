@@ -7,12 +7,14 @@ m and v, has moved by step t by
     −lr · m / (√v + ε′) · D(t₀, t),    D(t₀, t) = D∞(t₀) − r^(t−t₀) · D∞(t),
     D∞(t) = r · (c_{t+1} + D∞(t+1)),   r = b₁/√b₂,   c_s = √(1−b₂^s) / (1−b₁^s),
 
-so its present value needs no loop, only t₀. The one inexactness is Adam's ε while the row rests (ε′ stands in for it).
+so its present value needs no loop, only t₀. The one inexactness is Adam's ε while the row rests: ε′ is the one of step t₀.
 The target network is copied on write: a row untouched since the last copy, at step T, has its target value by the same
 formula; the first touch after T saves that value beside the row.
 
-Everything about a row lies side by side in one array `rows [S + 1, 4, H·F]` (weight, m, v, saved target), read once and
-written once per step, so that XLA updates it in place. Row S is the all-zero observation and stays zero.
+Everything about a row lies side by side in one array, read and written once per step, so that XLA updates it in place: its
+weight, u = m / (√v + ε√c₂), √v + ε√c₂ and the saved target. Reading then takes neither a root nor a division, and ε√c₂, of
+step t₀, is known from t₀. Row S is the all-zero observation and stays zero. Rows keep the shape [R, F] of R networks: XLA
+makes fast loops of it, and slow ones of a flat row that has to be taken apart.
 """
 
 from functools import lru_cache
@@ -21,7 +23,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from tdu.adam import Adam, move, power
+from tdu.adam import Adam, power, rate
 from tdu.types import Array
 
 _HORIZON = 1 << 15
@@ -32,7 +34,7 @@ class Table(NamedTuple):
     """The layer's whole state."""
 
     rows: Array
-    """[S + 1, 4, W]: weight, first moment, second moment, saved target."""
+    """[S + 1, 4, R, F]: weight, m / (√v + ε), √v + ε, saved target."""
     touched: Array
     """[S + 1], Adam's step at which the row last had a gradient; 0 if never."""
     copied: Array
@@ -40,14 +42,19 @@ class Table(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A batch of rows as they were read, to be written back by `write`."""
+    """A batch of rows as they were read, each part [B, R, F] but the last, [B]."""
 
-    rows: Array
+    weight: Array
+    direction: Array
+    """m / (√v + ε)."""
+    root: Array
+    """√v + ε."""
+    saved: Array
     touched: Array
 
 
 def init(weights: Array) -> Table:
-    """A table from initial weights [S, W]; targets start as a copy."""
+    """A table from initial weights [S, R, F]; targets start as a copy."""
     weights = jnp.concatenate([weights, jnp.zeros_like(weights[:1])])
     zeros = jnp.zeros_like(weights)
     return Table(
@@ -59,46 +66,77 @@ def init(weights: Array) -> Table:
 
 def read(table: Table, states: Array) -> Read:
     """The rows of `states` [B]."""
-    return Read(table.rows[states], table.touched[states])
+    *outer, networks, features = table.rows.shape
+    flat = table.rows.reshape(*outer, -1)  # reads a row in one piece
+
+    def part(k: int) -> Array:
+        return flat.at[states, k].get(mode="promise_in_bounds").reshape(-1, networks, features)
+
+    return Read(part(0), part(1), part(2), part(3), table.touched[states])
 
 
-def brought_to(adam: Adam, rows: Array, touched: Array, step: Array) -> Array:
-    """Weights [B, W] of rows [B, 4, W] as Adam has moved them by `step`, which is not before `touched` [B]."""
-    w, m, v = rows[:, 0], rows[:, 1], rows[:, 2]
-    eps = adam.eps * jnp.sqrt(1.0 - power(adam.b2, touched + 9))
-    moved = adam.learning_rate * _distance(adam, touched, step)
-    return w - m / (jnp.sqrt(v) + eps[:, None]) * moved[:, None]
+def brought_to(adam: Adam, row: Read, step: Array) -> Array:
+    """Weights [B, R, F] of rows as Adam has moved them by `step`, which is not before they were touched."""
+    moved = adam.learning_rate * _distance(adam, row.touched, step)
+    return row.weight - row.direction * _each(moved)
 
 
-def target(adam: Adam, found: Read, copied: Array) -> Array:
-    """Target weights [B, W] of rows that were read."""
-    saved = found.rows[:, 3]
-    resting = brought_to(adam, found.rows, jnp.minimum(found.touched, copied), copied)
-    return jnp.where((found.touched > copied)[:, None], saved, resting)
+def network(adam: Adam, table: Table, number: Array, step: Array) -> Array:
+    """All weights [S + 1, F] of one network as Adam has moved them by `step`."""
+    moved = adam.learning_rate * _distance(adam, table.touched, step)
+    weight, direction = table.rows[:, 0, number], table.rows[:, 1, number]
+    return weight - direction * moved[:, None]
 
 
-def write(adam: Adam, table: Table, *, states: Array, before: Read, now: Array, gradient: Array, step: Array) -> Table:
+def target(adam: Adam, row: Read, copied: Array) -> Array:
+    """Target weights [B, R, F] of rows that were read."""
+    resting = brought_to(adam, row._replace(touched=jnp.minimum(row.touched, copied)), copied)
+    return jnp.where(_each(row.touched > copied), row.saved, resting)
+
+
+class Distinct(NamedTuple):
+    """A batch of states in which some appear several times."""
+
+    first: Array
+    """[B], whether it is its first appearance."""
+    sums: Array
+    """[B, B]; times what each entry has, [B, …], the sums over equal states at their first appearance, and 0 elsewhere."""
+
+
+def distinct(states: Array) -> Distinct:
+    """Which of `states` [B] are equal."""
+    same = states[:, None] == states[None, :]
+    first = jnp.argmax(same, axis=1) == jnp.arange(states.shape[0])
+    return Distinct(first, (same & first[:, None]).astype(jnp.result_type(float)))
+
+
+def write(
+    adam: Adam, table: Table, *, states: Array, first: Array, before: Read, now: Array, gradient: Array, step: Array
+) -> Table:
     """Makes Adam's `step` on the rows of `states` [B] and writes them back.
 
     Args:
         adam: its constants.
         table: the layer.
-        states: rows to write; one that appears twice gets the sum of its gradients.
+        states: rows to write.
+        first: [B], whether the entry is the one of its state that is written.
         before: the rows as they were read.
         now: their weights brought to `step - 1`.
-        gradient: [B, W], one per entry of `states`.
+        gradient: [B, R, F], at a state's first appearance that of all of them.
         step: counted from 1.
     """
     last = table.rows.shape[0] - 1
-    same = (states[:, None] == states[None, :]) & (states != last)[None, :]
-    gradient = same.astype(gradient.dtype) @ gradient
     rested = step - before.touched
-    m = power(adam.b1, rested)[:, None] * before.rows[:, 1] + (1 - adam.b1) * gradient
-    v = power(adam.b2, rested)[:, None] * before.rows[:, 2] + (1 - adam.b2) * jnp.square(gradient)
-    w = now - move(adam, m, v, step)
+    m = _each(power(adam.b1, rested)) * (before.direction * before.root) + (1 - adam.b1) * gradient
+    v = _each(power(adam.b2, rested)) * jnp.square(before.root - _each(_epsilon(adam, before.touched)))
+    root = jnp.sqrt(v + (1 - adam.b2) * jnp.square(gradient)) + _epsilon(adam, step)
+    direction = m / root
+    weight = now - rate(adam, step) * direction
+    rows = jnp.stack([weight, direction, root, target(adam, before, table.copied)], axis=1)
+    places = jnp.where(first & (states != last), states, last + 1)
     return table._replace(
-        rows=table.rows.at[states].set(jnp.stack([w, m, v, target(adam, before, table.copied)], axis=1)),
-        touched=table.touched.at[states].set(step),
+        rows=table.rows.at[places].set(rows, mode="drop"),
+        touched=table.touched.at[places].set(step, mode="drop"),
     )
 
 
@@ -113,6 +151,16 @@ def rebased(table: Table, by: Array) -> Table:
         return jnp.where((by > 0) & (step > _HORIZON), jnp.maximum(step - by, _HORIZON), step)
 
     return table._replace(touched=back(table.touched), copied=back(table.copied))
+
+
+def _each(of_rows: Array) -> Array:
+    """One number for every row, [B], as [B, 1, 1]."""
+    return of_rows[:, None, None]
+
+
+def _epsilon(adam: Adam, step: Array) -> Array:
+    """Adam's ε beside √v at `step`."""
+    return adam.eps * jnp.sqrt(1 - power(adam.b2, step))
 
 
 def _distance(adam: Adam, start: Array, end: Array) -> Array:
