@@ -16,8 +16,8 @@ import pytest
 from tdu import cli, environments
 from tdu.errors import RunError, UserError
 from tdu.r2d2.actor import ladder
-from tdu.runners import distributed, distributed_actors
-from tdu.runners.distributed_actors import Counters
+from tdu.runners import distributed, distributed_actors, distributed_rollouts
+from tdu.runners.distributed_messages import ELSEWHERE, Counters, make_agent
 from tdu.runners.protocol import Gone, Saved
 from tdu.runs import checkpoints
 from tdu.runs.log import EMPTY
@@ -36,10 +36,10 @@ NOTHING_YET = Counters(0, {}, None, 0)
 def rolls():
     """What two rollouts hand over, one after the other."""
     env = environments.make(CONFIG.env)
-    agent = distributed_actors.make_agent(CONFIG, env.spec)
+    agent = make_agent(CONFIG, env.spec)
     params = agent.params(agent.init(jax.random.key(0)))
     gathering = [
-        distributed_actors._Gathering(env, agent, CONFIG, name, rung, params) for name, rung in ((1, 0), (2, 2))
+        distributed_rollouts._Gathering(env, agent, CONFIG, name, rung, params) for name, rung in ((1, 0), (2, 2))
     ]
     np.testing.assert_allclose(gathering[1]._acting.carry.acting.epsilon, ladder(6)[4:])
     return [mine.roll(params) for _ in range(40) for mine in gathering]
@@ -74,8 +74,8 @@ def test_two_rollouts_see_and_do_different_things(rolls):
 
 def test_who_does_not_serve_says_so(rolls):
     spare = opened()
-    assert spare.put(rolls[0]) == spare.sample(0) == distributed_actors.ELSEWHERE
-    assert distributed_actors.Learner().weights(None) == distributed_actors.ELSEWHERE
+    assert spare.put(rolls[0]) == spare.sample(0) == ELSEWHERE
+    assert distributed_actors.Learner().weights(None) == ELSEWHERE
     assert spare.open() == 0
     assert spare.put(rolls[0]) is True
 

@@ -10,34 +10,28 @@ gives out a batch when one is due, and a rollout's `put` comes back once acting 
 
 **Spares:** of the replay and of the learner there are two processes, and one of them serves. The other has imported and
 compiled what it needs, and takes over when that one dies. Who asks the wrong one is told `ELSEWHERE`, and turns to the other.
-
-**Counted once:** what a rollout hands over has the rollout's name, which nobody had before it, and a number. Whatever was
-handed over before is refused, so it may be handed over again whenever the answer got lost.
 """
 
 import threading
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tdu import agents, environments, random
-from tdu.environments.vector import Ended
 from tdu.greedy import greedy_returns
 from tdu.r2d2 import replay as replays
-from tdu.r2d2.actor import ladder
 from tdu.r2d2.learner import Batch
-from tdu.r2d2.sequences import Sequence, Writer, nothing
+from tdu.r2d2.sequences import nothing
 from tdu.runners import interaction
-from tdu.runners.acting import CompiledActing, CompiledCarry, Roll, SteppedActing
+from tdu.runners.distributed_messages import ELSEWHERE, Counters, News, Rolled, Served, make_agent, slack, spec_of
+from tdu.runners.distributed_rollouts import Rollout
 from tdu.runners.parallel import use_one_core
-from tdu.runners.recurrent import NOTHING, plus, stream_steps
-from tdu.runners.rows import possible_return
+from tdu.runners.recurrent import NOTHING, plus
 from tdu.runs.records import RunConfig
 from tdu.trained import TrainedAgent
-from tdu.types import Environment, EnvSpec, Params, RecurrentAgent
+from tdu.types import Params, RecurrentAgent
 
 SEGMENT = 256
 """Sequences that are stored together."""
@@ -45,71 +39,8 @@ SEGMENT = 256
 _PUBLISH_SECONDS = 0.25
 """Weights are given out no more often."""
 
-_BATCHES, _MASKS = 1, 2
-"""What a generator is for."""
-
-
-ELSEWHERE = "elsewhere"
-"""The answer of a process that does not serve."""
-
-
-class Episode(NamedTuple):
-    """An episode that has ended, in plain numbers."""
-
-    offset: int
-    """Steps that were taken up to its end, of those handed over with it."""
-    length: int
-    episode_return: float
-    head: int
-    possible_return: float
-    bad: bool
-    totals: dict[str, float]
-    """What the rollout's environments have counted so far."""
-
-
-class Rolled(NamedTuple):
-    """What a rollout hands over."""
-
-    rollout: int
-    number: int
-    """1, 2, … of this rollout's."""
-    steps: int
-    episodes: list[Episode]
-    sequences: list[Sequence]
-
-
-News = tuple[int, int, int, list[Episode]]
-"""Of something handed over, all but the sequences."""
-
-
-class Counters(NamedTuple):
-    """What a replay that begins, or begins again, has to know of all that was."""
-
-    steps: int
-    handed_over: dict[int, int]
-    """The last number of every rollout."""
-    learns_from: int | None
-    """Steps that were taken before learning began."""
-    updates: int
-
-
-def make_agent(config: RunConfig, spec: EnvSpec) -> RecurrentAgent:
-    """The agent of a run."""
-    made = agents.find(config.agent).make(spec, agents.configure(config.agent, config.config))
-    assert isinstance(made, RecurrentAgent)
-    return made
-
-
-def slack(config: RunConfig, agent: RecurrentAgent) -> int:
-    """Steps that acting may be ahead of learning: two learning steps, and what every rollout has at hand."""
-    assert config.actors is not None
-    return 2 * agent.settings.learn_period + config.actors * config.num_envs * agent.settings.rollout
-
-
-def _spec(config: RunConfig) -> EnvSpec:
-    made = environments.make(config.env, config.seed)
-    environments.close(made)
-    return made.spec
+_BATCHES = 1
+"""What a generator is for, beside the rollouts' masks."""
 
 
 class Replay:
@@ -125,7 +56,7 @@ class Replay:
 
     def begin(self, config: RunConfig, counters: Counters, start_at: int, lineage: int) -> str:
         """Makes an empty replay; refuses one that this machine has no room for."""
-        self._spec = _spec(config)
+        self._spec = spec_of(config)
         self._agent = agent = make_agent(config, self._spec)
         self._running = running = agent.settings
         self._memory = jax.tree.map(np.asarray, running.memory())
@@ -270,7 +201,7 @@ class Learner:
         with self._preparing:
             if self._agent is not None:
                 return
-            spec = _spec(config)
+            spec = spec_of(config)
             agent = make_agent(config, spec)
             self._update = jax.jit(agent.update, donate_argnums=0)
             size, length = agent.settings.batch_size, agent.settings.shape.length
@@ -302,7 +233,7 @@ class Learner:
 
     def run(self, replays_: list[Any]) -> None:
         """Learns for ever: the next batch is on its way while there is learning from one."""
-        replay = _Served(replays_)
+        replay = Served(replays_)
         coming = replay.ask("sample", self._updates)
         while True:
             found = replay.answer(coming)
@@ -343,162 +274,6 @@ class Learner:
             return [float(x) for x in lately], self._updates, seconds
 
 
-class Rollout:
-    """Some environments, and what acts in them."""
-
-    def __init__(self) -> None:
-        use_one_core()
-
-    def run(self, name: int, rung: int, config: RunConfig, replays_: list[Any], learners: list[Any]) -> None:
-        """Acts for ever, as number `rung` of all rollouts on the ladder of ε."""
-        made = environments.make(config.env, f"{config.seed} rollout {name}", num_envs=config.num_envs, vectorises=True)
-        agent = make_agent(config, made.spec)
-        replay, weights = _Served(replays_), _Weights(learners)
-        gathering = _Gathering(made, agent, config, name, rung, weights.wait())
-        handed: tuple[Any, Rolled] | None = None
-        while True:
-            rolled = gathering.roll(weights.newest())
-            if handed is not None:
-                _hand_over(replay, *handed)
-            handed = replay.ask("put", rolled), rolled
-
-
-def _hand_over(replay: "_Served", answer: Any, rolled: Rolled) -> None:
-    """Waits for the replay's answer. If it died meanwhile, the next one is given the same, which it may know already."""
-    while isinstance(replay.answer(answer), str):
-        answer = replay.ask("put", rolled)
-
-
-class _Served:
-    """Processes of which one serves, as others see them."""
-
-    def __init__(self, handles: list[Any]):
-        import ray
-
-        self._ray, self._handles, self._at = ray, handles, 0
-
-    def ask(self, method: str, *arguments: Any) -> Any:
-        """A reference to the answer of the one that served last."""
-        return self._handles[self._at].call.remote(method, *arguments)
-
-    def answer(self, asked: Any) -> Any:
-        """The answer; ELSEWHERE, and the next question goes to another one, where it does not serve or is dead."""
-        try:
-            found = self._ray.get(asked)
-        except self._ray.exceptions.RayTaskError:
-            raise
-        except self._ray.exceptions.RayError:
-            found = ELSEWHERE
-        if isinstance(found, str):
-            self._at = (self._at + 1) % len(self._handles)
-            time.sleep(0.1)
-        return found
-
-
-class _Weights:
-    """The learner's weights, asked for all the time and never waited for; without a learner, the last ones there were."""
-
-    def __init__(self, learners: list[Any]):
-        import ray
-
-        self._ray, self._learner = ray, _Served(learners)
-        self._version: Any = None
-        self._params: Params = None
-        self._asked = self._learner.ask("weights", None)
-
-    def wait(self) -> Params:
-        while self._params is None:
-            self._ray.wait([self._asked], timeout=1.0)
-            if self.newest() is None:
-                time.sleep(0.1)
-        return self._params
-
-    def newest(self) -> Params:
-        ray = self._ray
-        if ray.wait([self._asked], timeout=0)[0]:
-            found = self._learner.answer(self._asked)
-            if found is not None and not isinstance(found, str):
-                try:
-                    params = ray.get(found[1])
-                    self._version, self._params = found[0], jax.tree.map(lambda x: jnp.asarray(np.array(x)), params)
-                except ray.exceptions.RayError:
-                    pass  # the learner died, and its weights with it: those before do meanwhile
-            self._asked = self._learner.ask("weights", self._version)
-        return self._params
-
-
-class _Gathering:
-    """Steps of a rollout's environments, as they are handed over."""
-
-    def __init__(self, env: Any, agent: RecurrentAgent, config: RunConfig, name: int, rung: int, params: Params):
-        assert config.actors is not None
-        self._agent, self._seed, self._name = agent, config.seed, name
-        self._size = config.num_envs
-        own = random.for_use(interaction.run_key(config.seed), random.Use.ROLLOUT)
-        self._key = jax.random.fold_in(own, name)
-        self._acting: CompiledActing | SteppedActing
-        if isinstance(env, Environment):
-            self._acting = CompiledActing(env, agent, self._size, params, self._key)
-        else:
-            self._acting = SteppedActing(env, agent, params, self._key)
-        mine = slice(rung * self._size, (rung + 1) * self._size)
-        epsilons = jnp.asarray(ladder(config.actors * self._size)[mine])
-        carry = self._acting.carry
-        if isinstance(carry, CompiledCarry):
-            self._acting.carry = carry._replace(acting=carry.acting._replace(epsilon=epsilons))
-        else:
-            self._acting.carry = carry._replace(epsilon=epsilons)
-        memory = jax.tree.map(np.asarray, agent.settings.memory())
-        self._writers = [Writer(agent.settings.shape, memory) for _ in range(self._size)]
-        self._rounds = self._number = self._sequences = 0
-        self._lengths = np.zeros(self._size, np.int64)
-        self._returns, self._reward_sizes = np.zeros(self._size), np.zeros(self._size)
-
-    def roll(self, params: Params) -> Rolled:
-        """Some steps of every environment."""
-        at = interaction.key_and_number(self._key, self._rounds, self._size)
-        ages = interaction.FOLDED_STEPS // self._size
-        count = min(self._agent.settings.rollout, ages - self._rounds % ages)
-        roll, ends = self._acting.roll(params, at, count)
-        self._rounds += count
-        self._number += 1
-        sequences = [sequence for row in range(self._size) for sequence in self._cut(roll, row)]
-        steps, episodes = self._episodes(roll, {(end.t, end.row): end.ended for end in ends})
-        return Rolled(self._name, self._number, steps, episodes, sequences)
-
-    def _cut(self, roll: Roll, row: int) -> list[Sequence]:
-        steps, memory = stream_steps(roll, row)
-        found = []
-        for piece in self._writers[row].extend(steps, memory):
-            draws = np.random.default_rng([self._seed, _MASKS, self._name, self._sequences]).random(self._agent.heads)
-            mask = (draws < self._agent.settings.mask_prob).astype(np.float32)
-            stream = self._name * self._size + row
-            found.append(Sequence(stream, piece.start, piece.steps, piece.memory, mask))
-            self._sequences += 1
-        return found
-
-    def _episodes(self, roll: Roll, ends: dict[tuple[int, int], Ended]) -> tuple[int, list[Episode]]:
-        """Steps that counted, and the episodes that ended in them, in order."""
-        steps, episodes = 0, []
-        for t in range(len(roll.action)):
-            taken, reward = roll.taken[t], np.where(roll.taken[t], roll.after.reward[t], 0.0)
-            self._lengths += taken
-            self._returns += reward
-            self._reward_sizes += np.abs(reward)
-            steps += int(np.count_nonzero(taken))
-            for row in range(self._size):
-                ended = ends.get((t, row))
-                if ended is None:
-                    continue
-                possible = possible_return(
-                    self._reward_sizes[row], self._lengths[row], roll.after.discount[t, row], self._agent.discount
-                )
-                length, total, head = int(self._lengths[row]), float(self._returns[row]), int(roll.head[t, row])
-                episodes.append(Episode(steps, length, total, head, float(possible), ended.bad, ended.totals))
-                self._lengths[row], self._returns[row], self._reward_sizes[row] = 0, 0.0, 0.0
-        return steps, episodes
-
-
 class Evaluator:
     """Plays with what was learned, while the others go on."""
 
@@ -507,7 +282,7 @@ class Evaluator:
 
     def play(self, config: RunConfig, params: Params, episodes: int, longest: int) -> np.ndarray:
         """Returns of some episodes."""
-        spec = _spec(config)
+        spec = spec_of(config)
         trained = TrainedAgent(spec, make_agent(config, spec), jax.tree.map(np.array, params))
         return greedy_returns(config.env, trained, episodes=episodes, longest=longest)
 

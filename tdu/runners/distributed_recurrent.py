@@ -1,8 +1,8 @@
 """A run of an agent with a memory on a Ray cluster, seen from the process that drives it.
 
-It starts the rollouts, the replay and the learner (`distributed_actors`) and watches over them. When the replay or the
-learner dies, its spare goes on from the run's last checkpoint. Ray starts a process that has died anew, on another
-machine if its own is gone, but empty: it is the next spare, or a rollout that begins new episodes under a name of its own.
+It starts the rollouts, the replay and the learner (`distributed_actors`) and gives them their work; `distributed_crew`
+watches over them. When the replay or the learner dies, its spare goes on from the run's last checkpoint. A process that
+Ray has started anew is the next spare, or a rollout that begins new episodes under a name of its own.
 
 This process keeps the run's folder and its clock: a step counts when it is told of here, once. `RayRunner` is a runner like
 the others, so that logs, checkpoints, evaluations and results are those of any run; but what comes first is decided by
@@ -22,9 +22,10 @@ import numpy as np
 
 from tdu.errors import RunError, TrainingError, UserError
 from tdu.runners import distributed, interaction
-from tdu.runners.distributed_actors import SEGMENT, Counters, Episode, News, slack
+from tdu.runners.distributed_actors import SEGMENT
+from tdu.runners.distributed_crew import PATIENCE, Crew, Process
+from tdu.runners.distributed_messages import Counters, Episode, News, slack
 from tdu.runners.interaction import Learned
-from tdu.runners.parallel import one_line
 from tdu.runners.protocol import Budget, Clock, Gone, Saved
 from tdu.runners.recurrent import NOTHING, told
 from tdu.runners.rows import Progress, Row, learner_row
@@ -33,34 +34,12 @@ from tdu.types import EnvSpec, Params, RecurrentAgent, State
 
 _TELLS_EVERY = 1000
 _RECENT = 100
-_PATIENCE = 300.0
-"""Seconds without a single step after which a run gives up."""
-_TRIES = 3
-"""So often may a rollout fail, for reasons of its own and without a step, before the run does."""
 
 
 class RayCarry(NamedTuple):
     """What a checkpoint has of the device."""
 
     learner: State
-
-
-class _Process:
-    """A process of the cluster, and what it is busy with."""
-
-    def __init__(self, kind: str, handle: Any, rung: int = 0):
-        self.kind, self.handle, self.rung = kind, handle, rung
-        self.is_rollout = kind == "rollout"
-        self.called = f"actor {rung}" if self.is_rollout else f"the {kind}"
-        self.asked: Any = None
-        """Whether it is there, while that is not known."""
-        self.busy: Any = None
-        """Its work, which has no end."""
-        self.lives = 0
-        self.failures = 0
-
-    def call(self, method: str, *arguments: Any) -> Any:
-        return self.handle.call.remote(method, *arguments)
 
 
 class RayRunner:
@@ -97,36 +76,31 @@ class RayRunner:
         self._began = (0, time.monotonic())
         self._moved_at: float | None = None
         """When steps were last taken."""
-        self._looked_at = 0.0
-        """When nodes were last counted."""
         self._trained, self._learning_seconds = 0, 0.0
         self._recent: dict[str, collections.deque[float]] = {
             kind: collections.deque(maxlen=_RECENT) for kind in ("exploiters", "explorers")
         }
         self._event: Callable[[str], None] = say
         self._reload: Callable[[], Saved | None] = lambda: None
-        self._processes: list[_Process] = []
-        self._serving: dict[str, _Process] = {}
-        """The replay and the learner of the moment."""
         self._served: collections.Counter[str] = collections.Counter()
-        self._evaluator: _Process | None = None
-        self._coming: dict[str, Any] = {}
-        """News that were asked for."""
-        self._nodes: dict[str, str] = {}
-        self._ray: Any = None
+        self._started: Crew | None = None
         self._is_attached = False
         if compiled:
             if agent.observe is not None:
                 raise UserError("bonus counts has to see every step in order; it is for --engine local.")
             # Before anything is computed here: Ray forks, which JAX does not like once it is at work.
-            self._ray = distributed.connect(address, self._actors)
-            self._start(say)
+            self._started = self._start(distributed.connect(address, self._actors), say)
         self._state: State = self._first_state()
         """Of the learner, when it was last asked for."""
 
     def _first_state(self) -> State:
         first = interaction.first_keys(interaction.run_key(self._config.seed))[0]
         return jax.tree.map(np.asarray, jax.jit(self._agent.init)(first))
+
+    @property
+    def _crew(self) -> Crew:
+        assert self._started is not None, "the processes were not started, or have been ended"
+        return self._started
 
     # What a run drives.
 
@@ -147,20 +121,21 @@ class RayRunner:
     def attach(self, *, event: Callable[[str], None], reload: Callable[[], Saved | None]) -> None:
         """Whom to tell what happens, and where the last checkpoint is; before the first step."""
         self._event, self._reload, self._is_attached = event, reload, True
+        self._crew.event = event
 
     def advance(self, upto_episode: int | None = None) -> list[Row]:
         """What has happened in the last moment: the rows of the episodes that ended in it."""
         del upto_episode  # the cluster does not wait
         until = time.monotonic() + 0.5
         while not self._pending and time.monotonic() < until:
-            self._watch(0.2)
+            self._crew.watch(0.2)
         if self._pending:
             if self._moved_at is None:  # the first steps: from here on it is known how fast it is
                 self._began = (self._received, time.monotonic())
             self._moved_at = time.monotonic()
-        elif self._moved_at is not None and time.monotonic() - self._moved_at > _PATIENCE:
+        elif self._moved_at is not None and time.monotonic() - self._moved_at > PATIENCE:
             raise TrainingError(
-                f"no step was taken for {_PATIENCE:.0f} seconds, with {self._alive} of {self._actors} actors alive; "
+                f"no step was taken for {PATIENCE:.0f} seconds, with {self._crew.alive} of {self._actors} actors alive; "
                 "see whether the cluster has room for them, and continue with --resume."
             )
         rows: list[Row] = []
@@ -189,16 +164,16 @@ class RayRunner:
         if self._agent.heads > self._agent.exploiters:
             parts.append(f"σ {float(self._learned.bonus) / max(float(self._learned.updates), 1.0):.3g}")
         parts += [f"{kind} return {np.mean(recent):.3g}" for kind, recent in self._recent.items() if recent]
-        return "; ".join([*parts, f"{self._alive} of {self._actors} actors alive"])
+        return "; ".join([*parts, f"{self._crew.alive} of {self._actors} actors alive"])
 
     def save(self) -> Saved:
         """The run as it is now; before it is attached, what a checkpoint looks like."""
         if not self._is_attached:
             return Saved(RayCarry(self._state), {}, {})
-        news, there, priorities = self._ask("replay", "snapshot")
+        news, there, priorities = self._crew.ask("replay", "snapshot")
         self._receive(news)
         self._learns_from = there["learns_from"]
-        self._state, self._updates = self._ask("learner", "state")
+        self._state, self._updates = self._crew.ask("learner", "state")
         self._state = jax.tree.map(np.array, self._state)
         plain = {
             "steps": self._steps,
@@ -225,7 +200,7 @@ class RayRunner:
         return segments
 
     def _segment(self, *which: int) -> dict[str, np.ndarray]:
-        found = self._ask("replay", "segment", *which)
+        found = self._crew.ask("replay", "segment", *which)
         if found is None:
             raise Gone("the replay died while it was being saved.")
         return found
@@ -244,16 +219,14 @@ class RayRunner:
     def params(self, saved: Saved | None = None) -> Params:
         """What the trained agent acts on: now, or as it was saved."""
         if saved is None and self._is_attached and not self.finished:
-            self._state, self._updates = self._ask("learner", "state")
+            self._state, self._updates = self._crew.ask("learner", "state")
         state = self._state if saved is None else saved.state.learner
         return self._agent.params(jax.tree.map(lambda x: jnp.asarray(np.array(x)), state))
 
     def play(self, params: Params, *, episodes: int, longest: int) -> np.ndarray:
         """Returns of the policy with those parameters, played by a process of its own while the others go on."""
-        if self._evaluator is None:
-            self._evaluator = _Process("evaluator", self._make("evaluator", threads=2))
         arguments = (self._config, jax.tree.map(np.asarray, params), episodes, longest)
-        return np.array(self._ask("evaluator", "play", *arguments))
+        return np.array(self._crew.ask("evaluator", "play", *arguments))
 
     @contextlib.contextmanager
     def environment_aside(self) -> Iterator[None]:
@@ -262,11 +235,9 @@ class RayRunner:
 
     def close(self) -> None:
         """Ends what was started on the cluster."""
-        if self._ray is not None:
-            for process in [*self._processes, *([self._evaluator] if self._evaluator else [])]:
-                self._ray.kill(process.handle)
-            self._ray.shutdown()
-            self._ray, self._processes = None, []
+        if self._started is not None:
+            self._started.close()
+            self._started = None
 
     # What has happened.
 
@@ -317,94 +288,33 @@ class RayRunner:
             self._learner_rows.append(row | more | {"sequences": self._filled["sequences"]})
         self._lately, self._told_at = NOTHING, self._steps
 
-    # Who is alive.
+    # What the processes are given to do.
 
-    @property
-    def _alive(self) -> int:
-        return sum(process.busy is not None for process in self._processes if process.is_rollout)
-
-    def _handles(self, kind: str) -> list[Any]:
-        return [process.handle for process in self._processes if process.kind == kind]
-
-    def _make(self, kind: str, *, threads: int, **resources: Any) -> Any:
-        shipped = distributed.shipped_process(kind)
-        # Spread, so that no machine takes a process and its spare with it where there are several.
-        options = {
-            "num_cpus": 0,
-            "max_restarts": -1,
-            "max_concurrency": threads,
-            "scheduling_strategy": "SPREAD",
-        } | resources
-        return self._ray.remote(**options)(shipped).remote(*distributed.working_folder(), kind)
-
-    def _start(self, say: Callable[[str], None]) -> None:
+    def _start(self, ray: Any, say: Callable[[str], None]) -> Crew:
         """Asks the cluster for all processes; they begin to work one by one."""
-        there = self._ray.cluster_resources()
+        there = ray.cluster_resources()
         cores = int(there.get("CPU", 0))
         if cores < 1:
             raise UserError("the Ray cluster has no core for actors; add machines to it.")
         if cores < self._actors:
             say(f"the cluster has room for {cores} of {self._actors} actors; the others begin when there is more.")
         gpus = min(1, int(there.get("GPU", 0)))
-        self._nodes = self._living_nodes()
+        crew = Crew(ray, give_work=self._give_work, take_in=self._take_in, event=say)
         # The learner and the replay ask for no core: wherever one is left they can begin again at once.
-        self._processes = [
-            *(_Process("replay", self._make("replay", threads=self._actors + 16)) for _ in range(2)),
-            *(_Process("learner", self._make("learner", threads=self._actors + 16, num_gpus=gpus)) for _ in range(2)),
-            *(_Process("rollout", self._make("rollout", threads=2, num_cpus=1), rung) for rung in range(self._actors)),
-        ]
+        for _ in range(2):
+            crew.hire("replay", threads=self._actors + 16)
+        for _ in range(2):
+            crew.hire("learner", threads=self._actors + 16, num_gpus=gpus)
+        for rung in range(self._actors):
+            crew.hire("rollout", threads=2, rung=rung, num_cpus=1)
         say(
-            f"{self._actors} actors of {self._config.num_envs} environments on {_machines(len(self._nodes))}, learning on "
+            f"{self._actors} actors of {self._config.num_envs} environments on {_machines(crew.machines)}, learning on "
             f"{'a GPU' if gpus else 'a CPU'}; a learning step for every {self._agent.settings.learn_period} environment "
             f"steps, acting at most {slack(self._config, self._agent)} steps ahead."
         )
+        return crew
 
-    def _living_nodes(self) -> dict[str, str]:
-        return {node["NodeID"]: node["NodeManagerAddress"] for node in self._ray.nodes() if node["Alive"]}
-
-    def _watch(self, seconds: float) -> None:
-        """Looks after everybody, for so long at most: notes who died, sets to work who is there again, takes in news."""
-        ray = self._ray
-        self._compare_nodes()
-        for process in self._processes:
-            if process.busy is None and process.asked is None:
-                process.asked = process.call("is_there")
-        self._ask_for_news()
-        refs = [ref for p in self._processes for ref in (p.asked, p.busy) if ref is not None]
-        ready, _ = ray.wait([*refs, *self._coming.values()], timeout=seconds)
-        if not ready:
-            return
-        done = set(ray.wait([*refs, *self._coming.values()], num_returns=len(refs) + len(self._coming), timeout=0)[0])
-        for kind in [kind for kind, ref in self._coming.items() if ref in done]:
-            self._take_in(kind, self._coming.pop(kind))
-        for process in self._processes:
-            if process.busy in done:
-                self._note_death(process)
-            elif process.asked in done:
-                self._set_to_work(process)
-
-    def _compare_nodes(self) -> None:
-        now = time.monotonic()
-        if now - self._looked_at < 1.0:
-            return
-        self._looked_at = now
-        nodes = self._living_nodes()
-        for gone in self._nodes.keys() - nodes.keys():
-            self._event(f"machine {self._nodes[gone]} ({gone[:8]}) was lost; {len(nodes)} are there.")
-        for new in nodes.keys() - self._nodes.keys():
-            self._event(f"machine {nodes[new]} ({new[:8]}) joined; {len(nodes)} are there.")
-        self._nodes = nodes
-
-    def _ask_for_news(self) -> None:
-        for kind, arguments in (("replay", (0.5,)), ("learner", ())):
-            if kind not in self._coming and kind in self._serving:
-                self._coming[kind] = self._serving[kind].call("news", *arguments)
-
-    def _take_in(self, kind: str, ref: Any) -> None:
-        try:
-            found = self._ray.get(ref)
-        except self._ray.exceptions.RayError:
-            return  # it died; that is noted where its work ends
+    def _take_in(self, kind: str, found: Any) -> None:
         if kind == "replay":
             news, self._filled = found
             self._receive(news)
@@ -418,76 +328,30 @@ class RayRunner:
                 self._trained += int(sums.updates) * running.batch_size * running.shape.trace
                 self._learning_seconds += seconds
 
-    def _note_death(self, process: _Process) -> None:
-        reason = self._why(process, process.busy)
-        process.busy = None
-        if process.is_rollout:
-            self._event(f"{process.called} died ({reason}); {self._alive} of {self._actors} alive.")
-        elif self._serving.get(process.kind) is not process:
-            self._event(f"the spare of {process.called} died ({reason}).")
-        else:
-            self._event(f"{process.called} died ({reason}).")
-            del self._serving[process.kind]
-            self._coming.pop(process.kind, None)
-            self._ray.kill(process.handle, no_restart=False)  # if it is only out of reach: there must not be two
-            spare = next((p for p in self._processes if p.kind == process.kind and p.busy is not None), None)
-            if spare is not None:
-                spare.busy, spare.asked = None, spare.call("is_there")
-
-    def _why(self, process: _Process, ref: Any) -> str:
-        """Why a call came to an end; raises what is not the cluster's fault."""
-        ray = self._ray
-        try:
-            ray.get(ref)
-        except ray.exceptions.RayTaskError as e:
-            cause = getattr(e, "cause", e)
-            if isinstance(cause, UserError):
-                raise cause from None
-            process.failures += 1
-            if process.failures >= _TRIES or not process.is_rollout:
-                raise TrainingError(
-                    f"{process.called} failed: {type(cause).__name__}: {one_line(str(cause))[-300:]}"
-                ) from e
-            return one_line(f"{type(cause).__name__}: {cause}")[-200:]
-        except ray.exceptions.RayError as e:
-            return type(e).__name__
-        return "it came to an end"
-
-    def _set_to_work(self, process: _Process) -> None:
+    def _give_work(self, process: Process) -> None:
         """Gives a process that is there what it needs, and its work."""
-        ray = self._ray
-        try:
-            asked, process.asked = process.asked, None
-            ray.get(asked)
-            match process.kind:
-                case "replay" | "learner" if process.kind in self._serving:
-                    process.call("prepare", self._config)
-                    process.busy = process.call("watch")
-                case "replay":
-                    self._begin_replay(process)
-                    process.busy = process.call("watch")
-                    self._serving["replay"] = process
-                case "learner":
-                    self._begin_learner(process)
-                    process.busy = process.call("run", self._handles("replay"))
-                    self._serving["learner"] = process
-                case _:
-                    self._spawned += 1
-                    who = self._handles("replay"), self._handles("learner")
-                    process.busy = process.call("run", self._spawned, process.rung, self._config, *who)
-                    if process.lives:
-                        self._event(f"{process.called} is there again; {self._alive} of {self._actors} alive.")
-            process.lives += 1
-        except ray.exceptions.RayTaskError as e:
-            cause = getattr(e, "cause", e)
-            if isinstance(cause, UserError):
-                raise cause from None
-            raise TrainingError(f"{process.called} failed: {one_line(str(cause))[-300:]}") from e
-        except ray.exceptions.RayError:
-            time.sleep(0.1)  # it is not there yet
+        crew = self._crew
+        match process.kind:
+            case "replay" | "learner" if process.kind in crew.serving:
+                process.call("prepare", self._config)
+                process.busy = process.call("watch")
+            case "replay":
+                self._begin_replay(process)
+                process.busy = process.call("watch")
+                crew.serving["replay"] = process
+            case "learner":
+                self._begin_learner(process)
+                process.busy = process.call("run", crew.handles("replay"))
+                crew.serving["learner"] = process
+            case _:
+                self._spawned += 1
+                who = crew.handles("replay"), crew.handles("learner")
+                process.busy = process.call("run", self._spawned, process.rung, self._config, *who)
+                if process.lives:
+                    self._event(f"{process.called} is there again; {crew.alive} of {self._actors} alive.")
 
-    def _begin_replay(self, process: _Process) -> None:
-        ray, saved = self._ray, self._reload()
+    def _begin_replay(self, process: Process) -> None:
+        ray, saved = self._crew.ray, self._reload()
         there = saved.plain["replay"] if saved is not None else {"oldest": 0, "lineage": 0}
         counters = Counters(self._received, dict(self._seen), self._learns_from, self._updates)
         sentence = ray.get(process.call("begin", self._config, counters, there["oldest"], there["lineage"]))
@@ -506,37 +370,18 @@ class RayRunner:
         if saved is not None or self._served["replay"] > 1:
             self._event(f"the replay goes on with {count} sequences{_of(saved)}.")
 
-    def _begin_learner(self, process: _Process) -> None:
+    def _begin_learner(self, process: Process) -> None:
         saved = self._reload()
         state, updates = self._state, 0
         if saved is not None:
             state, updates = saved.state.learner, saved.plain["updates"]
         elif self._served["learner"]:
             state = self._first_state()
-        self._ray.get(process.call("begin", self._config, state, updates, self._served["learner"]))
+        self._crew.ray.get(process.call("begin", self._config, state, updates, self._served["learner"]))
         self._updates = updates
         self._served["learner"] += 1
         if saved is not None or self._served["learner"] > 1:
             self._event(f"the learner resumed from learning step {updates}{_of(saved)}.")
-
-    def _ask(self, kind: str, method: str, *arguments: Any) -> Any:
-        """An answer, however often a process has to be started anew for it."""
-        ray, deadline = self._ray, time.monotonic() + _PATIENCE
-        while time.monotonic() < deadline:
-            process = self._serving.get(kind) if kind != "evaluator" else self._evaluator
-            if process is None:
-                self._watch(0.2)
-                continue
-            answer = process.call(method, *arguments)
-            while not ray.wait([answer], timeout=0.05)[0]:
-                self._watch(0.0)
-            try:
-                return ray.get(answer)
-            except ray.exceptions.RayTaskError as e:
-                raise getattr(e, "cause", e) from None
-            except ray.exceptions.RayError:
-                self._watch(0.2)
-        raise TrainingError(f"the {kind} did not answer for {_PATIENCE:.0f} seconds; continue with --resume.")
 
 
 def _together(a: Learned, b: Learned) -> Learned:
