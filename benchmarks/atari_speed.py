@@ -31,13 +31,13 @@ def main() -> int:
     parser.add_argument("--num-envs", type=int, default=8, help="environments (default 8)")
     parser.add_argument("--rounds", type=int, default=15, help="turns of each (default 15)")
     parsed = parser.parse_args()
-    ours, theirs = _ours(parsed.game, parsed.num_envs), _theirs(parsed.game, parsed.num_envs)
+    ours, vector = _ours(parsed.game, parsed.num_envs), theirs(parsed.game, parsed.num_envs)
     draws = np.random.default_rng(0)
     load = os.getloadavg()[0]
     rates: dict[str, list[tuple[float, float]]] = {"ours": [], "AtariVectorEnv": []}
     for turn in range(parsed.rounds + 1):
         actions = draws.integers(0, 18, (STEPS, parsed.num_envs))
-        for name, env in (("ours", ours), ("AtariVectorEnv", theirs)):
+        for name, env in (("ours", ours), ("AtariVectorEnv", vector)):
             found = _rate(env, actions)
             if turn:  # the first is for warming up
                 rates[name].append(found)
@@ -70,7 +70,8 @@ def _ours(game, num_envs):
     return env
 
 
-def _theirs(game, num_envs):
+def theirs(game, num_envs):
+    """ale-py's vector environment with our preprocessing, begun."""
     from ale_py.vector_env import AtariVectorEnv
 
     env = AtariVectorEnv(

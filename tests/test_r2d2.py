@@ -375,6 +375,20 @@ def stacks(count, seed=0):
     return stream(count)._replace(observation=observations)
 
 
+def test_a_stack_that_differs_by_any_one_byte_comes_back_as_it_was():
+    spec = EnvSpec("stacks", (3, 3, 3), 2, dtype="uint8")
+    shown = np.arange(1, 55, dtype=np.uint8).reshape(6, 3, 3)
+    continued = np.stack([shown[t : t + 3].transpose(1, 2, 0) for t in range(4)])
+    for place in range(27):
+        observations = continued.copy()
+        observations[2].reshape(-1)[place] ^= 1
+        kept = frames.Frames(spec, blocks=2, period=4, compress=False)
+        kept.write(1, 0, observations[:2])
+        kept.write(1, 2, observations[2:])
+        np.testing.assert_array_equal(kept.read_many(np.array([[1]]), 4)[:, 0], observations)
+        np.testing.assert_array_equal(kept.read(1, 3), observations[:3])
+
+
 @pytest.mark.parametrize("compress", [False, True])
 def test_frames_of_stacks_are_kept_once_and_come_back_whole(compress):
     spec = EnvSpec("stacks", (6, 5, 4), 2, dtype="uint8")

@@ -43,7 +43,7 @@ class Frames:
         if self._stacked:
             before = self.read(block, at)[-1] if at else None
             for i, stack in enumerate(observations):
-                if before is None or not np.array_equal(stack[..., :-1], before[..., 1:]):
+                if before is None or not _continues(stack, before):
                     self._older[block, at + i] = stack[..., :-1].copy()
                 before = stack
             observations = observations[..., -1]
@@ -53,24 +53,36 @@ class Frames:
 
     def read(self, block: int, count: int) -> np.ndarray:
         """The first `count` observations of a block."""
-        frames = self._readable(block)[:count]
         if not self._stacked:
-            return frames
-        older = self._shape[2] - 1
+            return self._readable(block)[:count]
         stacks = np.empty((count, *self._shape), self._dtype)
-        stacks[..., -1] = frames
-        for step in range(count):
-            mine = self._older.get((block, step))
-            stacks[step, ..., :older] = stacks[step - 1, ..., 1:] if mine is None else mine
+        self._read_into(stacks, block)
         return stacks
 
-    def read_many(self, blocks: np.ndarray) -> np.ndarray:
-        """All steps of blocks [B, n], as [B, n·period, …]; those not yet written are anything."""
+    def read_many(self, blocks: np.ndarray, length: int) -> np.ndarray:
+        """The first `length` steps of blocks [B, n], one after the other, as [length, B, …]."""
         if self._slab is not None and not self._stacked:
-            found = self._slab[blocks]
-            return found.reshape(blocks.shape[0], -1, *self._shape)
-        found = np.stack([self.read(int(block), self._period) for block in blocks.reshape(-1)])
-        return found.reshape(blocks.shape[0], -1, *self._shape)
+            rows = self._slab[blocks].reshape(len(blocks), -1, *self._shape)[:, :length]
+            return np.ascontiguousarray(rows.swapaxes(0, 1))
+        found = np.empty((length, len(blocks), *self._shape), self._dtype)
+        for row, mine in enumerate(blocks.tolist()):
+            for i, block in enumerate(mine):
+                self._read_into(found[i * self._period : (i + 1) * self._period, row], block)
+        return found
+
+    def _read_into(self, found: np.ndarray, block: int) -> None:
+        """Fills [n, …] with a block's first n observations; each of its rows lies in one piece."""
+        frames = self._readable(block)
+        if not self._stacked:
+            found[:] = frames[: len(found)]
+            return
+        for step, stack in enumerate(found):
+            older = self._older.get((block, step))
+            if older is None:  # the stack before, all bytes one place forward; what comes last is written over
+                stack.reshape(-1)[:-1] = found[step - 1].reshape(-1)[1:]
+            else:
+                stack[..., :-1] = older
+            stack[..., -1] = frames[step]
 
     def forget(self, block: int) -> None:
         """Gives a block up."""
@@ -117,6 +129,14 @@ class Frames:
             flat = np.frombuffer(zlib.decompress(self._packed[block]), self._dtype)
             return flat.reshape(self._period, *self._frame)
         return self._open[block]
+
+
+def _continues(stack: np.ndarray, before: np.ndarray) -> bool:
+    """Whether a stack [H, W, C] is the one before with a frame more: the same bytes one place forward, but for the newest."""
+    differs = stack.reshape(-1)[:-1] != before.reshape(-1)[1:]
+    frames = stack.shape[-1]
+    differs[frames - 1 :: frames] = False
+    return not differs.any()
 
 
 def is_stacked(spec: EnvSpec) -> bool:

@@ -130,7 +130,7 @@ class Replay:
         """A sequence as it was added; its arrays are copies."""
         place, length = id_ % self._settings.capacity, self._shape.length
         slots = self._slots[[place]]
-        steps = {"observation": self._frames.read_many(slots)[0, :length].copy()}
+        steps = {"observation": self._frames.read_many(slots, length)[:, 0]}
         steps |= {name: rows[slots].reshape(-1)[:length].copy() for name, rows in self._steps.items()}
         stream, first = self._names[slots[0, 0]].tolist()
         memory = jax.tree.map(lambda rows: rows[place].copy(), self._memory)
@@ -144,12 +144,12 @@ class Replay:
         probability = self._tree[places] / total
         weights = (len(self) * probability) ** -self._settings.importance_exponent
         slots, length = self._slots[places], self._shape.length
-        steps = {"observation": self._frames.read_many(slots)}
-        steps |= {name: rows[slots].reshape(size, -1) for name, rows in self._steps.items()}
+        others = {name: rows[slots].reshape(size, -1)[:, :length] for name, rows in self._steps.items()}
+        steps = {name: np.ascontiguousarray(x.swapaxes(0, 1)) for name, x in others.items()}
         ids = self._oldest + (places - self._oldest) % self._settings.capacity
         return Sample(
             ids=ids,
-            steps=Steps(**{name: np.ascontiguousarray(x[:, :length].swapaxes(0, 1)) for name, x in steps.items()}),
+            steps=Steps(observation=self._frames.read_many(slots, length), **steps),
             memory=jax.tree.map(lambda rows: rows[places], self._memory),
             mask=self._mask[places],
             weights=(weights / weights.max()).astype(np.float32),

@@ -29,7 +29,7 @@ class SumTree:
         nodes = self._leaves + np.asarray(indices, np.int64)
         self._sums[nodes] = weights
         while len(nodes) and nodes[0] > 1:
-            nodes = np.unique(nodes >> 1)
+            nodes = nodes >> 1 if len(nodes) == 1 else np.unique(nodes >> 1)  # alone it needs no sorting, which is slow
             self._sums[nodes] = self._sums[2 * nodes] + self._sums[2 * nodes + 1]
 
     def find(self, sums: np.ndarray) -> np.ndarray:

@@ -366,9 +366,10 @@ def stream_steps(roll: Roll, row: int) -> tuple[Steps, Any]:
     def column(x: np.ndarray) -> np.ndarray:
         return x[times, row]
 
-    shown = ends.reshape(-1, *[1] * (roll.observation.ndim - 2))
+    observation = column(roll.observation)
+    observation[ends] = after.observation[times[ends], row]
     steps = Steps(
-        observation=np.where(shown, column(after.observation), column(roll.observation)),
+        observation=observation,
         previous_action=np.where(ends, column(roll.action), column(roll.previous_action)).astype(np.int32),
         previous_reward=np.where(ends, column(after.reward), column(roll.previous_reward)).astype(np.float32),
         first=np.where(ends, False, column(roll.first)),
