@@ -163,6 +163,7 @@ def compiled(
     from tdu.runners.protocol import Budget
 
     use_one_core()
+    _stay_on_one_core()
     env = environments.make(f"deep_sea:size={size}")
     agent = agents.find(name).make(env.spec, agents.configure(name, options, preset))
     runner = CompiledRunner(env, agent, 0, budget=Budget(None), stop=False, chunk=chunk)
@@ -176,6 +177,14 @@ def compiled(
     return advance
 
 
+def _stay_on_one_core() -> None:
+    """As `tdu train` does; commits before it did not."""
+    with contextlib.suppress(ImportError):
+        from tdu.runners.one_core import stay_on_one_core
+
+        stay_on_one_core()
+
+
 def stepwise(name: str, bsuite_id: str, **options: Any) -> tuple[Any, Callable[[], int]]:
     """An agent of ours on bsuite's own environment, as `tdu train` runs it: the runner, and an episode for each call."""
     from tdu import agents, environments
@@ -184,6 +193,7 @@ def stepwise(name: str, bsuite_id: str, **options: Any) -> tuple[Any, Callable[[
     from tdu.runners.stepwise import StepwiseRunner
 
     use_one_core()
+    _stay_on_one_core()
     env = environments.make(f"bsuite:{bsuite_id}", 0)
     agent = agents.find(name).make(env.spec, agents.configure(name, options))
     runner = StepwiseRunner(env, agent, 0, budget=Budget(None), stop=False)

@@ -388,3 +388,42 @@ def test_on_ray_a_run_waits_for_a_lock_and_comes_back_whole(other_cluster, users
         assert json.loads((job.out / "result.json").read_text())["episodes"] == 3
     assert runs.find_runs(tmp_path / "out") == sorted(job.out for job in jobs)
     assert not (jobs[1].out / ".lock").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system does not tell where processes run")
+def test_a_process_stays_on_its_core_while_it_is_busy_and_no_longer(tmp_path):
+    """Children of it go where they like; one with several busy threads is not held back."""
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("there is one core only")
+    script = """
+        import hashlib, multiprocessing, os, sys, threading, time
+        from tdu.runners import one_core
+
+        everywhere = os.sched_getaffinity(0)
+        one_core._ALONE = 0.3  # other tests have the cores too
+
+        def busy(until):
+            while time.monotonic() < until:
+                hashlib.sha256(bytes(1 << 20))  # without Python's lock
+
+        def child(queue):
+            queue.put(os.sched_getaffinity(0))
+
+        one_core.stay_on_one_core(every=0.1)
+        deadline = time.monotonic() + 30
+        while os.sched_getaffinity(0) == everywhere and time.monotonic() < deadline:
+            busy(time.monotonic() + 0.1)
+        assert len(os.sched_getaffinity(0)) == 1, "it stays"
+        queue = multiprocessing.get_context("fork").SimpleQueue()
+        forked = multiprocessing.get_context("fork").Process(target=child, args=(queue,))
+        forked.start()
+        assert queue.get() == everywhere, "a child does not"
+        while os.sched_getaffinity(0) != everywhere and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert os.sched_getaffinity(0) == everywhere, "nor does one that waits"
+        print("fine")
+    """
+    (tmp_path / "busy.py").write_text(textwrap.dedent(script))
+    command = [sys.executable, "-W", "ignore", str(tmp_path / "busy.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=os.environ | {"PYTHONPATH": OURS})
+    assert done.stdout == "fine\n", done.stderr

@@ -2,7 +2,9 @@
 
 import argparse
 import dataclasses
+import itertools
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -12,9 +14,11 @@ from tdu.commands.output import own_output
 from tdu.commands.parser import Parser, add_length, add_preset, add_record, folder, number, whole
 from tdu.errors import UserError, unknown
 from tdu.runners import parallel
+from tdu.runners.one_core import stay_on_one_core
 from tdu.runs import folder as folders
 from tdu.train import CHECKPOINT_SECONDS, EVALUATION_EPISODES, Interrupted, plan, train
 from tdu.training.plan import DEFAULT_AGENT, LARGEST_SEED, MOST_ACTORS, MOST_EPISODES, asked_for
+from tdu.training.session import Report
 
 EXAMPLES = """\
 examples:
@@ -70,7 +74,7 @@ def _train_one(parsed: argparse.Namespace, given: dict[str, Any], arguments: lis
             evaluate_every=parsed.evaluate_every,
             record=parsed.record,
             record_every=parsed.record_every,
-            progress=shown,
+            progress=shown if config.actors else _at_the_first(stay_on_one_core, shown),
             compiling=_announce_compilation if parsed.progress in ("auto", "plain") else None,
             track=parsed.track,
             engine=parsed.engine,
@@ -85,6 +89,18 @@ def _train_one(parsed: argparse.Namespace, given: dict[str, Any], arguments: lis
     if parsed.progress != "json" and result is not None:
         print(f"{displays.summary(result)} Everything is in {out}.", file=output)
     return 0
+
+
+def _at_the_first(begin: Callable[[], None], show: Callable[[Report], None]) -> Callable[[Report], None]:
+    """`show`, and `begin` before its first report: by then the environment has started whatever processes it has."""
+    first = itertools.count()
+
+    def shown(report: Report) -> None:
+        if next(first) == 0:
+            begin()
+        show(report)
+
+    return shown
 
 
 def _announce_compilation() -> None:
