@@ -10,10 +10,14 @@ import os
 import threading
 import time
 
-_ALONE = 0.8
-"""With less of a core than this, somebody else computes on it, or this process waits for something."""
+_WORKS = 0.4
+"""A process that is free to go and gets less of a core than this mostly waits; between two cores some time is lost too."""
 _SEVERAL = 1.1
-"""With more than this it computes on several cores."""
+"""One that gets more than this computes on several cores."""
+_ALONE = 0.8
+"""One that is kept on a core and gets less of it than this is not alone there, or waits."""
+_LONGEST = 60.0
+"""Seconds until it is tried again, at most: twice as many after every time that did not last."""
 
 
 def stay_on_one_core(every: float = 1.0) -> None:
@@ -28,16 +32,18 @@ def stay_on_one_core(every: float = 1.0) -> None:
 
 
 def _keep(allowed: set[int], every: float) -> None:
-    wall, busy, where = time.monotonic(), time.process_time(), allowed
+    wall, busy, is_kept, wait = time.monotonic(), time.process_time(), False, every
     while True:
-        time.sleep(every)
+        time.sleep(every if is_kept else wait)
         wall_now, busy_now = time.monotonic(), time.process_time()
         share = (busy_now - busy) / (wall_now - wall)
         wall, busy = wall_now, busy_now
-        wanted = {_core_of_main()} & allowed if _ALONE <= share <= _SEVERAL else allowed
-        if wanted and wanted != where:
-            _move(wanted)
-            where = wanted
+        if is_kept and share < _ALONE:
+            _move(allowed)
+            is_kept, wait = False, min(2 * wait, _LONGEST)
+        elif not is_kept and _WORKS <= share <= _SEVERAL:
+            _move({_core_of_main()} & allowed or allowed)
+            is_kept = True
 
 
 def _core_of_main() -> int:
