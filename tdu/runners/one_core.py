@@ -2,20 +2,18 @@
 
 XLA hands part of a computation to a thread of its own and waits. On another core that thread finds nothing in the caches, and
 the next call finds it on the core before: an episode of one step then takes half as long again. So the process stays where
-it is while it gets all of a core. When it does not, somebody else is there too, and the system may move it; when it
-computes on several cores at once, as an environment with threads does, nobody holds it back.
+it is. When it has to wait for the core, somebody else is there too, and the system may move it; when it computes on several
+cores at once, as an environment with threads does, nobody holds it back.
 """
 
 import os
 import threading
 import time
 
-_WORKS = 0.4
-"""A process that is free to go and gets less of a core than this mostly waits; between two cores some time is lost too."""
-_SEVERAL = 1.1
-"""One that gets more than this computes on several cores."""
-_ALONE = 0.8
-"""One that is kept on a core and gets less of it than this is not alone there, or waits."""
+_WORKS, _SEVERAL = 0.4, 1.1
+"""A process that gets less of a core than this mostly waits for something; one that gets more than that uses several."""
+_CROWDED = 0.2
+"""Where its threads wait for the core for more than this share of the time, it is not alone."""
 _LONGEST = 60.0
 """Seconds until it is tried again, at most: twice as many after every time that did not last."""
 
@@ -25,25 +23,38 @@ def stay_on_one_core(every: float = 1.0) -> None:
     if not hasattr(os, "sched_setaffinity"):
         return
     allowed = os.sched_getaffinity(0)
-    if len(allowed) < 2:
+    if len(allowed) < 2 or not os.path.exists("/proc/self/schedstat"):
         return
     os.register_at_fork(after_in_child=lambda: os.sched_setaffinity(0, allowed))
     threading.Thread(target=_keep, args=(allowed, every), daemon=True, name="one core").start()
 
 
 def _keep(allowed: set[int], every: float) -> None:
-    wall, busy, is_kept, wait = time.monotonic(), time.process_time(), False, every
+    before, is_kept, wait = _times(), False, every
     while True:
         time.sleep(every if is_kept else wait)
-        wall_now, busy_now = time.monotonic(), time.process_time()
-        share = (busy_now - busy) / (wall_now - wall)
-        wall, busy = wall_now, busy_now
-        if is_kept and share < _ALONE:
+        now = _times()
+        seconds, worked, waited = (b - a for a, b in zip(before, now, strict=True))
+        before = now
+        if is_kept and waited > _CROWDED * seconds:
             _move(allowed)
             is_kept, wait = False, min(2 * wait, _LONGEST)
-        elif not is_kept and _WORKS <= share <= _SEVERAL:
+        elif not is_kept and _WORKS * seconds <= worked <= _SEVERAL * seconds:
             _move({_core_of_main()} & allowed or allowed)
             is_kept = True
+
+
+def _times() -> tuple[float, float, float]:
+    """The clock's, this process's of computing, and that for which its threads have waited for a core."""
+    return time.monotonic(), time.process_time(), sum(map(_waited, os.listdir("/proc/self/task")))
+
+
+def _waited(thread: str) -> float:
+    try:
+        with open(f"/proc/self/task/{thread}/schedstat") as f:
+            return int(f.read().split()[1]) / 1e9
+    except OSError:
+        return 0.0  # it has come to its end meanwhile
 
 
 def _core_of_main() -> int:
