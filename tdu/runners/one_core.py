@@ -30,6 +30,7 @@ def stay_on_one_core(every: float = 1.0) -> None:
 
 
 def _keep(allowed: set[int], every: float) -> None:
+    every *= 1 + os.getpid() % 10 / 10  # so that runs started together do not choose together
     before, is_kept, wait = _times(), False, every
     while True:
         time.sleep(every if is_kept else wait)
