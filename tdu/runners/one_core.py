@@ -1,7 +1,7 @@
 """Keeps a process that computes on one core on the same one, for as long as it has that core to itself.
 
 XLA hands part of a computation to a thread of its own and waits. On another core that thread finds nothing in the caches, and
-the next call finds it on the core before: an episode of one step then takes up to half as long again. So the process stays where
+the next call finds it on the core before: a short episode then takes up to half as long again. So the process stays where
 it is. When it has to wait for the core, somebody else is there too, and the system may move it; when it computes on several
 cores at once, as an environment with threads does, nobody holds it back.
 """
