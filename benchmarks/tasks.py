@@ -175,7 +175,7 @@ def theirs(task: Task, seed: int) -> dict[str, Any]:
             total, over = 0.0, False
             while not over:
                 action, _ = self.model.predict(seen, deterministic=True)
-                seen, reward, terminated, truncated, _ = tests.step(action)
+                seen, reward, terminated, truncated, _ = tests.step(int(action))
                 total += float(reward)
                 over = terminated or truncated
             return total
