@@ -59,7 +59,7 @@ TASKS = {
     "FrozenLake8x8": Task("gym:FrozenLake8x8-v1", 60_000, 20, 0.85),
     "MountainCar": Task("gym:MountainCar-v0", 60_000, 10, -105.0, floor=-200.0),
     "Acrobot": Task("gym:Acrobot-v1", 40_000, 5, -75.0, floor=-500.0, sparse=False),
-    "CartPole": Task("gym:CartPole-v1", 40_000, 10, 500.0, floor=20.0, sparse=False),
+    "CartPole": Task("gym:CartPole-v1", 40_000, 10, 500.0, floor=20.0, sparse=False, tuned=True),
     "MiniGrid-Empty-8x8": Task("gym:MiniGrid-Empty-8x8-v0", 30_000, 5, 0.96),
     "MiniGrid-DoorKey-5x5": Task("gym:MiniGrid-DoorKey-5x5-v0", 40_000, 5, 0.96),
     "MiniGrid-MultiRoom-N2-S4": Task("gym:MiniGrid-MultiRoom-N2-S4-v0", 40_000, 10, 0.8),

@@ -86,7 +86,7 @@ PRESETS: dict[str, dict[str, object]] = {
     "general": {
         "exploiters": 5,
         "explorers": 5,
-        "prior_scale": 1.0,
+        "prior_scale": 0.3,
         "bootstrap": "double",
         "learning_rate": 5e-4,
         "target_period": 300,
