@@ -44,10 +44,10 @@ CONTROL = {"lstm_size": 0, "feed_back": False}
 TASKS = {
     "memory_10": Task("memory_len/9", ("r2d2", "tdu_r2d2", "control"), 5, steps=20_000, every=200, target=0.95),
     "memory_30": Task("memory_len/15", ("r2d2", "tdu_r2d2", "control"), 5, steps=80_000, every=200, target=0.95),
-    "deep_sea_6": Task("deep_sea:size=6", ALL, 5, episodes=30_000),
-    "deep_sea_8": Task("deep_sea:size=8", ALL, 5, episodes=30_000),
-    "deep_sea_10": Task("deep_sea:size=10", ALL, 5, episodes=30_000),
-    "deep_sea_12": Task("deep_sea:size=12", ALL, 5, episodes=30_000),
+    "deep_sea_6": Task("deep_sea:size=6", ALL, 3, episodes=15_000),
+    "deep_sea_8": Task("deep_sea:size=8", ALL, 3, episodes=15_000),
+    "deep_sea_10": Task("deep_sea:size=10", ALL, 5, episodes=15_000),
+    "deep_sea_12": Task("deep_sea:size=12", ALL, 3, episodes=15_000),
     "minatar_breakout": Task(
         "gymnax:Breakout-MinAtar", ("tdu_r2d2", "r2d2"), 3, steps=500_000, every=2000, target=10.0
     ),
