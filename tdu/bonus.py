@@ -40,11 +40,11 @@ def q_uncertainty(beta: float) -> Bonus:
 
 
 def absolute_td(beta: float) -> Bonus:
-    """β·|δ| of the one exploiter, alone and in place of the reward (QEX; Simmons-Edler et al., 2019)."""
+    """β·|δ|, alone and in place of the reward (QEX; Simmons-Edler et al., 2019); of several exploiters, their mean of it."""
 
     def reward(_: State, batch: Transition, exploit: Exploit) -> tuple[Array, Array]:
         del batch
-        surprise = jnp.abs(exploit.td[0])
+        surprise = jnp.mean(jnp.abs(exploit.td), axis=0)
         return beta * surprise, surprise
 
     return _stateless(reward)

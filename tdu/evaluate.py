@@ -6,11 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from tdu import agents
 from tdu.errors import UserError, tell
 from tdu.greedy import greedy_returns, mean_and_error
 from tdu.options import whole_number
+from tdu.trained import TrainedAgent
 from tdu.training.loading import load
 from tdu.training.plan import LARGEST_SEED
+from tdu.training.run import Run
 
 EPISODES = 200
 """If nobody says otherwise."""
@@ -24,19 +27,22 @@ def evaluate(
     env: Any = None,
     say: Callable[[str], None] = tell,
     best: bool = False,
+    explorers: bool = False,
 ) -> dict[str, Any]:
     """Mean return of a run's agent over `episodes` new episodes, with its standard error.
 
     The agent acts greedily on the mean value over its exploiters. `seed` is of the episodes, whose randomness is apart from
     every training's. A run on an object of the user's needs that object again, as `env`. `say` is called
     with anything worth telling, a damaged checkpoint for example. With `best`, the agent is the one that did best in the
-    evaluations during the run.
+    evaluations during the run. With `explorers`, an agent with a memory acts on its explorers' mean value instead, as in
+    the paper's ablation.
     """
     episodes = whole_number("episodes", episodes, 1, 10**6)
     seed = whole_number("seed", seed, 0, LARGEST_SEED)
     run = load(path, env, say, best=best)
     config = run.config
-    returns = greedy_returns(config.env if env is None else env, run.agent, episodes=episodes, seed=seed)
+    trained = _on_explorers(run) if explorers else run.agent
+    returns = greedy_returns(config.env if env is None else env, trained, episodes=episodes, seed=seed)
     if not len(returns):
         raise UserError(f"no episode on {config.env} came to an end; it may have none.")
     mean, error = mean_and_error(returns)
@@ -50,3 +56,13 @@ def evaluate(
         "min_return": float(np.min(returns)),
         "max_return": float(np.max(returns)),
     }
+
+
+def _on_explorers(run: Run) -> TrainedAgent:
+    """What a run has learned, acting on the explorers' values."""
+    name, spec = run.config.agent, run.agent.spec
+    entry = agents.find(name)
+    if not entry.is_recurrent:
+        raise UserError(f"explorers' values are for agents with a memory, tdu_r2d2 for example, and {name} has none.")
+    agent = entry.make(spec, agents.configure(name, run.config.config | {"evaluate": "explorers"}))
+    return TrainedAgent(spec, agent, run.agent.params)

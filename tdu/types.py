@@ -114,6 +114,8 @@ class EnvSpec(NamedTuple):
     """Where the environment's own observation has several parts."""
     frames_per_step: int = 1
     """Frames of a game that a step passes; 4 for Atari with its action repeat."""
+    is_stacked: bool = False
+    """Whether an image's channels are its last frames, of which the next observation shares all but the oldest."""
 
     @property
     def carried_shape(self) -> tuple[int, ...]:

@@ -198,10 +198,17 @@ def test_all_57_games_and_the_paper_s_subsets_have_names():
         sweeps.expand("atari:exploratoin")
 
 
-def test_a_run_on_a_game_goes_on_as_if_never_cut_off(tmp_path):
+_WITH_MEMORY = {
+    "lstm_size": 4, "head_size": 4, "exploiters": 2, "explorers": 1, "trace_length": 6, "burn_in": 2, "replay_period": 4,
+    "replay_capacity": 100, "learn_period": 16, "rollout": 7, "filters": (), "compress": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("agent", "more"), [("dqn", {}), ("tdu_r2d2", _WITH_MEMORY)], ids=["dqn", "tdu_r2d2"])
+def test_a_run_on_a_game_goes_on_as_if_never_cut_off(agent, more, tmp_path):
     settings = {
-        "env": "atari/freeway:size=10,stack=2,cap=200", "agent": "dqn", "steps": 240, "num_envs": 2, "hidden_sizes": (8,),
-        "batch_size": 8, "min_replay": 16, "evaluation_episodes": 0,
+        "env": "atari/freeway:size=10,stack=2,cap=200", "agent": agent, "steps": 240, "num_envs": 2, "hidden_sizes": (8,),
+        "batch_size": 8, "min_replay": 16, "evaluation_episodes": 0, **more,
     }  # fmt: skip
     tdu.train(**settings, out=tmp_path / "whole")
 

@@ -376,7 +376,7 @@ def stacks(count, seed=0):
 
 
 def test_a_stack_that_differs_by_any_one_byte_comes_back_as_it_was():
-    spec = EnvSpec("stacks", (3, 3, 3), 2, dtype="uint8")
+    spec = EnvSpec("stacks", (3, 3, 3), 2, dtype="uint8", is_stacked=True)
     shown = np.arange(1, 55, dtype=np.uint8).reshape(6, 3, 3)
     continued = np.stack([shown[t : t + 3].transpose(1, 2, 0) for t in range(4)])
     for place in range(27):
@@ -391,7 +391,7 @@ def test_a_stack_that_differs_by_any_one_byte_comes_back_as_it_was():
 
 @pytest.mark.parametrize("compress", [False, True])
 def test_frames_of_stacks_are_kept_once_and_come_back_whole(compress):
-    spec = EnvSpec("stacks", (6, 5, 4), 2, dtype="uint8")
+    spec = EnvSpec("stacks", (6, 5, 4), 2, dtype="uint8", is_stacked=True)
     steps = [stacks(SHAPE.length + 16, seed) for seed in range(2)]
     kept, _ = filled_replay(4, compress=compress, spec=spec, steps=steps, capacity=8)
     drawn = kept.sample(60, np.random.default_rng(0))
@@ -404,6 +404,28 @@ def test_frames_of_stacks_are_kept_once_and_come_back_whole(compress):
     held = sum(x.nbytes for name, x in arrays.items() if name.startswith("frames."))
     apart = 8 * SHAPE.length * 6 * 5 * 4
     assert held < (0.75 if not compress else 1.2) * apart
+
+
+def test_colours_are_no_frames_and_take_the_memory_that_is_said():
+    spec = EnvSpec("colours", (6, 5, 3), 2, dtype="uint8")
+    rng = np.random.default_rng(0)
+    count = SHAPE.length + 16
+    pictures = rng.integers(0, 256, size=(count, 6, 5, 3), dtype=np.uint8)
+    steps = [stream(count)._replace(observation=pictures)] * 2
+    kept, _ = filled_replay(4, spec=spec, steps=steps, capacity=8)
+    arrays, _ = kept.save()
+    settings = replay.Settings(8, 0.9, 0.6, False)
+    said = replay.bytes_needed(spec, SHAPE, settings, heads=2, memory=np.zeros(1), streams=2)
+    held = sum(x.nbytes for name, x in arrays.items() if name.startswith("frames."))
+    assert 0.3 * said < held <= said
+    np.testing.assert_array_equal(kept.sequence(0).steps.observation, pictures[: SHAPE.length])
+
+
+def test_without_an_exponent_all_sequences_are_alike():
+    kept = replay.Replay(SPEC, SHAPE, replay.Settings(8, 0.0, 0.6, False), heads=2, memory=np.zeros(1))
+    kept.add(Sequence(0, 0, jax.tree.map(lambda x: x[: SHAPE.length], stream(60)), np.zeros(1), np.ones(2)), 3.0)
+    np.testing.assert_array_equal(kept.priorities(), [1.0])
+    np.testing.assert_array_equal(kept.sample(2, np.random.default_rng(0)).weights, [1.0, 1.0])
 
 
 @pytest.mark.parametrize("compress", [False, True])
@@ -420,7 +442,7 @@ def test_a_replay_is_put_back_as_it_was(compress):
 
 
 def test_a_replay_that_does_not_fit_is_refused_with_the_largest_that_does():
-    spec = EnvSpec("atari", (84, 84, 4), 18, dtype="uint8")
+    spec = EnvSpec("atari", (84, 84, 4), 18, dtype="uint8", is_stacked=True)
     shape, settings = Shape(20, 80, 40), replay.Settings(100_000, 0.9, 0.6, False)
     sizes = {"heads": 10, "memory": (np.zeros(512, np.float32),) * 2}
     needed = replay.bytes_needed(spec, shape, settings, **sizes)
@@ -532,5 +554,17 @@ def test_the_paper_s_settings():
     assert (config.exploiters, config.explorers, config.prior_scale, config.beta) == (5, 5, 0.0, 1.0)
     plus = agents.configure("tdu_r2d2_prior", {})
     assert (plus.exploiters, plus.explorers, plus.prior_scale, plus.beta) == (8, 2, 0.1, 1.0)
+    small = agents.configure("tdu_r2d2", {}, "atari-small")
+    assert (small.pixels, small.filters, small.lstm_size, small.batch_size, small.learn_period) == (
+        42,
+        (16, 32),
+        128,
+        16,
+        160,
+    )
+    assert (small.burn_in, small.trace_length, small.discount, small.learning_rate) == (5, 20, 0.99, 5e-4)
+    assert agents.configure("tdu_r2d2", {}, "minatar").hidden_sizes == (128,)
+    assert agents.configure("tdu_r2d2", {}, "deep-sea").discount == 0.997
+    assert agents.configure("tdu_r2d2", {}, "memory").hidden_sizes == (32,)
     assert agents.configure("b_r2d2", {}).exploiters == 10
     assert agents.configure("r2d2", {}).exploiters == 1

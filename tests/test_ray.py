@@ -1,5 +1,7 @@
 """An agent with a memory on a Ray cluster: what counts, the ratio of learning to acting, segments that come back, chaos."""
 
+import csv
+import dataclasses
 import json
 import os
 import socket
@@ -13,6 +15,7 @@ import jax
 import numpy as np
 import pytest
 
+import tdu
 from tdu import cli, environments
 from tdu.errors import RunError, UserError
 from tdu.r2d2.actor import ladder
@@ -117,6 +120,18 @@ def test_the_ratio_is_held_from_both_sides(rolls):
     assert not handing.is_alive()  # which lets the others on
 
 
+def test_nobody_acts_beyond_the_steps_of_the_run(rolls):
+    replay = distributed_actors.Replay()
+    replay.begin(dataclasses.replace(CONFIG, steps=200), NOTHING_YET, 0, 0)
+    replay.open()
+    replay._slack = 10**9
+    handing = threading.Thread(target=lambda: [replay.put(rolled) for rolled in rolls], daemon=True)
+    handing.start()
+    handing.join(1.0)
+    assert handing.is_alive()
+    assert replay._steps == 200
+
+
 def test_a_replay_comes_back_from_its_segments(rolls):
     replay = filled(rolls)
     ids = replay._replay.ids
@@ -145,6 +160,13 @@ def test_a_replay_comes_back_from_its_segments(rolls):
         holed.put_back(part, there["oldest"], priorities)
     assert holed.open() == len(ids) - size
     assert holed.snapshot()[1]["lineage"] == 1
+    # Nor where the last one is lost, or all of them.
+    for left in (parts[:2], []):
+        shortened = opened(start_at=there["oldest"])
+        for part in left:
+            shortened.put_back(part, there["oldest"], priorities)
+        shortened.open(there["next"])
+        assert shortened.snapshot()[1]["lineage"] == 1
     jax.tree.map(
         np.testing.assert_array_equal, holed._replay.sequence(holed._replay.ids[-1]), replay._replay.sequence(ids[-1])
     )
@@ -211,6 +233,56 @@ def test_a_listener_that_is_no_cluster_is_refused_soon():
 def test_a_mistake_is_one_sentence(arguments, words, capsys, tmp_path):
     assert cli.main(["train", "deep_sea:size=4", *arguments, "--out", str(tmp_path / "new"), "--progress", "none"]) == 2
     assert words in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_missing_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UserError, match=r"pip install 'tdu\[ray\]'\.$"):
+        distributed.connect(None, None)
+
+
+def test_a_replay_without_room_is_refused_before_ray_starts(tmp_path, capsys):
+    out = tmp_path / "run"
+    arguments = ["--agent", "r2d2", "--engine", "ray", "--actors", "1", "--replay-capacity", "100000000"]
+    assert cli.main(["train", "deep_sea:size=4", *arguments, "--out", str(out), "--progress", "none"]) == 2
+    assert "the largest replay_capacity that fits" in capsys.readouterr().err.splitlines()[-1]
+    assert not out.exists()
+
+
+def test_a_run_on_a_cluster_comes_to_its_end(tmp_path):
+    """As `tdu train` is typed; the best agent is the one that was tried out, and nobody acts on once the steps are spent."""
+    out, steps = tmp_path / "run", 3000
+    options = [word for name, value in OPTIONS.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    typed = f"train key_door:size=3,limit=8 --agent tdu_r2d2 --engine ray --actors 1 --num-envs 2 --steps {steps}"
+    command = [
+        sys.executable,
+        "-m",
+        "tdu",
+        *typed.split(),
+        "--evaluate-every",
+        "100",
+        "--out",
+        str(out),
+        "--progress",
+        "json",
+        *options,
+    ]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ | _ROOT)
+    assert told.returncode == 0, told.stderr
+    assert "os.fork" not in told.stderr
+    assert "1 of 1 actors alive" in told.stdout + told.stderr
+    result = json.loads((out / "result.json").read_text())
+    assert steps <= result["steps"] <= steps + 20
+    with open(out / "evaluations.csv", newline="") as f:
+        evaluations = list(csv.DictReader(f))
+    assert len(evaluations) >= 2
+    (best,), *_, last = (sorted((out / place).glob("*/manifest.json")) for place in ("best", "checkpoints"))
+    there = json.loads(last[-1].read_text())["plain"]
+    assert there["pending"] == []
+    assert there["updates"] <= steps / 40
+    tried = json.loads(best.read_text())["plain"]
+    assert tried["updates"] <= tried["steps"] / 40 + 10
+    assert tdu.load(out, best=True).agent.act(0) in range(4)
 
 
 def test_a_run_outlives_its_processes_on_a_real_cluster(tmp_path):

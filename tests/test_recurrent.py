@@ -15,6 +15,7 @@ from tdu import agents, environments
 from tdu.environments.gymnasium import GymnasiumVector
 from tdu.environments.vector import PythonVector
 from tdu.errors import UserError
+from tdu.evaluate import _on_explorers as on_explorers_of
 from tdu.greedy import greedy_returns
 from tdu.r2d2 import agent as recurrent_agent
 from tdu.r2d2.learner import seen
@@ -126,18 +127,59 @@ def test_what_is_stored_is_what_happened_and_what_was_remembered_then(kind):
     assert [row["episode"] for row in rows] == list(range(1, len(rows) + 1))
 
 
+_DIARY = EnvSpec("diary", (4,), 2)
+
+
 @functools.cache
-def memory_after():
+def memory_after(spec=_DIARY, name="tdu_r2d2"):
     """The network's memory after some steps in a row."""
-    config = agents.configure("tdu_r2d2", TINY | {"explorers": 1}, "memory")
-    net = recurrent_agent._network(EnvSpec("diary", (4,), 2), config, 3)
+    config = agents.configure(name, TINY | {"explorers": 1}, "memory")
+    net = recurrent_agent._network(spec, config, 3)
     return jax.jit(lambda params, memory, shown: net.unroll(params, memory, shown)[1])
 
 
-def remembered(params, memory, steps):
+def remembered(params, memory, steps, *network):
     batched = jax.tree.map(lambda x: x[:, None], seen(steps))
-    after = memory_after()(params, jax.tree.map(lambda x: x[None], memory), batched)
+    after = memory_after(*network)(params, jax.tree.map(lambda x: x[None], memory), batched)
     return jax.tree.map(lambda x: x[0], after)
+
+
+def test_what_priors_remember_in_compiled_environments_is_stored_too():
+    runner = runner_of(ROOM, "tdu_r2d2_prior", steps=240, min_replay=200)
+    finished(runner)
+    sequences, looked = stored(runner), 0
+    for (stream, start), (steps, memory) in sequences.items():
+        if (stream, start + 4) in sequences and not steps.first[4]:
+            first = jax.tree.map(lambda x: x[:4], steps)
+            recomputed = remembered(runner.params(), memory, first, ROOM.spec, "tdu_r2d2_prior")
+            assert len(jax.tree.leaves(recomputed)) == 4  # two of the network, two of the priors
+            jax.tree.map(
+                lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6),
+                recomputed, sequences[stream, start + 4][1],
+            )  # fmt: skip
+            looked += all(np.any(x) for x in jax.tree.leaves(memory))
+    assert looked > 5
+
+
+def test_a_mask_is_drawn_for_every_sequence():
+    runner = runner_of(ROOM, steps=420)  # with probability 0.7
+    finished(runner)
+    masks = runner._replay._mask[: len(runner._replay)]
+    assert set(np.unique(masks)) == {0.0, 1.0}
+    assert 0.6 < masks.mean() < 0.8
+    assert len(np.unique(masks, axis=0)) > 4
+
+
+def test_counts_are_refused_where_a_call_may_be_no_step():
+    with pytest.raises(UserError, match="bonus counts needs environments of which every call is a step"):
+        runner_of(vector_of("theirs"), steps=40, bonus="counts")
+
+
+@pytest.mark.parametrize("env", ["gym:MiniGrid-Empty-5x5-v0", "gymnax:Breakout-MinAtar"])
+def test_environments_that_users_bring(env):
+    run = tdu.train(env, "tdu_r2d2", steps=60, num_envs=2, explorers=1, say=lambda words: None, **TINY)
+    assert run.result["steps"] == 60
+    assert run.config.num_envs == 2
 
 
 def test_compiled_environments_give_true_streams_too():
@@ -157,8 +199,16 @@ def test_compiled_environments_give_true_streams_too():
     told = runner.learner_rows()
     assert told[-1]["learning_steps"] == runner._updates > 10
     assert told[-1]["frames"] == 420
-    assert "replay" in runner.status()
-    assert "σ" in runner.status()
+    for words in (
+        "420 frames, acting",
+        "frames/s",
+        "learning steps",
+        "replay",
+        "σ",
+        "exploiters return",
+        "explorers return",
+    ):
+        assert words in runner.status()
 
 
 def test_the_ratio_of_learning_to_acting_is_held():
@@ -350,3 +400,19 @@ def test_an_object_is_one_environment_and_agents_with_a_memory_are_no_drop_in():
 
     with pytest.raises(UserError, match=r"use tdu\.train"):
         tdu.bsuite_agent(bsuite.load_from_id("catch/0"), "r2d2")
+
+
+def test_a_run_is_evaluated_on_its_explorers_too(tmp_path):
+    quiet = {"say": lambda words: None, "evaluation_episodes": 0}
+    ends = {"out": tmp_path / "run", "steps": 200, "num_envs": 2}
+    tdu.train("deep_sea:size=4", "tdu_r2d2", **ends, **quiet, **TINY, explorers=1, beta=50.0)
+    exploiting, exploring = (
+        tdu.evaluate(tmp_path / "run", episodes=20, explorers=explorers) for explorers in (False, True)
+    )
+    assert exploiting["episodes"] == exploring["episodes"] == 20
+    trained = tdu.load(tmp_path / "run").agent
+    on_explorers = on_explorers_of(tdu.load(tmp_path / "run"))
+    assert not np.allclose(trained.values(np.int32(0)), on_explorers.values(np.int32(0)))
+    tdu.train("deep_sea:size=4", "r2d2", **{**ends, "out": tmp_path / "one"}, **quiet, **{**TINY, "exploiters": 1})
+    with pytest.raises(UserError, match="evaluate=explorers needs explorers"):
+        tdu.evaluate(tmp_path / "one", explorers=True)

@@ -28,11 +28,18 @@ def run(arguments: list[str]) -> int:
         help="of the episodes; apart from the training's (default 0)",
     )  # fmt: skip
     parser.add_argument("--best", action="store_true", help="the agent that did best in the run's --evaluate-every")
+    parser.add_argument(
+        "--explorers",
+        action="store_true",
+        help="act on the explorers' mean value, as the paper's ablation of R2D2 does",
+    )
     parser.add_argument("--json", action="store_true", help="print it for machines")
     parsed = parser.parse_args(arguments)
     parallel.use_one_core()
     with own_output() as output:
-        played = evaluate(parsed.run, episodes=parsed.episodes, seed=parsed.seed, best=parsed.best)
+        played = evaluate(
+            parsed.run, episodes=parsed.episodes, seed=parsed.seed, best=parsed.best, explorers=parsed.explorers
+        )
         if parsed.json:
             print(json.dumps(played), file=output)
         else:

@@ -94,6 +94,7 @@ class AtariVector:
             dtype="uint8",
             default_episodes=GYM_EPISODES,
             frames_per_step=FRAMES_PER_STEP,
+            is_stacked=settings.stack > 1,
         )
         self.size = size
         self._settings, self._seed = settings, seed

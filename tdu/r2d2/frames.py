@@ -1,6 +1,6 @@
 """Observations kept once, in blocks of consecutive steps.
 
-Overlapping sequences share blocks. Where an observation is a stack of frames (bytes [H, W, C], as Atari's are), consecutive
+Overlapping sequences share blocks. Where an observation is a stack of frames ([H, W, C], as Atari's are), consecutive
 ones share all frames but the newest: of each step that alone is kept, and a whole stack where a block or an episode
 begins. Whether a stack continues the one before is looked at, byte by byte, so what comes out is what went in.
 Complete blocks are compressed when asked (zlib).
@@ -25,7 +25,7 @@ class Frames:
 
     def __init__(self, spec: EnvSpec, *, blocks: int, period: int, compress: bool):
         shape, self._dtype = spec.carried_shape, np.dtype(spec.carried_dtype)
-        self._stacked = is_stacked(spec)
+        self._stacked = spec.is_stacked
         self._older_shape = (*shape[:2], shape[2] - 1) if self._stacked else ()
         self._shape, self._period, self._compress = shape, period, compress
         self._frame = shape[:2] if self._stacked else shape
@@ -139,20 +139,10 @@ def _continues(stack: np.ndarray, before: np.ndarray) -> bool:
     return not differs.any()
 
 
-def is_stacked(spec: EnvSpec) -> bool:
-    """Whether observations may be stacks of frames."""
-    return (
-        spec.num_states is None
-        and spec.dtype == "uint8"
-        and len(spec.observation_shape) == 3
-        and (spec.observation_shape[2] > 1)
-    )
-
-
 def block_bytes(spec: EnvSpec, period: int, *, compress: bool) -> float:
     """Memory of one block; a stack's block begins with a whole one."""
     size: float = math.prod(spec.carried_shape) * np.dtype(spec.carried_dtype).itemsize
-    if is_stacked(spec):
+    if spec.is_stacked:
         older = spec.observation_shape[2] - 1
         size = size / spec.observation_shape[2] * (period + older)
     else:

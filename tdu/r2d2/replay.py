@@ -166,7 +166,10 @@ class Replay:
     def priorities(self) -> np.ndarray:
         """Of every sequence, oldest first."""
         places = np.arange(self._oldest, self._next) % self._settings.capacity
-        return self._tree[places] ** (1 / self._settings.priority_exponent)
+        exponent = self._settings.priority_exponent
+        return (
+            self._tree[places] ** (1 / exponent) if exponent else np.ones(len(places))
+        )  # all alike: no surprise is known
 
     def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """All of it: arrays by name, without copies of what is large, and what JSON can hold."""

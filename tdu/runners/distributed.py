@@ -14,6 +14,7 @@ import secrets
 import socket
 import tempfile
 import time
+import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
@@ -87,7 +88,9 @@ def connect(address: str | None, workers: int | None) -> Any:
     if address in (None, "local"):
         settings |= {"num_cpus": workers, "include_dashboard": False}
     try:
-        ray.init(address=address or "local", **settings)
+        with warnings.catch_warnings():  # JAX warns of every fork; what Ray forks here becomes another program at once
+            warnings.filterwarnings("ignore", message=r"os\.fork\(\)", category=RuntimeWarning)
+            ray.init(address=address or "local", **settings)
     except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as e:
         ray.shutdown()
         raise UserError(_why_not_connected(address, str(e))) from None

@@ -6,7 +6,8 @@ Each is a plain object whose methods several threads of its process may call (`d
 over them). None of them touches the disk, and each may die at any moment.
 
 **The ratio** of learning to acting is stated (`learn_period` environment steps per learning step) and held by the replay: it
-gives out a batch when one is due, and a rollout's `put` comes back once acting is not further ahead than `slack` steps.
+gives out a batch when one is due, and a rollout's `put` comes back once acting is not further ahead than `slack` steps. Where
+the run has a last step, nobody goes on after it.
 
 **Spares:** of the replay and of the learner there are two processes, and one of them serves. The other has imported and
 compiled what it needs, and takes over when that one dies. Who asks the wrong one is told `ELSEWHERE`, and turns to the other.
@@ -66,6 +67,7 @@ class Replay:
         self._replay = replays.Replay(self._spec, running.shape, running.replay, **sizes)
         self._replay.start_at(start_at)
         self._slack, self._seed = slack(config, agent), config.seed
+        self._most = float("inf") if config.steps is None else config.steps
         self._steps, handed_over, self._learns_from, self._updates = counters
         self._handed_over = dict(handed_over)
         self._lineage, self._has_holes = lineage, False
@@ -88,9 +90,10 @@ class Replay:
                     self._has_holes |= id_ != self._replay.ids.stop
                     self._replay.add(part.sequence(i), float(priorities[id_ - oldest]))
 
-    def open(self) -> int:
-        """Lets everybody in; how many sequences there are."""
+    def open(self, next_id: int | None = None) -> int:
+        """Lets everybody in; how many sequences there are. Where they were stored, `next_id` is the one after the last."""
         with self._changed:
+            self._has_holes |= next_id is not None and self._replay.ids.stop != next_id
             self._lineage += self._has_holes
             self._is_open = True
             self._changed.notify_all()
@@ -118,8 +121,12 @@ class Replay:
                 if self._learns_from is None and self._has_enough:
                     self._learns_from = self._steps
                 self._changed.notify_all()
-            self._changed.wait_for(lambda: not self._has_enough or self._ahead <= self._slack)
+            self._changed.wait_for(lambda: self._may_act)
             return is_new
+
+    @property
+    def _may_act(self) -> bool:
+        return self._steps < self._most and (not self._has_enough or self._ahead <= self._slack)
 
     @property
     def _has_enough(self) -> bool:

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tdu.errors import RunError, TrainingError, UserError
+from tdu.r2d2.replay import check_room
 from tdu.runners import distributed, interaction
 from tdu.runners.distributed_actors import SEGMENT
 from tdu.runners.distributed_crew import PATIENCE, Crew, Process
@@ -88,7 +89,12 @@ class RayRunner:
         if compiled:
             if agent.observe is not None:
                 raise UserError("bonus counts has to see every step in order; it is for --engine local.")
-            # Before anything is computed here: Ray forks, which JAX does not like once it is at work.
+            if (
+                address is None
+            ):  # the replay will be on this machine: what has no room is refused before anything starts
+                running, streams = agent.settings, self._actors * config.num_envs
+                sizes = {"heads": agent.heads, "memory": running.memory(), "streams": streams}
+                check_room(spec, running.shape, running.replay, **sizes)
             self._started = self._start(distributed.connect(address, self._actors), say)
         self._state: State = self._first_state()
         """Of the learner, when it was last asked for."""
@@ -365,7 +371,7 @@ class RayRunner:
                 self._event(f"segment {name} of the replay cannot be used ({e}); the others are.")
                 continue
             ray.get(process.call("put_back", arrays, there["oldest"], saved.arrays["priorities"]))
-        count = ray.get(process.call("open"))
+        count = ray.get(process.call("open", there.get("next")))
         self._served["replay"] += 1
         if saved is not None or self._served["replay"] > 1:
             self._event(f"the replay goes on with {count} sequences{_of(saved)}.")

@@ -80,6 +80,11 @@ class RecurrentRunner:
         self.spec = env.spec
         self._agent, self._seed, self._budget = agent, seed, budget
         self._stop = stop and env.spec.solved is not None
+        if agent.observe is not None and not isinstance(env, Environment) and env.skips:
+            raise UserError(
+                f"bonus counts needs environments of which every call is a step, and {env.spec.name} spends some on "
+                "beginning an episode; make it with autoreset SAME_STEP."
+            )
         running = agent.settings
         size = num_envs if isinstance(env, Environment) else env.size
         self._size = size

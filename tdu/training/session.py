@@ -272,7 +272,9 @@ class Session:
     def _evaluate(self) -> None:
         """Tries out the policy, notes what it returns, and keeps it if it is the best so far."""
         runner, clock = self._runner, self._runner.clock
-        params = jax.tree.map(jnp.copy, runner.params())  # which the next step would overwrite
+        # What learns elsewhere goes on while the policy is tried out: the best is kept as it was tried.
+        saved = runner.save() if self._folder is not None and isinstance(runner, Remote) else None
+        params = jax.tree.map(jnp.copy, runner.params(saved))  # which the next step would overwrite
         trained = TrainedAgent(runner.spec, self._agent, params)
         since = clock.steps - self._evaluated.steps
         self._evaluated = clock
@@ -286,7 +288,7 @@ class Session:
             row |= {"standard_error": returns.standard_error, "evaluation_episodes": returns.episodes}
             self._folder.append_to(folders.EVALUATIONS, [row])
             if returns.mean > self._best:
-                self._checkpoint(self._folder, best=True)
+                self._checkpoint(self._folder, best=True, saved=saved)
         self._best = max(self._best, returns.mean)
         if self._watching.on_evaluation is not None:
             evaluation = Evaluation(clock.episodes, clock.steps, returns, trained)
@@ -330,12 +332,12 @@ class Session:
                 f"seen so far explains more than {possible:.3g}; {_AGAINST_DRIFT}"
             )
 
-    def _checkpoint(self, folder: runs.Folder, *, best: bool = False) -> Manifest:
+    def _checkpoint(self, folder: runs.Folder, *, best: bool = False, saved: Saved | None = None) -> Manifest:
         while True:
             try:
-                saved = self._runner.save()
+                now = self._runner.save() if saved is None else saved
                 return folder.save_checkpoint(
-                    saved if self._recorder is None else self._recorder.added_to(saved),
+                    now if self._recorder is None else self._recorder.added_to(now),
                     step=self._runner.clock.steps,
                     config=self._config,
                     seconds=self._seconds,
