@@ -21,9 +21,13 @@ def option(
     above: float | None = None,
     maximum: float | None = None,
     below: float | None = None,
+    new: bool = False,
 ) -> Any:
-    """A dataclass field with a sentence for its help and the range of its values."""
-    metadata = {"help": help, "minimum": minimum, "above": above, "maximum": maximum, "below": below}
+    """A dataclass field with a sentence for its help and the range of its values.
+
+    One that is `new` is not written down where it has its default, so that runs of before it are the same runs.
+    """
+    metadata = {"help": help, "minimum": minimum, "above": above, "maximum": maximum, "below": below, "new": new}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -38,6 +42,18 @@ def build(cls: type, given: dict[str, Any], *, kind: str) -> Any:
         values[name] = _convert(name, value, hints[name])
         _check_range(name, values[name], fields[name].metadata)
     return cls(**values)
+
+
+def written(config: Any) -> dict[str, Any]:
+    """A config's options as config.json holds them."""
+    new = {f.name for f in dataclasses.fields(config) if f.metadata["new"] and not changed(config, f.name)}
+    values = {name: value for name, value in dataclasses.asdict(config).items() if name not in new}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+def unwritten(cls: type) -> dict[str, Any]:
+    """What options that are new have where nothing is written of them."""
+    return {f.name: f.default for f in dataclasses.fields(cls) if f.metadata["new"]}
 
 
 def changed(config: Any, name: str) -> bool:

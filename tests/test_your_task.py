@@ -79,6 +79,30 @@ def test_a_preset_can_be_chosen_and_changed():
         asked_for("key_door", "dqn", preset="general")
 
 
+@pytest.mark.parametrize(("observation", "scale"), [("one_hot", 1.0), ("features", 0.3)])
+def test_priors_are_smaller_where_observations_are_not_one_hot(observation, scale):
+    env = environments.make(f"key_door:size=3,observation={observation}")
+    whole, asked = (agents.configure("bdqn", options, "general") for options in ({"dense_prior": 1.0}, {}))
+    key = jax.random.key(0)
+    large, small = (agents.find("bdqn").make(env.spec, config) for config in (whole, asked))
+    first = env.reset(key)[1].observation
+    values = [agent.examiner.q(agent.params(agent.init(key)), first) for agent in (large, small)]
+    without = agents.find("bdqn").make(env.spec, agents.configure("bdqn", {"prior_scale": 0.0}, "general"))
+    learned = without.examiner.q(without.params(without.init(key)), first)
+    np.testing.assert_allclose(values[1] - learned, scale * (values[0] - learned), rtol=1e-4, atol=1e-6)
+
+
+def test_an_option_that_is_new_leaves_runs_of_before_it_what_they_were():
+    paper, general = (asked_for(env, "tdu").config for env in ("deep_sea:size=4", GRID))
+    assert "dense_prior" not in paper.config
+    assert paper.digest() == "dd328340"  # as it was before there was such an option
+    assert general.config["dense_prior"] == 0.3
+    whole = asked_for(GRID, "tdu", dense_prior=1.0).config
+    assert "dense_prior" not in whole.config
+    assert label(whole) == "tdu general dense_prior=1.0"
+    assert agents.configure("tdu", whole.config).dense_prior == 1.0
+
+
 # Drift
 
 

@@ -69,7 +69,7 @@ def ensemble(
         explorers=explorers,
         bonus=bonus,
         behaviour=behaviour,
-        prior_scale=config.prior_scale,
+        prior_scale=config.prior_scale * (1.0 if spec.num_states is not None else config.dense_prior),
         mask_prob=config.mask_prob,
         noise_scale=config.noise_scale,
         acting=config.acting,

@@ -60,6 +60,9 @@ class EnsembleConfig(QConfig):
 
     exploiters: int = option(20, "Value functions trained on the reward (K).", minimum=1)
     prior_scale: float = option(3.0, "Scale λ of each head's fixed random prior function; 0 for none.", minimum=0)
+    dense_prior: float = option(
+        1.0, "What λ is multiplied by where the observation is not one-hot.", above=0, maximum=1, new=True
+    )
     mask_prob: float = option(1.0, "Probability ρ that a head trains on a transition.", above=0, maximum=1)
     noise_scale: float = option(0.0, "Standard deviation of Gaussian reward noise, drawn per head.", minimum=0)
     acting: Literal["frozen", "live"] = option(
@@ -86,7 +89,8 @@ PRESETS: dict[str, dict[str, object]] = {
     "general": {
         "exploiters": 5,
         "explorers": 5,
-        "prior_scale": 0.3,
+        "prior_scale": 1.0,
+        "dense_prior": 0.3,
         "bootstrap": "double",
         "learning_rate": 5e-4,
         "target_period": 300,

@@ -15,6 +15,7 @@ import numpy as np
 from tdu import agents, runs, sweeps
 from tdu.environments import bsuite
 from tdu.errors import UserError
+from tdu.options import unwritten
 from tdu.reporting import atari_scores, bsuite_scores, figures, statistics
 
 Summary = dict[str, Any]
@@ -124,7 +125,8 @@ def label(config: runs.RunConfig) -> str:
 
 def _changed(config: runs.RunConfig, preset: str) -> dict[str, Any]:
     default = dataclasses.asdict(agents.configure(config.agent, {}, preset))
-    return {k: v for k, v in config.config.items() if k in default and v != _listed(default[k])}
+    has = unwritten(agents.find(config.agent).config) | config.config
+    return {k: v for k, v in has.items() if k in default and v != _listed(default[k])}
 
 
 def as_text(summary: Summary, published: bool = False) -> str:

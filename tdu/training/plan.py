@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from tdu import agents, environments, runs
 from tdu.environments import MadeEnvironment
 from tdu.errors import UserError
-from tdu.options import whole_number
+from tdu.options import whole_number, written
 from tdu.runners.compiled import CompiledRunner
 from tdu.runners.distributed_recurrent import RayRunner
 from tdu.runners.protocol import Budget, Runner
@@ -157,7 +157,7 @@ def ask(
     actors: int | None = None,
 ) -> RunConfig:
     """A run as it is asked for, checked without making its environment, whose default of episodes may be missing here."""
-    config = dataclasses.asdict(agents.configure(agent, options, preset))
+    config = written(agents.configure(agent, options, preset))
     if actors is not None and not agents.find(agent).is_recurrent:
         raise UserError(
             f"actors are for agents with a memory, tdu_r2d2 for example, and {agent} has none; many runs of it are what "
@@ -171,7 +171,7 @@ def ask(
         steps=None if steps is None else whole_number("steps", steps, 1, MOST_STEPS),
         num_envs=whole_number("num_envs", num_envs, 1, MOST_ENVS),
         stop=stop,
-        config={name: list(value) if isinstance(value, tuple) else value for name, value in config.items()},
+        config=config,
         actors=None if actors is None else whole_number("actors", actors, 1, MOST_ACTORS),
     )
 
