@@ -1,7 +1,9 @@
 """The command line. A user's mistake is one sentence on stderr and exit code 2."""
 
 import argparse
+import os
 import sys
+import traceback
 from collections.abc import Sequence
 
 import jax
@@ -37,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _dispatch(words)
     except UserError as e:
+        if os.environ.get("TDU_TRACEBACK"):
+            traceback.print_exc()
         print(f"tdu: {e}", file=sys.stderr)
         return 2
     except jax.errors.JaxRuntimeError as e:

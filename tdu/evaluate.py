@@ -17,6 +17,8 @@ from tdu.training.run import Run
 
 EPISODES = 200
 """If nobody says otherwise."""
+_SHORTEST = 1000
+"""Steps that an episode may have in any case; beyond them, ten times the longest of the run."""
 
 
 def evaluate(
@@ -41,15 +43,21 @@ def evaluate(
     seed = whole_number("seed", seed, 0, LARGEST_SEED)
     run = load(path, env, say, best=best)
     config = run.config
+    if not len(run.log["episode"]):
+        raise UserError(f"no episode of {path} has ended yet, so it is not known how long one takes.")
     trained = _on_explorers(run) if explorers else run.agent
-    returns = greedy_returns(config.env if env is None else env, trained, episodes=episodes, seed=seed)
+    longest = max(_SHORTEST, 10 * int(run.log["episode_len"].max()))
+    where = config.env if env is None else env
+    returns = greedy_returns(where, trained, episodes=episodes, seed=seed, longest=longest)
     if not len(returns):
-        raise UserError(f"no episode on {config.env} came to an end; it may have none.")
+        raise UserError(f"no episode on {config.env} came to an end within {longest:,} steps.")
     mean, error = mean_and_error(returns)
     return {
         "env": config.env,
         "agent": config.agent,
         "seed": config.seed,
+        "acting": "explorers" if explorers else "exploiters",
+        "best": best,
         "episodes": len(returns),
         "mean_return": mean,
         "standard_error": error,
@@ -63,6 +71,8 @@ def _on_explorers(run: Run) -> TrainedAgent:
     name, spec = run.config.agent, run.agent.spec
     entry = agents.find(name)
     if not entry.is_recurrent:
-        raise UserError(f"explorers' values are for agents with a memory, tdu_r2d2 for example, and {name} has none.")
+        raise UserError(
+            f"explorers' values can be acted on by agents with a memory only (tdu_r2d2), and {name} has no memory."
+        )
     agent = entry.make(spec, agents.configure(name, run.config.config | {"evaluate": "explorers"}))
     return TrainedAgent(spec, agent, run.agent.params)

@@ -73,8 +73,9 @@ def train(
             (Deep Sea, the tree, bsuite), and for ensembles elsewhere the general one. Agents with a memory have "paper",
             "atari-small", "minatar", "memory" and "deep-sea", and without one what fits the environment.
         checkpoint_seconds: time between checkpoints.
-        evaluation_episodes: episodes of the trained policy, without learning, once the run is over; 0 for none.
-        evaluate_every: also every so many episodes (then fewer, a tenth of the steps trained since). What it returns is in
+        evaluation_episodes: episodes of the trained policy, without learning, once the run is over; 0 for none. They are
+            fewer where so many would take more than a tenth of the steps trained (or than a thousand).
+        evaluate_every: also every so many episodes (then in a tenth of the steps trained since). What it returns is in
             evaluations.csv, and the agent that did best is kept: `tdu.load(out, best=True)`.
         record: keep snapshots of what the agent knows in record.jsonl, for the maps of `tdu report`; it needs `out`. A run
             that records goes on recording when it is resumed.
@@ -122,6 +123,8 @@ def train(
         recording.check(planned.config.agent)
     if evaluate_every is not None and not watching.evaluation_episodes:
         raise UserError("evaluate_every needs evaluation_episodes of at least 1.")
+    if on_evaluation is not None and evaluate_every is None:
+        raise UserError("on_evaluation is called after evaluations during the run; give evaluate_every too.")
 
     def session(folder: runs.Folder | None, *, resuming: bool) -> Session:
         if planned.env.spec.parts is not None:
@@ -149,16 +152,21 @@ def train(
             folder.write_config(planned.config)
         elif stored != planned.config:
             difference = stored.difference(planned.config)
-            raise RunError(f"{folder.path} was started with {difference}; resume it with the same.")
+            raise RunError(
+                f"{folder.path} was started with {difference}; resume it with the same, or start another run like it "
+                f"(--config {folder.path}, and another --out)."
+            )
         if folder.read_result() is not None:
             finished = load(folder.path, None if isinstance(env, str) else env, say)
             say(f"{folder.path} is finished already.")
             return finished
+        sitting = None
         try:
             sitting = session(folder, resuming=bool(resume) and is_there)
-        except UserError:  # such a run cannot begin
-            folder.withdraw()
+            return sitting.run()
+        except UserError:
+            if sitting is None or not sitting.has_anything:  # such a run cannot begin
+                folder.withdraw()
             raise
-        return sitting.run()
     finally:
         folder.close()

@@ -18,8 +18,9 @@ import tdu
 from tdu import agents, environments, values
 from tdu.adam import Adam
 from tdu.environments.python import PythonEnvironment
-from tdu.errors import EnvironmentFault, UserError
+from tdu.errors import EnvironmentFault, RunError, UserError
 from tdu.networks import mlp
+from tdu.training import session
 from tdu.types import EnvSpec, TimeStep
 
 FAST = {"hidden_sizes": (8,), "exploiters": 2, "explorers": 1, "batch_size": 4, "min_replay": 8}
@@ -166,11 +167,11 @@ def leave():
     [
         (Told(answer=lambda: None), "answered with nothing and not with a dm_env time step"),
         (Told(answer=lambda: [1, 2]), "answered with an object of type list"),
-        (Told(reward="3"), "reward or discount that is not a single number"),
-        (Told(reward=1j), "reward or discount that is not a single number"),
-        (Told(reward=10**400), "reward or discount that is not a single number"),
-        (Told(reward=None), "reward or discount that is not a single number"),
-        (Told(reward=np.zeros(2)), "reward or discount that is not a single number"),
+        (Told(reward="3"), "each must be a single number"),
+        (Told(reward=1j), "each must be a single number"),
+        (Told(reward=10**400), "each must be a single number"),
+        (Told(reward=None), "each must be a single number"),
+        (Told(reward=np.zeros(2)), "each must be a single number"),
         (Told(discount=50.0), "between 0 and 1"),
         (Told(observation="north"), "not an array of numbers"),
         (Told(observation=[[1], [1, 2]]), "not an array of numbers"),
@@ -184,6 +185,68 @@ def test_an_answer_that_is_no_time_step_is_told(env, words):
     made.reset()
     with pytest.raises(EnvironmentFault, match=words):
         made.step(0)
+
+
+class Wrong(gymnasium.Env):
+    """Breaks one of Gymnasium's promises."""
+
+    observation_space, action_space = spaces.Discrete(3), spaces.Discrete(2)
+
+    def __init__(self, first=(0, {}), then=(0, 0.0, False, False, {})):
+        self.first, self.then = first, then
+
+    def reset(self, *, seed=None, options=None):
+        return self.first
+
+    def step(self, action):
+        return self.then() if callable(self.then) else self.then
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        (
+            Wrong(first=0),
+            r"Wrong.reset returned one thing, of type int; Gymnasium's reset returns \(observation, info\)",
+        ),
+        (Wrong(then=(0, 0.0, True, {})), "Wrong.step returned 4 things; Gymnasium's step returns"),
+        (Wrong(then=lambda: np.stack([np.zeros(2), np.zeros(3)])), r"same shape \(test_your_own.py, line \d+\)"),
+        (Wrong(then=(0, float("nan"), False, False, {})), "returned reward nan; it must be finite"),
+    ],
+)
+def test_what_is_wrong_with_a_gymnasium_environment_is_told_in_the_user_s_own_words(env, words, tmp_path):
+    options = {"out": tmp_path / "run", "say": lambda words: None, "hidden_sizes": (4,)}
+    for _ in range(2):  # and what never began is in nobody's way
+        with pytest.raises(EnvironmentFault, match=words):
+            tdu.train(env, "dqn", steps=50, **options)
+        assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_has_something_is_kept(tmp_path):
+    answers = [(0, 1.0, True, False, {})] * 30 + [None]
+    env = Wrong(then=lambda: answers.pop(0))
+    options = {"out": tmp_path / "run", "say": lambda words: None, "hidden_sizes": (4,)}
+    with pytest.raises(EnvironmentFault, match="one thing, of type NoneType"):
+        tdu.train(env, "dqn", steps=50, **options)
+    assert (tmp_path / "run" / "config.json").exists()
+    with pytest.raises(RunError, match=r"resume=True; it has no checkpoint, so it would begin anew\)"):
+        tdu.train(env, "dqn", steps=50, **options)
+
+
+def test_episodes_that_never_end_are_spoken_of(tmp_path, monkeypatch):
+    said = []
+    monkeypatch.setattr(session, "_NO_END", 100)
+
+    def stop(report):
+        if report.steps > 300:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tdu.train(Wrong(), "dqn", say=said.append, progress=stop, hidden_sizes=(4,))
+    assert len([words for words in said if "no episode has ended in" in words]) == 1
+    tdu.train(Wrong(), "dqn", steps=200, say=said.append, out=tmp_path / "run", hidden_sizes=(4,))
+    with pytest.raises(UserError, match="has ended yet, so it is not known how long one takes"):
+        tdu.evaluate(tmp_path / "run", env=Wrong())
 
 
 def test_an_environment_that_cannot_be_asked():
@@ -281,16 +344,20 @@ def test_the_torso_is_a_choice():
 def test_a_factory_of_the_user_s(tmp_path, monkeypatch):
     (tmp_path / "my_lake.py").write_text(
         "import gymnasium\n\ndef make():\n    return gymnasium.make('FrozenLake-v1', is_slippery=False)\n\n"
-        "def broken():\n    raise RuntimeError('no lake')\n\ndef text():\n    return 'deep_sea'\n"
+        "def broken():\n    raise RuntimeError('no lake')\n\ndef text():\n    return 'deep_sea'\n\n"
+        "def nothing_at_all():\n    pass\n\nSIZE = 4\n"
     )
     monkeypatch.chdir(tmp_path)
     env = environments.make("python:my_lake:make")
     assert (env.spec.num_states, env.spec.name) == (16, "python:my_lake:make")
     for place, words in (
-        ("my_lake:nothing", "has no attribute"),
+        ("my_lake:xyz", "unknown function of my_lake 'xyz'; choose from: broken, make, nothing_at_all, text"),
+        ("my_lake:maek", "did you mean 'make'"),
+        ("my_lake:SIZE", "is 4, and not a function"),
+        ("my_lake:nothing_at_all", "returned nothing; is a return missing"),
         ("my_lake:broken", "no lake"),
         ("my_lake:text", "returned a text"),
-        ("no_such_module:make", "No module named"),
+        ("no_such_module:make", "there is no module no_such_module in this folder"),
         ("my_lake", "which function"),
     ):
         with pytest.raises(UserError, match=words):

@@ -31,7 +31,7 @@ def run(arguments: list[str]) -> int:
     parser.add_argument(
         "--explorers",
         action="store_true",
-        help="act on the explorers' mean value, as the paper's ablation of R2D2 does",
+        help="act on the explorers' mean value (agents with a memory only), as the paper's ablation does",
     )
     parser.add_argument("--json", action="store_true", help="print it for machines")
     parsed = parser.parse_args(arguments)
@@ -43,9 +43,11 @@ def run(arguments: list[str]) -> int:
         if parsed.json:
             print(json.dumps(played), file=output)
         else:
+            whose = ", acting on its explorers' values," if parsed.explorers else ""
+            when = " at its best" if parsed.best else ""
             print(
-                f"{played['agent']} seed {played['seed']} on {played['env']}: mean return {played['mean_return']:.3f} ± "
-                f"{played['standard_error']:.3f} over {played['episodes']} episodes "
+                f"{played['agent']}{when}{whose} seed {played['seed']} on {played['env']}: mean return "
+                f"{played['mean_return']:.3f} ± {played['standard_error']:.3f} over {played['episodes']} episodes "
                 f"({played['min_return']:.3f} to {played['max_return']:.3f}).",
                 file=output,
             )

@@ -180,7 +180,8 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     parser.add_argument(
         "--evaluation-episodes", type=whole("evaluation_episodes", 0, 10**6), default=EVALUATION_EPISODES,
         metavar="N",
-        help=f"episodes of the trained policy once the run is over; 0 for none (default {EVALUATION_EPISODES})",
+        help=f"episodes of the trained policy once the run is over, at most, in a tenth of the steps trained; 0 for none "
+        f"(default {EVALUATION_EPISODES})",
     )  # fmt: skip
     parser.add_argument(
         "--checkpoint-seconds", type=number("checkpoint_seconds"), default=CHECKPOINT_SECONDS, metavar="X",
@@ -199,7 +200,9 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     )  # fmt: skip
     parser.add_argument("--address", help="of a Ray cluster, HOST:PORT; without it one is started on this machine")
     parser.add_argument("--track", choices=track.KINDS, help="log every episode there too (default: only log.csv)")
-    group = parser.add_argument_group(f"options of agent {agent}, with the paper's defaults")
+    group = parser.add_argument_group(
+        f"options of agent {agent}, with the paper's defaults (presets: docs/reference.md)"
+    )
     fields = options.describe(entry.config)
     for name, kind, default, sentence in fields:
         shown = ",".join(map(str, default)) if isinstance(default, tuple) else default

@@ -204,10 +204,23 @@ def _from_factory(place: str, seed: Seed) -> Environment | PythonEnvironment:
     name = f"python:{place}"
     see_current_folder()
     try:
-        factory = getattr(importlib.import_module(module_name), factory_name)
+        module = importlib.import_module(module_name)
+    except (Exception, SystemExit) as e:
+        if isinstance(e, ModuleNotFoundError) and e.name and f"{module_name}.".startswith(f"{e.name}."):
+            raise UserError(f"{name}: there is no module {e.name} in this folder or on Python's path.") from None
+        raise UserError(f"{name} cannot be made: {described(e)}.") from e
+    if not hasattr(module, factory_name):
+        names = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]
+        raise unknown(f"function of {module_name}", factory_name, names)
+    factory = getattr(module, factory_name)
+    if not callable(factory):
+        raise UserError(f"{name} is {factory!r}, and not a function that makes an environment.")
+    try:
         env = factory()
     except (Exception, SystemExit) as e:
-        raise UserError(f"{name} cannot be made: {described(e)}.") from e
+        raise UserError(f"{name} cannot be made: {described(e)}; it is called without arguments.") from e
+    if env is None:
+        raise UserError(f"{name} returned nothing; is a return missing?")
     if isinstance(env, str):
         raise UserError(f"{name} returned a text and not an environment.")
     if isinstance(env, VectorEnv):

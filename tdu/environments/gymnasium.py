@@ -128,13 +128,23 @@ class _AsDmEnv:
         self._next_seed = number
 
     def reset(self) -> _Step:
-        observation, _ = self._env.reset(seed=self._next_seed)
-        return _Step(observation, None, None, False)
+        answer = self._env.reset(seed=self._next_seed)
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            raise self._wrong("reset", answer, "(observation, info)")
+        return _Step(answer[0], None, None, False)
 
     def step(self, action: int) -> _Step:
-        observation, reward, terminated, truncated, _ = self._env.step(action + self._first_action)
+        answer = self._env.step(action + self._first_action)
+        if not isinstance(answer, tuple) or len(answer) != 5:
+            raise self._wrong("step", answer, "(observation, reward, terminated, truncated, info)")
+        observation, reward, terminated, truncated, _ = answer
         ended = bool(terminated) or bool(truncated)
         return _Step(observation, reward, 0.0 if terminated else 1.0, ended)
+
+    def _wrong(self, method: str, answer: Any, expected: str) -> EnvironmentFault:
+        things = f"{len(answer)} things" if isinstance(answer, tuple) else f"one thing, of type {type(answer).__name__}"
+        whose = type(getattr(self._env, "unwrapped", self._env)).__name__
+        return EnvironmentFault(f"{whose}.{method} returned {things}; Gymnasium's {method} returns {expected}.")
 
     def render(self) -> Any:
         return self._env.render() if getattr(self._env, "render_mode", None) == "rgb_array" else None

@@ -112,7 +112,8 @@ def _atari_stage(env: AtariVector) -> Stage:
 def cannot(name: str) -> UserError:
     """The error for an environment without pictures."""
     return UserError(
-        f"{name} does not draw itself, so there is nothing to watch; tdu evaluate says how its agent does."
+        f'{name} does not draw itself, so there is nothing to watch (Gymnasium\'s do with render_mode="rgb_array" and a '
+        "render() that returns a picture); tdu evaluate says how its agent does."
     )
 
 

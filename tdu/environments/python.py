@@ -9,7 +9,9 @@ memory between episodes is plain numbers, both as attributes of itself or of wha
 import hashlib
 import math
 import os
+import reprlib
 import sys
+import sysconfig
 import traceback
 from collections.abc import Callable
 from functools import lru_cache
@@ -73,6 +75,8 @@ class PythonEnvironment:
         """What the environment answers; whatever it raises is told as its own."""
         try:
             return call(*arguments)
+        except EnvironmentFault:
+            raise
         except (Exception, SystemExit) as e:
             raise EnvironmentFault(f"{self.spec.name} raised {described(e)}.") from e
 
@@ -121,9 +125,11 @@ class PythonEnvironment:
             with np.errstate(over="ignore"):
                 kept = np.float32(_single(reward)), np.float32(_single(discount))
         except (TypeError, ValueError, OverflowError):
-            raise EnvironmentFault(f"{name} returned a reward or discount that is not a single number.") from None
-        if not (math.isfinite(kept[0]) and math.isfinite(kept[1])):
-            raise EnvironmentFault(f"{name} returned reward {reward} and discount {discount}; both must be finite.")
+            words = f"{name} returned reward {reprlib.repr(reward)} and discount {reprlib.repr(discount)}"
+            raise EnvironmentFault(f"{words}; each must be a single number.") from None
+        for what, given, number in (("reward", reward, kept[0]), ("discount", discount, kept[1])):
+            if not math.isfinite(number):
+                raise EnvironmentFault(f"{name} returned {what} {given}; it must be finite.")
         if not 0 <= discount <= 1:
             raise EnvironmentFault(f"{name} returned discount {discount}; it must be between 0 and 1.")
         return TimeStep(encode(self.spec, timestep.observation), *kept, np.bool_(self._guarded(timestep.last)))
@@ -149,11 +155,23 @@ def see_current_folder() -> None:
 
 
 def described(error: BaseException) -> str:
-    """What somebody else's code raised, and where, in a few words."""
+    """What somebody else's code raised, and in which line of theirs, in a few words."""
     message = " ".join(str(error).split()).rstrip(".") or "without a word"
-    frames = traceback.extract_tb(error.__traceback__)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_theirs(frame.filename)]
     place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {message}{place}"
+
+
+def _is_theirs(filename: str) -> bool:
+    """Whether a file is the user's: not ours, not of an installed package, not Python's own."""
+    if filename.startswith("<"):
+        return False
+    path = Path(filename).resolve()
+    not_theirs = (_PACKAGE, *map(Path, (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))))
+    return "site-packages" not in path.parts and not any(path.is_relative_to(folder) for folder in not_theirs)
+
+
+_PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def _specification(name: str, ask: Callable[[], Any]) -> Any:

@@ -64,8 +64,11 @@ class Folder:
             raise RunError(f"{self.path} is a file; choose another --out.")
         names = {p.name for p in self.path.iterdir()} - _BEFORE_THE_RUN if self.path.is_dir() else set()
         if names and not resume:
+            begun = (
+                "" if CHECKPOINTS in names or CONFIG not in names else "; it has no checkpoint, so it would begin anew"
+            )
             raise RunError(
-                f"{self.path} already exists; continue it (--resume, or resume=True) or choose another folder (--out)."
+                f"{self.path} already exists; continue it (--resume, or resume=True{begun}) or choose another folder (--out)."
             )
         if names and CONFIG not in names:
             raise RunError(f"{self.path} holds files and no {CONFIG} of a run; choose another --out.")

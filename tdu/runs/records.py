@@ -239,7 +239,7 @@ def read_json(path: Path) -> Json:
     except FileNotFoundError:
         raise RunError(f"{path} is missing.") from None
     except (OSError, ValueError, RecursionError) as e:
-        raise RunError(f"{path} cannot be read ({e}).") from None
+        raise RunError(f"{path} cannot be read: it is damaged, or not a file of a run ({e}).") from None
     if not isinstance(content, dict):
         raise RunError(f"{path} is not a run's file.")
     return content

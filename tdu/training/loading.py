@@ -31,8 +31,12 @@ def load(path: str | Path, env: Any = None, say: Callable[[str], None] = tell, *
     made = make_environment(config.env if env is None else env, config)
     if env is None:
         environments.close(made)  # all that is wanted of it is what it looks like
-    if was_object and object_name(made.spec).split(":")[2:] != config.env.split(":")[2:]:
-        raise RunError(f"{path} was trained on {config.env.split(':')[1]}, which {made.spec.name} does not look like.")
+    if was_object and object_name(made.spec).split(":")[2:] != (there := config.env.split(":"))[2:]:
+        shape, actions = there[2:]
+        raise RunError(
+            f"{path} was trained on {there[1]}, with observations of shape {shape} and {actions} actions, and "
+            f"{made.spec.name} does not look like it: {made.spec.observation_shape} and {made.spec.num_actions}."
+        )
     runner, agent = make_runner(config, made, compiled=False)
     if best:
         loaded = folders.best_checkpoint(path, config, runner.save())

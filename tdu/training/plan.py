@@ -114,6 +114,9 @@ def asked_for(
             general_because = _GENERAL_BECAUSE.format(agent)
         elif agents.find(agent).is_recurrent:
             general_because = _SMALL_BECAUSE.format(agent, preset)
+    if config is not None and agent != stored.agent:
+        words = f"{config} is of a run of {stored.agent}, so that the options of {agent} are its own defaults."
+        general_because = f"{words[:-1]}; {general_because}" if general_because else words
     if num_envs is None:
         num_envs = 1 if environments.is_one(env) else agents.default_num_envs(agent, preset)
         num_envs = max(num_envs // (actors or 1), 1)  # as many in all

@@ -40,6 +40,9 @@ _DIVERGED = f"the loss stopped being finite {{}}; {_AGAINST_DRIFT}"
 _DRIFT = 2.0
 """Values that are so many times what rewards can explain are worth a warning …"""
 
+_NO_END = 20_000
+"""Steps without the end of an episode after which a run that counts episodes says so."""
+
 _DRIFT_OF_FIRST = 100.0
 """… if they are also so many times what the first batches had: before the first reward nothing else says what is large."""
 
@@ -139,7 +142,7 @@ class Session:
         self._last: Row | None = None
         self._recent_returns: collections.deque[float] = collections.deque(maxlen=RECENT)
         self._recent_q: collections.deque[float] = collections.deque(maxlen=RECENT)
-        self._has_warned = False
+        self._has_warned = self._has_warned_of_no_end = False
         self._longest_episode = 0
         self._memory_log = None if folder is not None else MemoryLog(self._columns)
         self._recorder = self._make_recorder() if watching.record else None
@@ -209,6 +212,11 @@ class Session:
         found = folders.latest_checkpoint(self._folder.path, self._config, self._like, self._say, set_aside=False)
         return None if found is None else found[0]
 
+    @property
+    def has_anything(self) -> bool:
+        """Whether an episode has ended, or steps were taken before this sitting."""
+        return bool(self._runner.clock.episodes or self._clock_before.steps)
+
     def run(self) -> Run:
         """The run to its end."""
         try:
@@ -233,6 +241,7 @@ class Session:
                 ):  # a cluster has a patience of its own
                     raise TrainingError(f"the run stands still at episode {runner.clock.episodes}; start it anew.")
                 self._record()
+                self._warn_of_no_end()
                 now = time.perf_counter()
                 self._seconds = self._seconds_before + now - started
                 self._take(rows)
@@ -330,6 +339,16 @@ class Session:
             self._say(
                 f"values drift: in episode {worst['episode']} the largest |Q| is {worst['largest_q']:.3g}, and no return "
                 f"seen so far explains more than {possible:.3g}; {_AGAINST_DRIFT}"
+            )
+
+    def _warn_of_no_end(self) -> None:
+        """Says once that no episode ends, where the run is to end after so many of them."""
+        clock = self._runner.clock
+        if not self._has_warned_of_no_end and not clock.episodes and clock.steps >= _NO_END and not self._config.steps:
+            self._has_warned_of_no_end = True
+            self._say(
+                f"no episode has ended in {clock.steps:,} steps; give --steps (steps=…), or the environment a time limit "
+                "(gymnasium.wrappers.TimeLimit)."
             )
 
     def _checkpoint(self, folder: runs.Folder, *, best: bool = False, saved: Saved | None = None) -> Manifest:
