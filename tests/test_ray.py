@@ -79,6 +79,7 @@ def test_who_does_not_serve_says_so(rolls):
     spare = opened()
     assert spare.put(rolls[0]) == spare.sample(0) == ELSEWHERE
     assert distributed_actors.Learner().weights(None) == ELSEWHERE
+    assert distributed_actors.Learner().state() == spare.snapshot() == ELSEWHERE
     assert spare.open() == 0
     assert spare.put(rolls[0]) is True
 

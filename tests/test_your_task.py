@@ -103,6 +103,29 @@ def test_an_option_that_is_new_leaves_runs_of_before_it_what_they_were():
     assert agents.configure("tdu", whole.config).dense_prior == 1.0
 
 
+@pytest.mark.parametrize("factor", [1000.0, 2**-10])
+def test_rewards_of_any_scale_are_one_task(factor):
+    """The same actions, step by step, and everything that is told in the rewards' own unit."""
+    room = environments.make(GRID)
+
+    def paid(times):
+        def step(state, action, key):
+            state, timestep = room.step(state, action, key)
+            return state, timestep._replace(reward=timestep.reward * times)
+
+        return room._replace(step=step)
+
+    one, other = (quiet(paid(times), seed=3, episodes=150, epsilon=0.6)[0] for times in (1.0, factor))
+    assert one.log["episode_return"].sum() > 5
+    np.testing.assert_array_equal(other.log["episode_len"], one.log["episode_len"])
+    np.testing.assert_allclose(other.log["episode_return"], factor * one.log["episode_return"])
+    np.testing.assert_allclose(other.log["largest_q"][-20:], factor * one.log["largest_q"][-20:], rtol=1e-5)
+    np.testing.assert_allclose(other.log["bonus"][-20:], factor * one.log["bonus"][-20:], rtol=1e-5)
+    np.testing.assert_allclose(other.agent.values(0), factor * one.agent.values(0), rtol=1e-5)
+    in_units_of_one = quiet(paid(factor), seed=3, episodes=150, epsilon=0.6, reward_unit="one")[0]
+    assert not np.array_equal(in_units_of_one.log["episode_len"], one.log["episode_len"])
+
+
 # Drift
 
 

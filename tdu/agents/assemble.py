@@ -22,6 +22,7 @@ def q_agent(
     mask_prob: float = 1.0,
     noise_scale: float = 0.0,
     acting: Literal["frozen", "live"] = "live",
+    reward_unit: Literal["one", "largest"] = "one",
     weights: Weights = values.PLAIN,
 ) -> Agent:
     """A Q-learner of `exploiters` + `explorers` heads."""
@@ -36,6 +37,7 @@ def q_agent(
         mask_prob=mask_prob,
         noise_scale=noise_scale,
         acting=acting,
+        reward_unit=reward_unit,
     )
     networks = shape(config, heads=exploiters + explorers, prior_scale=prior_scale)
     heads = values.make(spec, networks, weights=weights, force_dense=config.dense)
@@ -73,6 +75,7 @@ def ensemble(
         mask_prob=config.mask_prob,
         noise_scale=config.noise_scale,
         acting=config.acting,
+        reward_unit=config.reward_unit,
     )
 
 

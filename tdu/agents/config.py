@@ -63,6 +63,11 @@ class EnsembleConfig(QConfig):
     dense_prior: float = option(
         1.0, "What λ is multiplied by where the observation is not one-hot.", above=0, maximum=1, new=True
     )
+    reward_unit: Literal["one", "largest"] = option(
+        "one",
+        "What values are learned in units of: 1, or the largest reward seen wherever that is above 10 or below 0.1.",
+        new=True,
+    )
     mask_prob: float = option(1.0, "Probability ρ that a head trains on a transition.", above=0, maximum=1)
     noise_scale: float = option(0.0, "Standard deviation of Gaussian reward noise, drawn per head.", minimum=0)
     acting: Literal["frozen", "live"] = option(
@@ -91,6 +96,7 @@ PRESETS: dict[str, dict[str, object]] = {
         "explorers": 5,
         "prior_scale": 1.0,
         "dense_prior": 0.3,
+        "reward_unit": "largest",
         "bootstrap": "double",
         "learning_rate": 5e-4,
         "target_period": 300,

@@ -48,6 +48,7 @@ class Learner(NamedTuple):
     mask_prob: float
     noise_scale: float
     acting: Literal["frozen", "live"]
+    reward_unit: Literal["one", "largest"] = "one"
 
 
 _PRIORS = ("prior_tm1", "prior_t")
@@ -61,6 +62,8 @@ class LearnerState(NamedTuple):
     behaviour: State
     phase: Array
     """Environment steps observed, modulo the learning period."""
+    largest: State = ()
+    """The largest absolute reward seen; empty where values are in units of 1."""
 
 
 class ActingParams(NamedTuple):
@@ -68,6 +71,7 @@ class ActingParams(NamedTuple):
 
     values: Params
     behaviour: State
+    largest: State = ()
 
 
 class ActingHead(NamedTuple):
@@ -81,6 +85,7 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
     heads = learner.exploiters + learner.explorers
     replay = replays.uniform(learner.replay_capacity, learner.batch_size)
     learning_the_task = max(learner.exploiters, 1)  # where none does nothing else, the explorer
+    measured = learner.reward_unit == "largest"
     masked = learner.mask_prob < 1.0
     noisy = learner.noise_scale > 0.0
 
@@ -94,10 +99,19 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
             bonus=bonus.init(random.for_use(key, random.Use.BONUS)),
             behaviour=behaviour.init(),
             phase=jnp.zeros((), jnp.int32),
+            largest=jnp.zeros(()) if measured else (),
         )
 
     def params(state: LearnerState) -> ActingParams:
-        return ActingParams(values.params(state.values), state.behaviour)
+        return ActingParams(values.params(state.values), state.behaviour, state.largest)
+
+    def in_rewards(x: Array, largest: State) -> Array:
+        """What is in the unit of values, in that of the environment's rewards."""
+        return x * _unit(largest) if measured else x
+
+    def in_values(transition: Transition, largest: State) -> Transition:
+        """The transition with its reward in the unit of values."""
+        return transition._replace(r_t=transition.r_t / _unit(largest)) if measured else transition
 
     def observe(state: LearnerState, acting: ActingHead, transition: Transition, key: Key) -> LearnerState:
         key_mask, key_noise = jax.random.split(key)
@@ -115,6 +129,7 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
             bonus=bonus.observe(state.bonus, transition),
             behaviour=behaviour.observe(state.behaviour, acting.head, transition),
             phase=(state.phase + 1) % learner.learn_period,
+            largest=jnp.maximum(state.largest, jnp.abs(transition.r_t)) if measured else (),
         )
 
     def errors(q_tm1: Array, batch: Transition, r_t: Array, target_t: Array, online_t: Array | None) -> Array:
@@ -127,7 +142,7 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
         return jax.vmap(jax.vmap(td.q_learning), in_axes=over_heads)(q_tm1, batch.a_tm1, r_t, d_t, target_t)
 
     def update(state: LearnerState, key: Key) -> tuple[LearnerState, learning.Metrics]:
-        batch = replay.sample(state.replay, key)
+        batch = in_values(replay.sample(state.replay, key), state.largest)
         bonus_state, novelty = bonus.learn(state.bonus, batch)
 
         def loss(q_tm1: Array, target_t: Array, online_t: Array | None) -> tuple[Array, learning.Metrics]:
@@ -145,8 +160,8 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
                 squares *= batch.extras["mask"].T
             metrics = learning.metrics(
                 jnp.mean(squares),
-                bonus=jnp.mean(bonus_in_it),
-                largest_q=jnp.max(jnp.abs(q_tm1[:learning_the_task])),
+                bonus=in_rewards(jnp.mean(bonus_in_it), state.largest),
+                largest_q=in_rewards(jnp.max(jnp.abs(q_tm1[:learning_the_task])), state.largest),
                 largest_extra=0.0 if learner.exploiters else jnp.max(jnp.abs(explorers_reward - batch.r_t)),
             )
             return jnp.sum(jnp.mean(squares, axis=1)), metrics
@@ -171,6 +186,7 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
 
     def examine(state: LearnerState, batch: Transition) -> Examined:
         """A learning step on the batch that is not taken: what it would have looked at."""
+        batch = in_values(batch, state.largest)
         _, novelty = bonus.learn(state.bonus, batch)
 
         def look(q_tm1: Array, target_t: Array, online_t: Array | None) -> tuple[Array, Examined]:
@@ -178,15 +194,19 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
             q = jax.vmap(jax.vmap(td.taken), in_axes=(0, None))(q_tm1, batch.a_tm1)
             delta = errors(q_tm1, batch, r_t, target_t, online_t)
             exploit = Exploit(q[: learner.exploiters], delta[: learner.exploiters])
-            return jnp.zeros(()), Examined(q, delta, bonus.reward(novelty, batch, exploit)[1])
+            found = Examined(q, delta, bonus.reward(novelty, batch, exploit)[1])
+            return jnp.zeros(()), jax.tree.map(lambda x: in_rewards(x, state.largest), found)
 
         return values.update(state.values, batch.o_tm1, batch.o_t, look)[1]
 
     def rebase(state: LearnerState) -> LearnerState:
         return state._replace(values=values.rebase(state.values), bonus=bonus.rebase(state.bonus))
 
+    def every_q(params: ActingParams, observation: Array) -> Array:
+        return in_rewards(values.noiseless_q(params.values, observation), params.largest)
+
     def mean_of_exploiters(params: ActingParams, observation: Array) -> Array:
-        return jnp.mean(values.noiseless_q(params.values, observation)[:learning_the_task], axis=0)
+        return jnp.mean(every_q(params, observation)[:learning_the_task], axis=0)
 
     frozen = learner.acting == "frozen"
     return Agent(
@@ -204,11 +224,19 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
         examiner=Examiner(
             exploiters=learner.exploiters,
             explorers=learner.explorers,
-            q=lambda params, observation: values.noiseless_q(params.values, observation),
+            q=every_q,
             remembered=lambda state, key: replay.sample(state.replay, key),
             examine=examine,
         ),
     )
+
+
+def _unit(largest: Array) -> Array:
+    """What values are learned in units of: 1 for all rewards of about that size, so that they stay what they are."""
+    return jnp.where((largest > _LARGE) | ((largest > 0) & (largest < 1 / _LARGE)), largest, 1.0)
+
+
+_LARGE = 10.0
 
 
 def _frozen_actor(heads: int, values: Values, behaviour: Behaviour) -> Actor:

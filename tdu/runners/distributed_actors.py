@@ -165,9 +165,11 @@ class Replay:
             filled = {"sequences": len(self._replay), "capacity": self._replay.capacity}
             return news, filled | {"learns_from": self._learns_from, "ahead": max(self._ahead, 0)}
 
-    def snapshot(self) -> tuple[list[News], dict[str, Any], np.ndarray]:
+    def snapshot(self) -> tuple[list[News], dict[str, Any], np.ndarray] | str:
         """All of one moment: the news until then, what there is to store, and the priorities."""
         with self._changed:
+            if not self._is_open:
+                return ELSEWHERE
             news, self._news = self._news, []
             ids = self._replay.ids
             there = {"oldest": ids.start, "next": ids.stop, "lineage": self._lineage, "learns_from": self._learns_from}
@@ -268,8 +270,10 @@ class Learner:
             return ELSEWHERE
         return None if published[0] == version else published
 
-    def state(self) -> tuple[Any, int]:
+    def state(self) -> tuple[Any, int] | str:
         """All of it between two learning steps, and how many there were."""
+        if self._published is None:
+            return ELSEWHERE
         with self._lock:
             return jax.tree.map(np.array, self._state), self._updates
 

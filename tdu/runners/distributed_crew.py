@@ -10,6 +10,7 @@ from typing import Any
 
 from tdu.errors import TrainingError, UserError
 from tdu.runners import distributed
+from tdu.runners.distributed_messages import ELSEWHERE
 from tdu.runners.parallel import one_line
 
 PATIENCE = 300.0
@@ -212,11 +213,14 @@ class Crew:
             while not ray.wait([answer], timeout=0.05)[0]:
                 self.watch(0.0)
             try:
-                return ray.get(answer)
+                found = ray.get(answer)
             except ray.exceptions.RayTaskError as e:
                 raise getattr(e, "cause", e) from None
             except ray.exceptions.RayError:
-                self.watch(0.2)
+                found = ELSEWHERE
+            if not isinstance(found, str):
+                return found
+            self.watch(0.2)  # it has died, or has done so before and was started anew, empty
         raise TrainingError(f"the {kind} did not answer for {PATIENCE:.0f} seconds; continue with --resume.")
 
     def _who(self, kind: str) -> Process | None:
