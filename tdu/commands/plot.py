@@ -12,7 +12,7 @@ from tdu.reporting.learning_figure import draw, is_ours
 def run(arguments: list[str]) -> int:
     parser = Parser(
         prog="tdu plot",
-        description="Learning curves of any runs or sweeps: the mean over seeds with its 95 %% interval, a panel for each "
+        description="Learning curves of any runs or sweeps: the mean over seeds with its 95 % interval, a panel for each "
         "environment.",
         allow_abbrev=False,
     )
