@@ -25,7 +25,7 @@ def run(arguments: list[str]) -> int:
         "--metric",
         choices=tuple(page_data.METRICS),
         default="episode_return",
-        help="what is drawn (default episode_return)",
+        help="what is drawn (default episode_return; greedy_return is what --evaluate-every found)",
     )
     parser.add_argument(
         "--smooth", type=whole("smooth", 1, 10**9), metavar="N",
