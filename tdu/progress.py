@@ -33,6 +33,8 @@ def facts(report: Report) -> Facts:
         "bonus": report.last["bonus"] if report.last else 0.0,
         "steps_per_second": rate,
         "seconds_left": _seconds_left(report),
+        "greedy_return": report.evaluation["greedy_return"] if report.evaluation else None,
+        "greedy_episode": report.evaluation["episode"] if report.evaluation else None,
         "status": report.status,
     }
 
@@ -57,8 +59,10 @@ def sentence(shown: Facts) -> str:
     """The facts in one line."""
     regret = "" if shown["regret"] is None else f"  regret {shown['regret']:.3f}"
     mean = "no episode has ended yet" if shown["return"] is None else f"last-100 return {shown['return']:.3f}"
+    greedy = shown["greedy_return"]
+    trained = "" if greedy is None else f"  trained policy {greedy:.3f} at episode {shown['greedy_episode']}"
     return (
-        f"{mean}{regret}  bonus {shown['bonus']:.4f}  {shown['steps']:,} steps in {clock(shown['seconds'])}, "
+        f"{mean}{trained}{regret}  bonus {shown['bonus']:.4f}  {shown['steps']:,} steps in {clock(shown['seconds'])}, "
         f"{shown['steps_per_second']:,.0f} a second  at most {clock(shown['seconds_left'])} left"
         + (f"  {status}" if (status := shown.get("status")) else "")
     )

@@ -93,6 +93,17 @@ def test_list_names_agents_and_environments(capsys):
     assert main(["list"]) == 0
     text = capsys.readouterr().out
     assert all(name in text for name in ("tdu", "bdqn", "dqn", "binary_tree", "mapping_seed"))
+    lines = text.splitlines()
+    assert "  tdu_r2d2_prior  TDU-R2D2 with random prior functions." in lines
+    settings = [line for line in lines if line.startswith("    ")]
+    assert {re.match(r" +\S+ +", line).end() for line in settings} == {26}
+    assert {re.match(r" +\S+ +", line).end() for line in lines if re.match(r"  \S", line)} == {18}
+
+
+def test_descriptions_have_one_percent_sign(capsys):
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main(["plot", "--help"])
+    assert "its 95 % interval" in " ".join(capsys.readouterr().out.split())
 
 
 def test_seeds_are_runs_like_any_other(tmp_path, capsys):

@@ -197,7 +197,93 @@ def test_every_choice_of_a_chart_draws(browser, written):
     assert browser.run("document.querySelectorAll('.u-wrap').length") >= 4
 
 
+@pytest.fixture(scope="module")
+def tried_out(tmp_path_factory):
+    """Two seeds whose policy was tried out every 20 of 70 episodes."""
+    folder = tmp_path_factory.mktemp("tried") / "out"
+    for seed in (0, 1):
+        tdu.train(SEA, "bdqn", seed=seed, out=folder / str(seed), episodes=70, stop=False, evaluation_episodes=2,
+                  evaluate_every=20, **SMALL)  # fmt: skip
+    return folder
+
+
+def test_the_greedy_return_stands_beside_the_return(browser, tried_out, written):
+    assert main(["report", str(tried_out)]) == 0
+    browser.open(tried_out / "report.html")
+    last = np.mean([runs.read_result(tried_out / str(seed)).greedy_return.mean for seed in (0, 1)])
+    legend = "[...document.querySelectorAll('.curves .legend > span')].map(s => s.textContent)"
+    training, greedy = browser.run(legend)
+    assert "greedy return" not in training
+    words = greedy.partition(", greedy return")[2]
+    assert float(words.split(" ")[0]) == pytest.approx(last, rel=5e-3, abs=1e-6)
+    note = "document.querySelector('.curves .note').textContent"
+    assert "what the trained policy returns, without exploration" in browser.run(note)
+    choose = "(m => {{ m.value = '{}'; m.dispatchEvent(new Event('change')); }})(document.querySelector('.metric'))"
+    browser.run(choose.format("greedy_return"))
+    assert len(browser.run(legend)) == 1
+    browser.run(choose.format("loss"))
+    assert not any("greedy return" in entry for entry in browser.run(legend))
+    assert browser.problems == []
+    browser.open(written)
+    assert not any("greedy return" in entry for entry in browser.run(legend))
+    assert "trained policy" not in browser.run(note)
+
+
 # ------------------------------------------------------------------ without a browser
+
+
+def data_of(path):
+    return json.loads(path.read_text().partition('id="data">')[2].partition("</script>")[0])
+
+
+def test_the_page_has_the_evaluations_of_runs_that_have_some(written, tried_out, tmp_path):
+    assert "greedy_return" not in json.dumps(data_of(written))
+    assert main(["report", str(tried_out), "--out", str(tmp_path / "page.html")]) == 0
+    (env,) = data_of(tmp_path / "page.html")["environments"]
+    assert env["metrics"]["greedy_return"] == "greedy return"
+    told = [runs.read_log(tried_out / str(seed) / "evaluations.csv")["greedy_return"] for seed in (0, 1)]
+    last = [runs.read_result(tried_out / str(seed)).greedy_return.mean for seed in (0, 1)]
+    for axis in env["axes"].values():
+        (mine,) = axis["metrics"]["greedy_return"]
+        for seed, numbers, end in zip(mine["seeds"], told, last, strict=True):
+            known = [number for number in seed if number is not None]
+            assert known[0] == pytest.approx(numbers[0], abs=0.05)
+            assert known[-1] == pytest.approx(end, rel=1e-4)
+    (mine,) = env["axes"]["episodes"]["metrics"]["greedy_return"]
+    assert env["axes"]["episodes"]["x"] == list(range(1, 71))
+    for seed, numbers, end in zip(mine["seeds"], told, last, strict=True):
+        assert seed[:19] == [None] * 19
+        assert [seed[episode - 1] for episode in (20, 40, 60, 70)] == pytest.approx([*numbers, end], rel=1e-4)
+    assert mine["count"][18:20] == [0, 2]
+
+
+def test_the_greedy_return_goes_straight_from_evaluation_to_evaluation(sweep):
+    shown = collect.collect([sweep]).runs
+    assert all(page_data.GREEDY not in page_data.drawn_log(run) for run in shown)
+    evaluations = {"episode": np.array([20, 40]), "greedy_return": np.array([0.0, 1.0])}
+    run = shown[0]._replace(evaluations=evaluations)
+    end = run.result.greedy_return.mean
+    drawn = page_data.drawn_log(run)[page_data.GREEDY]
+    assert np.isnan(drawn[:19]).all()
+    np.testing.assert_allclose(drawn[[19, 29, 39, 54, 69]], [0, 0.5, 1, (1 + end) / 2, end])
+    under_way = page_data.drawn_log(run._replace(result=None))[page_data.GREEDY]
+    np.testing.assert_allclose(under_way[[19, 29, 39, 69]], [0, 0.5, 1, 1])
+    many = [one for one in shown for _ in range(100)]
+    assert page_data.points([*many, run]) < page_data.points([*many, shown[0]]) == 500_000 // (3 * 6 * (401 + 4 * 2))
+
+
+def test_evaluations_that_were_changed_are_left_out_with_a_reason(tried_out, tmp_path):
+    for name, text in (("changed", "episode,greedy_return\n20,5.0\n"), ("bare", "a,b\n1,2\n"), ("empty", "")):
+        folder = tmp_path / name
+        ignored = shutil.ignore_patterns("checkpoints") if name == "bare" else None
+        shutil.copytree(tried_out / "0", folder, ignore=ignored)
+        (folder / "evaluations.csv").write_text(text)
+        (run,), _, _ = collect.collect([folder])
+        assert run.evaluations == {}
+        assert any("its evaluations are left out" in note for note in run.notes), (name, run.notes)
+    (folder / "evaluations.csv").write_text("episode,steps,greedy_return,standard_error,evaluation_episodes\n")
+    shutil.rmtree(folder / "checkpoints")
+    assert collect.collect([folder]).runs[0].evaluations == {}
 
 
 def test_configurations_that_differ_are_shown(written):

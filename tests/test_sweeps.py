@@ -178,6 +178,12 @@ def test_what_a_run_reports_is_what_a_sweep_reads():
     shown = progress.facts(Report(None, 1, 2, 3, None, 4.0, 4.0, 1, 3, None, None, None))
     assert set(shown) == parallel._NUMBERS | parallel._PERHAPS | {"status"}
     assert {name for name, fact in shown.items() if fact is None} <= parallel._PERHAPS
+    assert "trained policy" not in progress.sentence(shown)
+    tried_out = Report(
+        None, 250, 300, 900, None, 4.0, 4.0, 1, 3, None, 0.4, None, evaluation={"episode": 200, "greedy_return": 1.0}
+    )
+    said = progress.sentence(progress.facts(tried_out))
+    assert said.startswith("last-100 return 0.400  trained policy 1.000 at episode 200  bonus")
 
 
 def test_workers_tell_how_far_they_are():

@@ -14,7 +14,7 @@ import tdu
 from tdu.cli import main
 from tdu.environments import pictures
 from tdu.errors import UserError
-from tdu.reporting import films
+from tdu.reporting import films, learning_figure
 
 SMALL = {"hidden_sizes": (8,), "exploiters": 3, "batch_size": 16, "min_replay": 32, "learning_rate": 5e-3}
 HOW = {"stop": False, "evaluation_episodes": 0, **SMALL}
@@ -215,3 +215,39 @@ def test_the_figure_of_a_paper(sea, tmp_path, capsys):
     for name, words in (("mine.png", "not drawn by tdu"), ("figure.txt", "end it with")):
         assert main(["plot", str(sea), "--out", str(tmp_path / name)]) == 2
         assert words in capsys.readouterr().err
+
+
+def test_the_figure_of_the_greedy_return(sea, tmp_path, capsys, monkeypatch):
+    out, sweep = tmp_path / "figure.svg", tmp_path / "sweep"
+    assert main(["plot", str(sea), "--out", str(out), "--metric", "greedy_return"]) == 2
+    said = capsys.readouterr().err
+    assert "train with --evaluate-every" in said
+    assert said.count("\n") == 1
+    assert not out.exists()
+    how = HOW | {"evaluation_episodes": 2, "evaluate_every": 10}
+    told = [tdu.train(SEA, "bdqn", seed=s, out=sweep / str(s), episodes=30, **how).evaluations for s in (0, 1)]
+    drawn, line = [], learning_figure._line
+
+    def noted(panel, at, own, *rest):
+        drawn.append((at, own))
+        line(panel, at, own, *rest)
+
+    monkeypatch.setattr(learning_figure, "_line", noted)
+    for axis, column in (("episodes", "episode"), ("steps", "steps")):
+        drawn.clear()
+        assert main(["plot", str(sweep), str(sea), "--out", str(out), "--metric", "greedy_return", "--axis", axis]) == 0
+        ((at, own),) = drawn  # the other run has none
+        for mine, evaluations in zip(own, told, strict=True):
+            places = np.searchsorted(at, evaluations[column])
+            np.testing.assert_allclose(mine[places], evaluations["greedy_return"])
+            assert np.isnan(mine[: places[0]]).all()
+
+
+def test_a_line_of_one_point_is_seen(sea, tmp_path):
+    one = tmp_path / "one"
+    tdu.train(SEA, "bdqn", out=one, episodes=5, **HOW | {"evaluation_episodes": 1, "evaluate_every": 5})
+    assert main(["plot", str(one), "--out", str(tmp_path / "one.png"), "--metric", "greedy_return"]) == 0
+    with Image.open(tmp_path / "one.png") as figure:
+        height, width, _ = (pixels := np.asarray(figure.convert("RGB"), np.int64)).shape
+    panel = pixels[: int(height * 0.7), width // 4 :]
+    assert (panel.max(axis=2) - panel.min(axis=2) > 60).any()

@@ -4,6 +4,7 @@ import functools
 import importlib.util
 import json
 import re
+import shutil
 import sys
 
 import jax
@@ -14,7 +15,7 @@ from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv
 
 import tdu
-from tdu import agents, environments, runs
+from tdu import agents, environments, progress, runs
 from tdu.environments.parts import taken_apart, together
 from tdu.errors import EnvironmentFault, RunError, UserError
 from tdu.reporting.summary import label
@@ -179,12 +180,22 @@ def test_evaluations_come_when_they_should_and_change_nothing(env, tmp_path):
     evaluations = runs.read_log(tmp_path / "run" / "evaluations.csv")
     assert evaluations["episode"].tolist() == [20, 40, 60, 80] == [e.episode for e in seen]
     assert evaluations["steps"].tolist() == [run.log["steps"][e - 1] for e in (20, 40, 60, 80)]
+    assert evaluations["greedy_return"].tolist() == [e.returns.mean for e in seen]
+    without, _ = quiet(make(), seed=3, episodes=90, evaluation_episodes=5, evaluate_every=20)
+    again = tdu.load(tmp_path / "run", None if isinstance(env, str) else make())
+    for told in (run.evaluations, without.evaluations, again.evaluations):
+        assert list(told) == ["episode", "steps", "greedy_return", "standard_error", "evaluation_episodes"]
+        for name, numbers in told.items():
+            np.testing.assert_array_equal(numbers, evaluations[name])
+            assert numbers.dtype == evaluations[name].dtype
+    assert plain.evaluations == quiet(make(), episodes=2)[0].evaluations == {}
+    assert tdu.load(tmp_path / "plain", None if isinstance(env, str) else make()).evaluations == {}
     for name, column in plain.log.items():
         if name != "seconds":
             np.testing.assert_array_equal(run.log[name], column)
     best = int(np.argmax(evaluations["greedy_return"]))
     loaded = tdu.load(tmp_path / "run", None if isinstance(env, str) else make(), best=True)
-    assert len(loaded.log["episode"]) == evaluations["episode"][best]
+    assert len(loaded.log["episode"]) == evaluations["episode"][best] == loaded.evaluations["episode"][-1]
     for a, b in zip(*(map(np.asarray, tree_of(agent)) for agent in (loaded.agent, seen[best].agent)), strict=True):
         np.testing.assert_array_equal(a, b)
     with pytest.raises(RunError, match="kept no best agent; train with --evaluate-every"):
@@ -205,7 +216,15 @@ def test_a_resumed_run_evaluates_as_the_whole_one(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         tdu.train(GRID, out=tmp_path / "cut", progress=stop_at_40, checkpoint_seconds=0, **settings)
-    tdu.train(GRID, out=tmp_path / "cut", resume=True, **settings)
+    assert tdu.load(tmp_path / "cut").evaluations["episode"].tolist() == [15, 30]
+    shutil.copytree(tmp_path / "cut", tmp_path / "no more")
+    for name, every, last in (("cut", 15, 60), ("no more", None, 30)):
+        told = []
+        how = settings | {"evaluate_every": every}
+        run = tdu.train(GRID, out=tmp_path / name, resume=True, progress=told.append, **how)
+        assert run.evaluations["episode"][-1] == last
+        facts = progress.facts(told[-1])
+        assert (facts["greedy_episode"], facts["greedy_return"]) == (last, run.evaluations["greedy_return"][-1])
     texts = [(tmp_path / name / "evaluations.csv").read_text() for name in ("whole", "cut")]
     assert texts[0] == texts[1]
     assert len(texts[0].splitlines()) == 5

@@ -55,7 +55,7 @@ AGENTS: dict[str, Entry] = {
     "r2d2": Entry("DQN with a memory, learning from sequences.", r2d2_config.Config, r2d2.make),
     "b_r2d2": Entry("R2D2 with a bootstrapped ensemble of heads.", r2d2_config.BootstrappedConfig, r2d2.make),
     "tdu_r2d2": Entry("R2D2 with TDU: explorers among its heads.", r2d2_config.TduConfig, r2d2.make),
-    "tdu_r2d2_prior": Entry("The same with random prior functions.", r2d2_config.TduPriorConfig, r2d2.make),
+    "tdu_r2d2_prior": Entry("TDU-R2D2 with random prior functions.", r2d2_config.TduPriorConfig, r2d2.make),
 }
 
 

@@ -12,7 +12,7 @@ from tdu.reporting.learning_figure import draw, is_ours
 def run(arguments: list[str]) -> int:
     parser = Parser(
         prog="tdu plot",
-        description="Learning curves of any runs or sweeps: the mean over seeds with its 95 %% interval, a panel for each "
+        description="Learning curves of any runs or sweeps: the mean over seeds with its 95 % interval, a panel for each "
         "environment.",
         allow_abbrev=False,
     )
@@ -25,7 +25,7 @@ def run(arguments: list[str]) -> int:
         "--metric",
         choices=tuple(page_data.METRICS),
         default="episode_return",
-        help="what is drawn (default episode_return)",
+        help="what is drawn (default episode_return; greedy_return is what --evaluate-every found)",
     )
     parser.add_argument(
         "--smooth", type=whole("smooth", 1, 10**9), metavar="N",

@@ -28,6 +28,8 @@ class Shown(NamedTuple):
     record: Record | None
     notes: list[str]
     """What has to be known of it."""
+    evaluations: dict[str, np.ndarray]
+    """What its policy returned when it was tried out on the way; empty where it was not."""
 
     @property
     def agent(self) -> str:
@@ -100,13 +102,22 @@ def _read(folder: Path, *, with_records: bool) -> Shown:
         notes.append(f"its log has something that is not a number in {', '.join(strange)}; that is left out.")
     if not log or not len(log["episode"]):
         notes.append("no episode of it has ended yet.")
+    evaluations: dict[str, np.ndarray] = {}
+    try:
+        found = runs.read_evaluations(folder, config, notes.append)
+        if found and not found.keys() >= {"episode", "greedy_return"}:
+            raise UserError("they have no columns episode and greedy_return.")
+        if found and len(found["episode"]):
+            evaluations = found
+    except UserError as e:
+        notes.append(f"its evaluations are left out: {e}")
     record = None
     if with_records:
         try:
             record = runs.read_record(folder, config, notes.append)
         except UserError as e:
             notes.append(f"its record is left out: {e}")
-    return Shown(folder.name, config, result, state, log, record, notes)
+    return Shown(folder.name, config, result, state, log, record, list(dict.fromkeys(notes)), evaluations)
 
 
 def _evidence(folder: Path, left_out: dict[str, str]) -> Evidence:

@@ -26,9 +26,13 @@ def draw(
     grouped = {
         key: logs
         for key, seeds in page_data.groups(shown).items()
-        if (logs := [log for run in seeds if metric in (log := page_data.with_share(run.log)) and len(log["episode"])])
+        if (logs := [log for run in seeds if metric in (log := page_data.drawn_log(run)) and len(log["episode"])])
     }
     if not grouped:
+        if metric == page_data.GREEDY:
+            raise UserError(
+                f"no run here has evaluations to draw {metric} of; train with --evaluate-every to have them."
+            )
         raise UserError(
             f"no episode with {page_data.METRICS[metric]} has ended in these runs, so there is nothing to draw."
         )
@@ -46,7 +50,7 @@ def draw(
         mine = {agent: logs for (other, agent), logs in grouped.items() if other == env}
         every = [log for logs in mine.values() for log in logs]
         at = curves.grid(every, axis)
-        its_window = 1 if metric == "bad_share" else window or curves.usual_window(every)
+        its_window = 1 if metric in page_data.UNSMOOTHED else window or curves.usual_window(every)
         drawn = {
             agent: np.stack([curves.curve(log, metric, axis, at, its_window) for log in logs])
             for agent, logs in mine.items()
@@ -97,6 +101,7 @@ def _line(panel: Any, at: np.ndarray, own: np.ndarray, agent: str, number: int, 
         return
     band = curves.band(own)
     seeds = f" ({len(own)} seeds)" if len(own) > 1 else ""
-    panel.plot(at, band.mean, color=colour, linestyle=dash, linewidth=1.8, label=agent + seeds)
+    point = "o" if np.isfinite(band.mean).sum() == 1 else ""  # a line of one point is not seen
+    panel.plot(at, band.mean, color=colour, linestyle=dash, marker=point, linewidth=1.8, label=agent + seeds)
     if np.isfinite(band.low).any():
         panel.fill_between(at, band.low, band.high, color=colour, alpha=0.18, linewidth=0)

@@ -16,14 +16,19 @@ from tdu.runs.snapshots import Record
 
 Data = dict[str, Any]
 
+GREEDY = "greedy_return"
+
 METRICS = {
     "episode_return": "return",
+    GREEDY: "greedy return",
     "bad_share": "share of bad episodes",
     "episode_len": "length of episodes",
     "bonus": "bonus",
     "loss": "loss",
     "largest_q": "largest |Q|",
 }
+UNSMOOTHED = ("bad_share", GREEDY)
+"""Of these the last number is drawn, and no mean of the last ones."""
 _DIGITS = 5
 _MOST_NUMBERS, _FEWEST_POINTS = 500_000, 20
 _BINS = 80
@@ -42,13 +47,14 @@ def groups(shown: Sequence[Shown]) -> dict[tuple[str, str], list[Shown]]:
 
 def points(shown: Sequence[Shown]) -> int:
     """How many places curves have, so that a page of many runs stays small."""
-    numbers = len(curves.AXES) * len(METRICS) * (len(shown) + 4 * len(groups(shown)))
+    metrics = len(METRICS) - 1 + any(run.evaluations for run in shown)
+    numbers = len(curves.AXES) * metrics * (len(shown) + 4 * len(groups(shown)))
     return min(curves.POINTS, max(_FEWEST_POINTS, _MOST_NUMBERS // max(numbers, 1)))
 
 
 def environment(mine: dict[str, list[Shown]], places: int = curves.POINTS) -> Data:
     """Curves of every agent on one environment, over each axis."""
-    logs = {agent: [with_share(run.log) for run in seeds] for agent, seeds in mine.items()}
+    logs = {agent: [drawn_log(run) for run in seeds] for agent, seeds in mine.items()}
     every = [log for seeds in logs.values() for log in seeds]
     window = curves.usual_window(every)
     metrics = [name for name in METRICS if any(name in log for log in every)]
@@ -57,7 +63,7 @@ def environment(mine: dict[str, list[Shown]], places: int = curves.POINTS) -> Da
         at = curves.grid(every, axis, places)
         drawn: Data = {}
         for metric in metrics:
-            window_here = 1 if metric == "bad_share" else window
+            window_here = 1 if metric in UNSMOOTHED else window
             for agent, seeds in logs.items():
                 own = np.stack([curves.curve(log, metric, axis, at, window_here) for log in seeds])
                 band = curves.band(own)
@@ -75,11 +81,25 @@ def environment(mine: dict[str, list[Shown]], places: int = curves.POINTS) -> Da
     return {"window": window, "metrics": {name: METRICS[name] for name in metrics}, "axes": axes}
 
 
-def with_share(log: Log) -> Log:
-    """A log with the share of bad episodes so far, where the environment counts them."""
-    if "total_bad_episodes" not in log or not len(log["episode"]):
+def drawn_log(run: Shown) -> Log:
+    """A run's log with the share of bad episodes so far, where the environment counts them, and its greedy return."""
+    log = dict(run.log)
+    if not len(log.get("episode", ())):
         return log
-    return {**log, "bad_share": log["total_bad_episodes"] / np.maximum(log["episode"], 1)}
+    if "total_bad_episodes" in log:
+        log["bad_share"] = log["total_bad_episodes"] / np.maximum(log["episode"], 1)
+    if run.evaluations:
+        log[GREEDY] = _greedy_return(run)
+    return log
+
+
+def _greedy_return(run: Shown) -> np.ndarray:
+    """At every episode's end, on straight lines from evaluation to evaluation, the one at the run's end too; NaN before."""
+    episodes, returns = (run.evaluations[name].tolist() for name in ("episode", GREEDY))
+    if run.result is not None and run.result.greedy_return is not None and episodes[-1] < run.result.episodes:
+        episodes.append(run.result.episodes)
+        returns.append(run.result.greedy_return.mean)
+    return np.interp(run.log["episode"], episodes, returns, left=np.nan)
 
 
 def heads(run: Shown) -> Data | None:

@@ -249,7 +249,7 @@ def parse_report(line: str) -> dict[str, Any] | None:
 
 
 _NUMBERS = {"episode", "steps", "seconds", "share", "bonus", "steps_per_second"}
-_PERHAPS = {"episodes", "most_steps", "return", "regret", "seconds_left"}
+_PERHAPS = {"episodes", "most_steps", "return", "regret", "seconds_left", "greedy_return", "greedy_episode"}
 """Numbers that may not be known. A test holds both to what a run reports."""
 
 

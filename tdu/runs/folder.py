@@ -312,6 +312,19 @@ def read_checked_log(folder: Path, config: RunConfig, result: RunResult | None, 
     return read_log(folder / LOG, upto=None if manifest is None else manifest.log.bytes)
 
 
+def evaluations_at(folder: Path, at: checkpoints.Manifest | None) -> Log:
+    """A run's evaluations as a checkpoint has them, or all that there are; empty where there are none."""
+    return read_log(folder / EVALUATIONS, upto=None if at is None else at.other_logs.get(EVALUATIONS, EMPTY).bytes)
+
+
+def read_evaluations(folder: Path, config: RunConfig, say: checkpoints.Say) -> Log:
+    """A run's evaluations, as its last checkpoint has them; empty where there are none."""
+    if not (folder / EVALUATIONS).exists():
+        return {}
+    manifest = checkpoints.latest_manifest(folder / CHECKPOINTS, _reason_against(folder, config), say)
+    return evaluations_at(folder, manifest)
+
+
 def read_record(folder: Path, config: RunConfig, say: checkpoints.Say) -> snapshots.Record | None:
     """What a run has recorded, as its last checkpoint has it; None where nothing was."""
     if not (folder / RECORD).exists():

@@ -98,14 +98,15 @@ class LogWriter(GrowingFile):
 
 
 class MemoryLog:
-    """The log of a run that has no folder: eight bytes a number."""
+    """The log of a run that has no folder: eight bytes a number. Without columns, the first row says what they are."""
 
-    def __init__(self, columns: Sequence[Column]):
+    def __init__(self, columns: Sequence[Column] = ()):
         self._columns: dict[Column, array.array[Any]] = {c: _growing(c) for c in columns}
 
     def append(self, rows: Iterable[Row]) -> None:
         """Adds rows."""
         for row in rows:
+            self._columns = self._columns or {c: _growing(c) for c in map(column, row)}
             for c, numbers in self._columns.items():
                 numbers.append(c.number(row[c.name]))
 

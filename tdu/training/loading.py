@@ -16,7 +16,7 @@ def load(path: str | Path, env: Any = None, say: Callable[[str], None] = tell, *
     """A run from its folder: finished, or as it was at its last checkpoint.
 
     A run on an environment object of the user's needs that object again, as `env`. With `best`, the agent is the one that
-    did best in the evaluations during the run, and the log goes up to there.
+    did best in the evaluations during the run, and the logs go up to there.
     """
     path = Path(path)
     if not (path / folders.CONFIG).exists():
@@ -52,4 +52,5 @@ def load(path: str | Path, env: Any = None, say: Callable[[str], None] = tell, *
         log=runs.read_log(path / folders.LOG, upto=manifest.log.bytes),
         agent=TrainedAgent(runner.spec, agent, runner.params(saved)),
         config=config,
+        evaluations=folders.evaluations_at(path, manifest),
     )

@@ -8,13 +8,17 @@ from tdu.trained import TrainedAgent
 
 
 class Run(NamedTuple):
-    """A run: its result, its log as arrays by column, the agent as it is at its end, and what defines it."""
+    """A run: its result, its log as arrays by column, the agent as it is at its end, what defines it, and `evaluations`,
+    which are what the trained policy returned on the way, by column too (with `evaluate_every`; otherwise empty).
+    """
 
     result: dict[str, Any]
     """As result.json holds it; empty where the run has not finished."""
     log: Log
     agent: TrainedAgent
     config: RunConfig
+    evaluations: Log
+    """What the policy returned when it was tried out during the run, as evaluations.csv holds it; empty where it was not."""
 
     def __repr__(self) -> str:
         config, result = self.config, self.result

@@ -69,6 +69,8 @@ class Report(NamedTuple):
     bad_share: float | None
     status: str = ""
     """What the run has to say beside that."""
+    evaluation: Row | None = None
+    """The last row of evaluations.csv."""
 
 
 class Evaluation(NamedTuple):
@@ -127,6 +129,8 @@ class Session:
         self._best = -math.inf
         self._evaluated = Clock(0, 0)
         """When the policy was last tried out."""
+        self._evaluation: Row | None = None
+        """What it returned then."""
         self._is_told_to_end = False
         self._track: Callable[[Row], None] | None = None
         self._end_track: Callable[[], None] | None = None
@@ -145,6 +149,7 @@ class Session:
         self._has_warned = self._has_warned_of_no_end = False
         self._longest_episode = 0
         self._memory_log = None if folder is not None else MemoryLog(self._columns)
+        self._memory_evaluations = MemoryLog()
         self._recorder = self._make_recorder() if watching.record else None
         if folder is not None:
             self._restore(folder, resuming)
@@ -177,11 +182,11 @@ class Session:
         self._recent_returns.extend(log["episode_return"][-RECENT:].tolist())
         self._recent_q.extend(log["largest_q"][-RECENT:].tolist())
         self._longest_episode = int(log["episode_len"].max(initial=0))
-        seen = manifest.other_logs.get(folders.EVALUATIONS)
-        if seen is not None:
-            evaluations = runs.read_log(folder.path / folders.EVALUATIONS, upto=seen.bytes)
+        evaluations = folders.evaluations_at(folder.path, manifest)
+        if evaluations:
             self._best = float(evaluations["greedy_return"].max())
-            self._evaluated = Clock(*(int(evaluations[name][-1]) for name in ("steps", "episode")))
+            self._evaluation = {name: numbers[-1].item() for name, numbers in evaluations.items()}
+            self._evaluated = Clock(self._evaluation["steps"], self._evaluation["episode"])
         folder.open_logs(self._columns, at=manifest)
 
     def _make_recorder(self) -> recording.Recorder:
@@ -292,9 +297,12 @@ class Session:
             returns = self._greedy_return(trained, steps=since)
         if returns is None:
             return
-        if self._folder is not None:
-            row = {"episode": clock.episodes, "steps": clock.steps, "greedy_return": returns.mean}
-            row |= {"standard_error": returns.standard_error, "evaluation_episodes": returns.episodes}
+        row = {"episode": clock.episodes, "steps": clock.steps, "greedy_return": returns.mean}
+        row |= {"standard_error": returns.standard_error, "evaluation_episodes": returns.episodes}
+        self._evaluation = row
+        if self._folder is None:
+            self._memory_evaluations.append([row])
+        else:
             self._folder.append_to(folders.EVALUATIONS, [row])
             if returns.mean > self._best:
                 self._checkpoint(self._folder, best=True, saved=saved)
@@ -384,11 +392,11 @@ class Session:
         result = self._result(trained, manifest)
         if folder is not None:
             folder.write_result(result)
-            log = runs.read_log(folder.path / folders.LOG)
+            log, evaluations = runs.read_log(folder.path / folders.LOG), folders.evaluations_at(folder.path, manifest)
         else:
             assert self._memory_log is not None
-            log = self._memory_log.arrays()
-        return Run(result.to_json(), log, trained, self._config)
+            log, evaluations = self._memory_log.arrays(), self._memory_evaluations.arrays()
+        return Run(result.to_json(), log, trained, self._config, evaluations)
 
     def _result(self, trained: TrainedAgent, last: Manifest | None) -> RunResult:
         runner, config, clock = self._runner, self._config, self._runner.clock
@@ -448,4 +456,5 @@ class Session:
             mean_return=self._mean_return(),
             bad_share=runner.progress.total_bad / clock.episodes if runner.spec.solved and clock.episodes else None,
             status=runner.status(),
+            evaluation=self._evaluation,
         )

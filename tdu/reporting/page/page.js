@@ -40,11 +40,11 @@
     const size = { width: Math.max(place.clientWidth, 200), height: Math.min(320, Math.max(220, place.clientWidth * 0.45)) };
     return new uPlot({ legend: { show: false }, scales: { x: { time: false } }, ...size, ...options }, columns, place);
   }
-  function sample(i) {
+  function sample(i, j = i) {
     const ns = "http://www.w3.org/2000/svg", svg = document.createElementNS(ns, "svg"), line = document.createElementNS(ns, "line");
     svg.setAttribute("width", "34"); svg.setAttribute("height", "10"); svg.setAttribute("aria-hidden", "true");
     for (const [k, v] of Object.entries({ x1: 0, x2: 34, y1: 5, y2: 5, stroke: colour(i), "stroke-width": 2.5,
-      "stroke-dasharray": dash(i).join(" ") })) line.setAttribute(k, v);
+      "stroke-dasharray": dash(j).join(" ") })) line.setAttribute(k, v);
     svg.append(line);
     return svg;
   }
@@ -55,16 +55,22 @@
     for (const [name, words] of Object.entries(env.metrics)) metric.append(new Option(words, name));
     for (const name of Object.keys(env.axes)) axis.append(new Option(name, name));
     const draw = () => {
-      const here = env.axes[axis.value], curves = here.metrics[metric.value];
+      const here = env.axes[axis.value], curves = here.metrics[metric.value].map((c, i) => ({ ...c, hue: i, dash: i }));
+      // What was tried out on the way stands beside what training returned, which includes exploration.
+      const evaluated = metric.value === "episode_return" && here.metrics.greedy_return;
+      if (evaluated) evaluated.forEach((c, i) => {
+        if (c.mean.some(x => x != null)) curves.push({ ...c, agent: c.agent + ", greedy return", seeds: [], hue: i, dash: i + 2 });
+      });
       const columns = [here.x], series = [{}], bands = [], means = [];
-      curves.forEach((c, i) => {
+      curves.forEach(c => {
         const add = (values, look) => { columns.push(values); series.push({ points: { show: false }, ...look }); };
-        if (every.checked) c.seeds.forEach(s => add(s, { stroke: colour(i) + "55", width: 1 }));
+        if (every.checked) c.seeds.forEach(s => add(s, { stroke: colour(c.hue) + "55", width: 1 }));
         if (c.low.some(x => x != null)) {
           add(c.high, { stroke: "transparent", auto: false }); add(c.low, { stroke: "transparent", auto: false });
-          bands.push({ series: [columns.length - 2, columns.length - 1], fill: colour(i) + "2e" });
+          bands.push({ series: [columns.length - 2, columns.length - 1], fill: colour(c.hue) + "2e" });
         }
-        add(c.mean, { stroke: colour(i), width: 2.5, dash: dash(i), points: { show: here.x.length < 3 } });
+        const one = here.x.length < 3 || c.mean.filter(x => x != null).length === 1;
+        add(c.mean, { stroke: colour(c.hue), width: 2.5, dash: dash(c.dash), points: { show: one } });
         means.push(columns.length - 1);
       });
       // The interval of two seeds is twelve times as wide as what lies between them: it gets half of the height at most.
@@ -79,9 +85,9 @@
         return uPlot.rangeNum(Math.max(low, min - room), Math.min(high, max + room), 0.05, true);
       };
       const legend = figure.querySelector(".legend");
-      legend.replaceChildren(...curves.map((c, i) => {
+      legend.replaceChildren(...curves.map(c => {
         const entry = made("span");
-        entry.append(sample(i), made("span", c.agent), made("b"));
+        entry.append(sample(c.hue, c.dash), made("span", c.agent), made("b"));
         return entry;
       }));
       const tell = at => curves.forEach((c, i) => {
@@ -94,8 +100,10 @@
         hooks: { setCursor: [u => tell(u.cursor.idx)] } }, columns);
       tell(null);
       const seeds = curves.some(c => c.seeds.length);
+      const greedy = "Greedy return: what the trained policy returns, without exploration, from evaluation to evaluation.";
       figure.querySelector(".note").textContent = (metric.value === "bad_share" ? "Share of all episodes so far."
-        : env.window > 1 ? `Mean of the last ${env.window} episodes.` : "Every episode.") + (seeds ? " Thick: mean over the seeds that get so far; shaded: its 95 % "
+        : metric.value === "greedy_return" ? greedy
+        : env.window > 1 ? `Mean of the last ${env.window} episodes.` : "Every episode.") + (evaluated ? ` ${greedy}` : "") + (seeds ? " Thick: mean over the seeds that get so far; shaded: its 95 % "
         + "interval, as far as there is room; thin: every seed." : "");
     };
     for (const control of [metric, axis, every]) control.addEventListener("change", draw);
