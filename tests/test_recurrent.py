@@ -111,17 +111,9 @@ def test_what_is_stored_is_what_happened_and_what_was_remembered_then(kind):
     rows = finished(runner)
     sequences = stored(runner)
     assert {stream for stream, _ in sequences} == set(range(SIZE))
-    params, looked = runner.params(), 0
-    for (stream, start), (steps, memory) in sequences.items():
+    for steps, _ in sequences.values():
         assert_true(steps)
-        if (stream, start + 4) in sequences and not steps.first[4]:  # where an episode begins, all is forgotten anyway
-            recomputed = remembered(params, memory, jax.tree.map(lambda x: x[:4], steps))
-            jax.tree.map(
-                lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6),
-                recomputed, sequences[stream, start + 4][1],
-            )  # fmt: skip
-            looked += any(np.any(x) for x in jax.tree.leaves(memory))
-    assert looked > 10
+    assert len(memories_of(runner, sequences)) > 10
     assert rows[-1]["steps"] <= runner.clock.steps
     assert runner.clock.steps >= 240
     assert [row["episode"] for row in rows] == list(range(1, len(rows) + 1))
@@ -144,21 +136,25 @@ def remembered(params, memory, steps, *network):
     return jax.tree.map(lambda x: x[0], after)
 
 
+def memories_of(runner, sequences, *network):
+    """Memories that were stored and are not empty, each of which leads to that of the sequence after it."""
+    params, looked_at = runner.params(), []
+    for (stream, start), (steps, memory) in sequences.items():
+        if (stream, start + 4) in sequences and not steps.first[4]:  # where an episode begins, all is forgotten anyway
+            recomputed = remembered(params, memory, jax.tree.map(lambda x: x[:4], steps), *network)
+            after = sequences[stream, start + 4][1]
+            jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6), recomputed, after)
+            if any(np.any(x) for x in jax.tree.leaves(memory)):
+                looked_at.append(memory)
+    return looked_at
+
+
 def test_what_priors_remember_in_compiled_environments_is_stored_too():
     runner = runner_of(ROOM, "tdu_r2d2_prior", steps=240, min_replay=200)
     finished(runner)
-    sequences, looked = stored(runner), 0
-    for (stream, start), (steps, memory) in sequences.items():
-        if (stream, start + 4) in sequences and not steps.first[4]:
-            first = jax.tree.map(lambda x: x[:4], steps)
-            recomputed = remembered(runner.params(), memory, first, ROOM.spec, "tdu_r2d2_prior")
-            assert len(jax.tree.leaves(recomputed)) == 4  # two of the network, two of the priors
-            jax.tree.map(
-                lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6),
-                recomputed, sequences[stream, start + 4][1],
-            )  # fmt: skip
-            looked += all(np.any(x) for x in jax.tree.leaves(memory))
-    assert looked > 5
+    memories = memories_of(runner, stored(runner), ROOM.spec, "tdu_r2d2_prior")
+    assert {len(jax.tree.leaves(memory)) for memory in memories} == {4}  # two of the network, two of the priors
+    assert sum(all(np.any(x) for x in jax.tree.leaves(memory)) for memory in memories) > 5
 
 
 def test_a_mask_is_drawn_for_every_sequence():
