@@ -48,9 +48,7 @@ TASKS = {
     "deep_sea_8": Task("deep_sea:size=8", ALL, 3, episodes=15_000),
     "deep_sea_10": Task("deep_sea:size=10", ALL, 5, episodes=15_000),
     "deep_sea_12": Task("deep_sea:size=12", ALL, 3, episodes=15_000),
-    "minatar_breakout": Task(
-        "gymnax:Breakout-MinAtar", ("tdu_r2d2", "r2d2"), 3, steps=500_000, every=500, target=10.0
-    ),
+    "minatar_breakout": Task("gymnax:Breakout-MinAtar", ("tdu_r2d2", "r2d2"), 3, steps=500_000, every=500, target=10.0),
     "freeway": Task(
         "atari/freeway", ("tdu_r2d2", "b_r2d2", "r2d2"), 3, steps=300_000, every=32, evaluation_episodes=12, target=10.0
     ),
