@@ -165,7 +165,8 @@ def train(
             sitting = session(folder, resuming=bool(resume) and is_there)
             return sitting.run()
         except UserError:
-            if sitting is None or not sitting.has_anything:  # such a run cannot begin
+            # Such a run cannot begin, and would be in the way of the next; a sweep's is not, and is counted there.
+            if sitting is None or not (resume or sitting.has_anything):
                 folder.withdraw()
             raise
     finally:

@@ -200,7 +200,7 @@ def test_all_57_games_and_the_paper_s_subsets_have_names():
 
 _WITH_MEMORY = {
     "lstm_size": 4, "head_size": 4, "exploiters": 2, "explorers": 1, "trace_length": 6, "burn_in": 2, "replay_period": 4,
-    "replay_capacity": 100, "learn_period": 16, "rollout": 7, "filters": (), "compress": True,
+    "replay_capacity": 100, "learn_period": 16, "rollout": 7, "filters": (4,), "compress": True,
 }  # fmt: skip
 
 

@@ -39,7 +39,7 @@ def test_your_own_environment_in_five_lines(tmp_path, monkeypatch, capsys):
     (snippet,) = [s for s in snippets("docs/environments.md") if "FrozenLake" in s]
     assert len([line for line in snippet.splitlines() if line.strip()]) <= 5
     monkeypatch.chdir(tmp_path)
-    exec(snippet.replace("episodes=500", "episodes=3, evaluation_episodes=0"), {})
+    exec(snippet.replace("episodes=500", "episodes=3, evaluation_episodes=1"), {})
     assert (tmp_path / "runs" / "lake" / "result.json").exists()
     assert re.fullmatch(r"[\d.]+ \d\n", capsys.readouterr().out)
 

@@ -53,7 +53,7 @@ def test_other_bonuses_by_hand():
     exploit = Exploit(q, td)
     for part, expected, extra in (
         (bonus.q_uncertainty(2.0), [0.5 + 2 * np.sqrt(2.0), 1.0], [np.sqrt(2.0), 0.0]),
-        (bonus.absolute_td(10.0), [20.0, 5.0], [2.0, 0.5]),
+        (bonus.absolute_td(10.0), [55.0, 47.5], [5.5, 4.75]),  # the mean of |δ| over exploiters
         (bonus.nothing(), [0.5, 1.0], [0.0, 0.0]),
     ):
         _, known = part.learn(part.init(jax.random.key(0)), batch)

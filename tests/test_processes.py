@@ -29,6 +29,8 @@ REPORT = {
     "episodes": 2,
     "steps": 10,
     "most_steps": None,
+    "greedy_return": None,
+    "greedy_episode": None,
     "seconds": 1.5,
     "share": 0.5,
     "return": 0.5,
