@@ -202,3 +202,86 @@ def test_rebasing_waits_until_it_is_time(make):
     it = trial(make)
     state = trained(it, 7)
     jax.tree.map(np.testing.assert_array_equal, it.ensemble.rebase(state), state)
+
+
+STANDARD = SHAPE._replace(standard=True, prior_scale=0.1)
+
+
+def seen_through(it, shift, scale, steps=30):
+    """The state after learning from observations that are shifted and scaled."""
+    rng, state = np.random.default_rng(0), it.start
+    for _ in range(steps):
+        o_tm1, o_t = (shift + scale * rng.normal(size=(2, 16, *VECTOR.observation_shape))).astype(np.float32)
+        state, _ = it.update(state, o_tm1, o_t)
+    return state
+
+
+@pytest.mark.parametrize(("shift", "scale"), [(0.0, 1.0), (500.0, 8.0), (-0.25, 2**-10)])
+def test_in_standard_form_the_unit_of_observations_does_not_matter(shift, scale):
+    it = trial(values.dense, STANDARD, VECTOR)
+    plain, other = seen_through(it, 0.0, 1.0), seen_through(it, shift, scale)
+    looked_at = np.random.default_rng(1).normal(size=VECTOR.observation_shape).astype(np.float32)
+    np.testing.assert_allclose(it.q(plain, looked_at), it.q(other, shift + scale * looked_at), rtol=2e-2, atol=2e-3)
+    assert np.abs(it.q(plain, looked_at) - it.q(plain, looked_at + 1.0)).max() > 2e-2
+    np.testing.assert_allclose(other.seen.mean, shift, atol=0.1 * scale)
+    np.testing.assert_allclose(other.seen.variance, scale**2, rtol=0.3)
+
+
+def test_in_standard_form_priors_prefer_no_action_on_the_whole_and_are_of_one_size():
+    """Of two widths of observations, far from 0: as they are, their priors are all mean."""
+    for numbers in (4, 256):
+        spec = EnvSpec("wide", (numbers,), 3)
+        shape = values.Shape(
+            heads=8,
+            hidden_sizes=(32, 32),
+            prior_scale=1.0,
+            target_period=4,
+            double=False,
+            adam=Adam(1e-9),
+            standard=True,
+        )
+        ensemble, raw = values.dense(spec, shape), values.dense(spec, shape._replace(standard=False))
+        observations = 3.0 + np.random.default_rng(2).normal(size=(40, 64, numbers)).astype(np.float32)
+        state = ensemble.init(jax.random.key(0))
+        update = jax.jit(lambda s, o, ensemble=ensemble: ensemble.update(s, o, o, loss)[0])
+        for batch in observations:
+            state = update(state, batch)
+        every = jax.jit(jax.vmap(ensemble.q, in_axes=(None, 0)))
+        with_prior = every(ensemble.params(state), observations[0])
+        learned = every(
+            ensemble.params(state._replace(prior=jax.tree.map(jnp.zeros_like, state.prior))), observations[0]
+        )
+        # Without its networks, what is left of a prior is its mean.
+        priors = with_prior - learned - state.seen.prior * numbers**0.5
+        assert np.abs(priors.mean(axis=0)).max() < 0.2
+        assert 0.2 < priors.std(axis=0).mean() < 1.0
+        plain = jax.vmap(raw.prior, in_axes=(None, 0))(raw.init(jax.random.key(0)), observations[0])
+        assert np.abs(plain.mean(axis=0)).mean() > 2 * plain.std(axis=0).mean(), "as they are"
+
+
+def test_in_standard_form_a_frozen_head_is_what_it_was():
+    it = trial(values.dense, STANDARD, VECTOR)
+    state, ensemble = seen_through(it, 5.0, 2.0), it.ensemble
+    observation = np.full(VECTOR.observation_shape, 6.0, np.float32)
+    frozen = ensemble.freeze(ensemble.params(state), jnp.int32(2))
+    before = np.asarray(it.q(state, observation))[2]
+    np.testing.assert_allclose(ensemble.frozen_q(frozen, observation), before, rtol=1e-4, atol=1e-6)
+    state, _ = it.update(state, np.full((16, 2, 3), 50.0, np.float32), np.full((16, 2, 3), 50.0, np.float32))
+    assert np.abs(np.asarray(it.q(state, observation))[2] - before).max() > 1e-4
+    np.testing.assert_allclose(ensemble.frozen_q(frozen, observation), before, rtol=1e-4, atol=1e-6)
+    assert ensemble.prior is None, "it changes with what is seen, so that nobody may keep it"
+
+
+def test_numbers_that_never_vary_stay_out_of_it():
+    it = trial(values.dense, STANDARD, VECTOR)
+    rng, state = np.random.default_rng(0), it.start
+    for _ in range(20):
+        o_tm1, o_t = rng.normal(size=(2, 16, *VECTOR.observation_shape)).astype(np.float32)
+        o_tm1[:, 0, 0] = o_t[:, 0, 0] = 0.7
+        state, _ = it.update(state, o_tm1, o_t)
+    assert np.isfinite(it.q(state, o_t[0])).all()
+    moved = o_t[0].copy()
+    moved[0, 0] += 1e-6
+    np.testing.assert_allclose(it.q(state, moved), it.q(state, o_t[0]), atol=1e-2)
+    moved[0, 0] = 100.0
+    assert np.isfinite(it.q(state, moved)).all()

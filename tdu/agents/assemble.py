@@ -54,6 +54,7 @@ def shape(config: QConfig, *, heads: int, prior_scale: float) -> values.Shape:
         double=config.bootstrap == "double",
         adam=Adam(config.learning_rate, eps=config.adam_eps),
         torso=config.torso,
+        standard=config.observations == "standard",
     )
 
 

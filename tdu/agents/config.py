@@ -17,6 +17,11 @@ class QConfig:
     torso: Literal["auto", "mlp", "conv"] = option(
         "auto", "Before the hidden layers: 3×3 windows for images (conv), nothing (mlp), or whatever fits (auto)."
     )
+    observations: Literal["raw", "standard"] = option(
+        "raw",
+        "What networks see where observations are not one-hot: them as they are, or centred and scaled by what was seen.",
+        new=True,
+    )
     learning_rate: float = option(1e-3, "Adam's learning rate.", above=0)
     adam_eps: float = option(1e-8, "Adam's ε.", above=0)
     replay_capacity: int = option(10_000, "How many of the last transitions are kept.", minimum=1, maximum=10**7)
@@ -95,7 +100,8 @@ PRESETS: dict[str, dict[str, object]] = {
         "exploiters": 5,
         "explorers": 5,
         "prior_scale": 1.0,
-        "dense_prior": 0.3,
+        "dense_prior": 0.1,
+        "observations": "standard",
         "reward_unit": "largest",
         "bootstrap": "double",
         "learning_rate": 5e-4,
