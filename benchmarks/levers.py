@@ -41,7 +41,16 @@ LEVERS: dict[str, dict[str, Any]] = {
     "learn_period=2": {"learn_period": 2},
     "preset=paper": {"preset": "paper"},
 }
-TASKS = ("key_door_5", "key_door_8")
+DENSE_LEVERS: dict[str, dict[str, Any]] = {
+    "general": {},
+    "observations=raw": {"observations": "raw"},
+    "dense_prior=0.03": {"dense_prior": 0.03},
+    "dense_prior=0.3": {"dense_prior": 0.3},
+    "target_period=100": {"target_period": 100},
+    "learning_rate=1e-3": {"learning_rate": 1e-3},
+}
+"""Where observations are not one-hot."""
+TASKS = {"key_door_5": LEVERS, "key_door_8": LEVERS, "key_door_8_features": DENSE_LEVERS, "CartPole": DENSE_LEVERS}
 SEEDS = (100, 101, 102)
 COLUMNS = ("lever", *tasks.COLUMNS)
 
@@ -49,6 +58,7 @@ COLUMNS = ("lever", *tasks.COLUMNS)
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=tasks.ROOT / "results" / "levers.csv")
+    parser.add_argument("--only", nargs="+", choices=TASKS, default=list(TASKS), metavar="TASK")
     parser.add_argument("--markdown", action="store_true", help="print the table and run nothing")
     parser.add_argument("--worker", nargs="+", help=argparse.SUPPRESS)
     parsed = parser.parse_args()
@@ -56,7 +66,7 @@ def main() -> int:
         lever, task, *seeds = parsed.worker
         for seed in seeds:
             started = time.process_time()
-            row = tasks.ours(tasks.TASKS[task], "tdu", int(seed), **LEVERS[lever])
+            row = tasks.ours(tasks.TASKS[task], "tdu", int(seed), **TASKS[task][lever])
             row |= {"lever": lever, "task": task, "agent": "tdu", "seed": int(seed), "compiled": seed == seeds[0]}
             print(json.dumps(row | {"seconds": round(time.process_time() - started, 1)}), flush=True)
         return 0
@@ -64,8 +74,8 @@ def main() -> int:
         print(markdown(rows.read(parsed.out)))
         return 0
     done = {(r["lever"], r["task"], r["seed"]) for r in rows.read(parsed.out)}
-    for task in TASKS:
-        for lever in LEVERS:
+    for task in parsed.only:
+        for lever in TASKS[task]:
             seeds = [str(seed) for seed in SEEDS if (lever, task, str(seed)) not in done]
             if not seeds:
                 continue
@@ -79,15 +89,21 @@ def main() -> int:
 
 
 def markdown(rows: list[dict[str, str]]) -> str:
-    """A line per lever: steps to the target on each task, and the largest value at the end."""
-    lines = ["| changed | " + " | ".join(f"{task}: target at step" for task in TASKS) + " | largest Q at the end |"]
-    lines.append("|---" * (len(TASKS) + 2) + "|")
-    for lever in LEVERS:
-        mine = [r for r in rows if r["lever"] == lever]
-        if mine:
-            steps = [tasks.median_words([r["target_step"] for r in mine if r["task"] == task]) for task in TASKS]
-            lines.append(f"| {lever} | {' | '.join(steps)} | {max(float(r['largest_q']) for r in mine):.2g} |")
-    return "\n".join(lines)
+    """A table per set of levers: steps to the target on each task, and the largest value at the end, in possible returns."""
+    tables = []
+    for levers in (LEVERS, DENSE_LEVERS):
+        names = [task for task, its in TASKS.items() if its is levers]
+        lines = ["| changed | " + " | ".join(f"{name}: target at step" for name in names) + " | largest Q / possible |"]
+        lines.append("|---" * (len(names) + 2) + "|")
+        for lever in levers:
+            mine = [r for r in rows if r["lever"] == lever and r["task"] in names]
+            if not mine:
+                continue
+            steps = [tasks.median_words([r["target_step"] for r in mine if r["task"] == name]) for name in names]
+            drift = max(float(r["largest_q"]) / max(float(r["possible_return"]), 1e-9) for r in mine)
+            lines.append(f"| {lever} | {' | '.join(steps)} | {drift:.2g} |")
+        tables.append("\n".join(lines))
+    return "\n\n".join(tables)
 
 
 if __name__ == "__main__":
