@@ -66,6 +66,59 @@ def some_batch(net, size=3, length=SHAPE.length, seed=0):
     return learner.Batch(some_steps(length, size, seed), memory, mask, rng.random(size).astype(np.float32) + 0.5)
 
 
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def on_paper(params, memory, seen):
+    """Values [H, A] and memory of one network after one step of one sequence: torso, LSTM and dueling heads, number by number."""
+    params = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
+    x = seen.observation
+    for w, b in params["torso"]["layers"]:
+        x = np.maximum(x @ w + b, 0)
+    reward = seen.previous_reward
+    squashed = np.sign(reward) * (np.sqrt(np.abs(reward) + 1) - 1) + 1e-3 * reward
+    x = np.concatenate([x, np.eye(2)[seen.previous_action], [squashed]])
+    h, c = memory
+    size, lstm = len(h), params["lstm"]
+    gates = x @ lstm["x"] + h @ lstm["h"] + lstm["b"]
+    write, candidate, forget, read = (gates[i * size : (i + 1) * size] for i in range(4))
+    c = sigmoid(forget) * c + sigmoid(write) * np.tanh(candidate)
+    h = sigmoid(read) * np.tanh(c)
+    heads, values = params["heads"], []
+    width = heads["value"].shape[1]
+    for k in range(len(heads["value"])):
+        hidden = np.maximum(h @ heads["w"] + heads["b"], 0)[2 * k * width : 2 * (k + 1) * width]
+        value = hidden[:width] @ heads["value"][k] + heads["value_b"][k]
+        advantage = hidden[width:] @ heads["advantage"][k] + heads["advantage_b"][k]
+        values.append(value + advantage - advantage.mean())
+    return np.stack(values), (h, c)
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.3])
+def test_a_network_is_its_formulas(scale):
+    """Torso, LSTM, dueling heads and λ·P against NumPy; every bias is made to count."""
+    net, _ = parts(prior=scale)
+    params = net.init(jax.random.key(3))
+    rng = np.random.default_rng(4)
+    params = jax.tree.map(lambda x: x + 0.3 * rng.normal(size=x.shape).astype(np.float32), params)
+    seen = jax.tree.map(lambda x: x[:3, :1], learner.seen(some_steps(7, 2)))
+    q, memory = net.unroll(params, jax.tree.map(lambda x: x[None], net.memory()), seen)
+    networks = params if scale else params[:1]
+    memories = [tuple(np.zeros(n) for n in (len(net_params["lstm"]["h"]),) * 2) for net_params in networks]
+    for t in range(3):
+        now = jax.tree.map(lambda x, t=t: x[t, 0], seen)
+        found = [on_paper(mine, remembered, now) for mine, remembered in zip(networks, memories, strict=True)]
+        expected = found[0][0] + (scale * found[1][0] if scale else 0.0)
+        np.testing.assert_allclose(q[t, 0], expected, rtol=1e-4, atol=1e-5)
+        memories = [remembered for _, remembered in found]
+    jax.tree.map(
+        lambda ours, theirs: np.testing.assert_allclose(ours[0], theirs, rtol=1e-4, atol=1e-5),
+        memory if scale else (memory,),
+        tuple(memories),
+    )
+
+
 def one_by_one(net, params, memory, steps):
     """Values [T, B, H, A] a step and a sequence at a time, forgetting by hand."""
     columns = []
@@ -518,13 +571,12 @@ def test_every_bonus_pays_explorers(name):
         state = made.observe(state, seen)
         assert int(state.bonus.sum()) == 12
     learned, _, metrics = jax.jit(made.update)(state, batch)
+    if name == "rnd":  # the first error has nothing to be compared with: it is normal
+        state = learned
+        learned, _, metrics = jax.jit(made.update)(state, batch)
     unpaid, _, _ = jax.jit(free.update)(state, batch)
     moved = np.abs(learned.trained["heads"]["value"] - unpaid.trained["heads"]["value"]).max(axis=1)
-    if name == "rnd":  # the first error has nothing to be compared with: it is normal
-        learned, _, metrics = jax.jit(made.update)(learned, batch)
-        assert metrics["bonus"] != 0
-        return
-    assert metrics["bonus"] > 0
+    assert metrics["bonus"] > 0 or (name == "rnd" and metrics["bonus"] != 0)
     assert (moved[2:] > 1e-6).all()
 
 

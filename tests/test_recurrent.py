@@ -412,3 +412,12 @@ def test_a_run_is_evaluated_on_its_explorers_too(tmp_path):
     tdu.train("deep_sea:size=4", "r2d2", **{**ends, "out": tmp_path / "one"}, **quiet, **{**TINY, "exploiters": 1})
     with pytest.raises(UserError, match="evaluate=explorers needs explorers"):
         tdu.evaluate(tmp_path / "one", explorers=True)
+
+
+def test_a_vector_of_one_s_own_is_trained_on_as_it_is():
+    """As many environments as it has, whatever the preset's number is."""
+    run = tdu.train(SyncVectorEnv([Sign] * 3), "r2d2", steps=90, evaluation_episodes=0, say=lambda words: None)
+    assert run.result["steps"] >= 90
+    assert run.config.num_envs == 3
+    with pytest.raises(UserError, match="has 3 environments, not 2"):
+        tdu.train(SyncVectorEnv([Sign] * 3), "r2d2", steps=90, num_envs=2)

@@ -227,36 +227,33 @@ def test_in_standard_form_the_unit_of_observations_does_not_matter(shift, scale)
     np.testing.assert_allclose(other.seen.variance, scale**2, rtol=0.3)
 
 
-def test_in_standard_form_priors_prefer_no_action_on_the_whole_and_are_of_one_size():
-    """Of two widths of observations, far from 0: as they are, their priors are all mean."""
-    for numbers in (4, 256):
-        spec = EnvSpec("wide", (numbers,), 3)
-        shape = values.Shape(
-            heads=8,
-            hidden_sizes=(32, 32),
-            prior_scale=1.0,
-            target_period=4,
-            double=False,
-            adam=Adam(1e-9),
-            standard=True,
-        )
-        ensemble, raw = values.dense(spec, shape), values.dense(spec, shape._replace(standard=False))
-        observations = 3.0 + np.random.default_rng(2).normal(size=(40, 64, numbers)).astype(np.float32)
-        state = ensemble.init(jax.random.key(0))
-        update = jax.jit(lambda s, o, ensemble=ensemble: ensemble.update(s, o, o, loss)[0])
-        for batch in observations:
-            state = update(state, batch)
-        every = jax.jit(jax.vmap(ensemble.q, in_axes=(None, 0)))
-        with_prior = every(ensemble.params(state), observations[0])
-        learned = every(
-            ensemble.params(state._replace(prior=jax.tree.map(jnp.zeros_like, state.prior))), observations[0]
-        )
-        # Without its networks, what is left of a prior is its mean.
-        priors = with_prior - learned - state.seen.prior * numbers**0.5
-        assert np.abs(priors.mean(axis=0)).max() < 0.2
-        assert 0.2 < priors.std(axis=0).mean() < 1.0
-        plain = jax.vmap(raw.prior, in_axes=(None, 0))(raw.init(jax.random.key(0)), observations[0])
-        assert np.abs(plain.mean(axis=0)).mean() > 2 * plain.std(axis=0).mean(), "as they are"
+@pytest.mark.parametrize("constants", [0, 300])
+@pytest.mark.parametrize("image", [False, True])
+def test_in_standard_form_priors_differ_from_place_to_place_and_are_of_one_size(image, constants):
+    """Observations far from 0, alone or beside many numbers that never vary."""
+    channels = 4 + constants // (25 if image else 1)
+    spec = EnvSpec("wide", (5, 5, channels) if image else (channels,), 3)
+    shape = values.Shape(
+        heads=8, hidden_sizes=(32, 32), prior_scale=1.0, target_period=4, double=False, adam=Adam(1e-9), standard=True
+    )
+    ensemble, raw = values.dense(spec, shape), values.dense(spec, shape._replace(standard=False))
+    observations = np.full((40, 32, *spec.observation_shape), 3.0, np.float32)
+    observations[..., :4] += np.random.default_rng(2).normal(size=(*observations.shape[:-1], 4))
+    state = jax.jit(ensemble.init)(jax.random.key(0))
+    update = jax.jit(lambda s, o: ensemble.update(s, o, o, loss)[0])
+    for batch in observations:
+        state = update(state, batch)
+
+    def q(state):
+        return jax.jit(jax.vmap(ensemble.q, in_axes=(None, 0)))(ensemble.params(state), observations[0])
+
+    priors = q(state) - q(state._replace(prior=jax.tree.map(jnp.zeros_like, state.prior)))
+    varies, stays = priors.std(axis=0).mean(), np.abs(priors.mean(axis=0)).mean()
+    assert 0.1 < varies < 1.0
+    plain = jax.vmap(raw.prior, in_axes=(None, 0))(jax.jit(raw.init)(jax.random.key(0)), observations[0])
+    as_they_are = np.abs(plain.mean(axis=0)).mean() / plain.std(axis=0).mean()
+    assert stays < 1.5 * varies
+    assert as_they_are > 1.5, "heads prefer one action"
 
 
 def test_in_standard_form_a_frozen_head_is_what_it_was():
@@ -281,7 +278,19 @@ def test_numbers_that_never_vary_stay_out_of_it():
         state, _ = it.update(state, o_tm1, o_t)
     assert np.isfinite(it.q(state, o_t[0])).all()
     moved = o_t[0].copy()
-    moved[0, 0] += 1e-6
-    np.testing.assert_allclose(it.q(state, moved), it.q(state, o_t[0]), atol=1e-2)
-    moved[0, 0] = 100.0
-    assert np.isfinite(it.q(state, moved)).all()
+    moved[0, 0] += 1e-7
+    np.testing.assert_allclose(it.q(state, moved), it.q(state, o_t[0]), atol=2e-2)
+    far = []
+    for moved[0, 0] in (10.0, 100.0, 1000.0):
+        far.append(np.asarray(it.q(state, moved)))
+    assert np.isfinite(far).all()
+    assert np.abs(np.diff(far, axis=0)).max(axis=(1, 2)).min() > 1e-3, "however far, they can be told apart"
+
+
+def test_in_standard_form_heads_differ_where_nothing_varies():
+    """A bandit: one observation, always."""
+    it = trial(values.dense, STANDARD, VECTOR)
+    state, same = it.start, np.full((16, *VECTOR.observation_shape), 7.0, np.float32)
+    for _ in range(3):
+        state, _ = it.update(state, same, same)
+    assert np.asarray(it.q(state, same[0])).std(axis=0).min() > 0.02

@@ -104,6 +104,15 @@ def test_an_option_that_is_new_leaves_runs_of_before_it_what_they_were():
     assert agents.configure("tdu", whole.config).dense_prior == 1.0
 
 
+@pytest.mark.parametrize("given", [{"observations": "standard"}, {"observations": "raw"}, {"dense_prior": 0.5}])
+def test_what_changes_nothing_on_one_hot_observations_is_refused(given):
+    with pytest.raises(UserError, match=f"{next(iter(given))} changes nothing on .*, whose observation is one-hot"):
+        plan(GRID, "tdu", **given)
+    assert plan("key_door:size=3,observation=features", "tdu", **given).config.config["bootstrap"] == "double"
+    with pytest.raises(UserError, match="agent su needs features above 0"):
+        plan("key_door:size=3,observation=features", "su", observations="standard")
+
+
 @pytest.mark.parametrize("factor", [1000.0, 2**-10])
 def test_rewards_of_any_scale_are_one_task(factor):
     """The same actions, step by step, and everything that is told in the rewards' own unit."""

@@ -19,7 +19,7 @@ class QConfig:
     )
     observations: Literal["raw", "standard"] = option(
         "raw",
-        "What networks see where observations are not one-hot: them as they are, or centred and scaled by what was seen.",
+        "What networks see where observations are not one-hot: numbers as they are, or centred and scaled by what was seen.",
         new=True,
     )
     learning_rate: float = option(1e-3, "Adam's learning rate.", above=0)

@@ -38,6 +38,8 @@ class Config(SingleConfig):
         super().__post_init__()
         if self.bootstrap != "max":
             raise UserError("agent su follows its own sample of weights; bootstrap=double would change nothing.")
+        if self.observations != "raw":
+            raise UserError("agent su needs features above 0, which centred observations do not have; leave them raw.")
 
 
 class State(NamedTuple):

@@ -123,9 +123,9 @@ def kind(env: Any) -> str:
     return "atari" if experiment == "atari" or name.startswith("ALE/") else "other"
 
 
-def is_one(env: Any) -> bool:
-    """Whether it is one environment in Python, of which there cannot be several."""
-    return not isinstance(env, str | VectorEnv | Environment)
+def is_made(env: Any) -> bool:
+    """Whether it is an object in Python, one environment or a vector of them, of which there are as many as there are."""
+    return not isinstance(env, str | Environment)
 
 
 def vector(env: Any, seed: Seed = 0, *, num_envs: int = 1) -> VectorEnvironment:

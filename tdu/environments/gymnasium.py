@@ -236,7 +236,7 @@ class GymnasiumVector:
         """A seed of its own for every episode that is begun by hand; one for all where a list is not understood."""
         self._starts += 1
         if not isinstance(self._env.unwrapped, SyncVectorEnv | AsyncVectorEnv):
-            return number(f"{self._seed}/{self._starts}")
+            return number(f"{self._seed}/{self._starts}") >> 1  # some take seeds of 31 bits
         return [number(f"{self._seed}/{self._starts}/{row}") if begun[row] else None for row in range(self.size)]
 
     def _encoded(self, observations: Any) -> np.ndarray:

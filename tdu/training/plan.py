@@ -52,12 +52,22 @@ def plan(env: Any = None, agent: str | None = None, **settings: Any) -> Plan:
     """A run that can be started; see `asked_for` for its settings."""
     asked, env, general_because = asked_for(env, agent, **settings)
     made = make_environment(env, asked)
+    _refuse_what_changes_nothing(made, settings)
     if asked.episodes is None and asked.steps is None:
         default = whole_number("episodes", made.spec.default_episodes, 1, MOST_EPISODES)
         asked = dataclasses.replace(asked, episodes=default)
     size = asked.num_envs if isinstance(made, Environment) or asked.actors else made.size
     asked = dataclasses.replace(asked, env=asked.env or object_name(made.spec), num_envs=size)
     return Plan(asked, made, env, general_because)
+
+
+def _refuse_what_changes_nothing(made: MadeEnvironment, settings: dict[str, Any]) -> None:
+    """Options that were asked for and are not for observations such as these."""
+    for name in ("observations", "dense_prior"):
+        if settings.get(name) is not None and made.spec.num_states is not None:
+            if not isinstance(made, Environment):
+                made.close()
+            raise UserError(f"{name} changes nothing on {made.spec.name}, whose observation is one-hot; leave it out.")
 
 
 def make_environment(env: Any, config: RunConfig) -> MadeEnvironment:
@@ -118,7 +128,7 @@ def asked_for(
         words = f"{config} is of a run of {stored.agent}, so that the options of {agent} are its own defaults."
         general_because = f"{words[:-1]}; {general_because}" if general_because else words
     if num_envs is None:
-        num_envs = 1 if environments.is_one(env) else agents.default_num_envs(agent, preset)
+        num_envs = 1 if environments.is_made(env) else agents.default_num_envs(agent, preset)
         num_envs = max(num_envs // (actors or 1), 1)  # as many in all
     asked = ask(
         name,

@@ -1,6 +1,6 @@
 """The ordinary form of an ensemble: every layer is a matrix product and every weight moves at every step.
 
-With `Shape.standard`, networks see observations, and heads have priors, in standard form (`values/standard.py`).
+With `Shape.standard`, networks see observations in standard form (`values/standard.py`).
 """
 
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ class Dense(NamedTuple):
     """Learning steps."""
     noise: Any
     seen: Any = ()
-    """`standard.Seen`, which brings observations and priors into standard form; empty where they stay as they are."""
+    """`standard.Seen`, which brings observations into standard form; empty where they stay as they are."""
 
 
 class DenseParams(NamedTuple):
@@ -47,16 +47,18 @@ def dense(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
     apply = mlp.apply_image if conv else mlp.apply_mlp
     every_head = jax.vmap(apply, in_axes=(0, None))
     has_prior = bool(shape.prior_scale)
+    numbers = spec.observation_shape[-1] if conv else shape.sizes(spec)[0]
+    in_standard_form = shape.standard and spec.num_states is None
+    inputs_seen = numbers + 1 if in_standard_form else numbers
+    places = mlp.WINDOW if conv else 1
+    # Of an input of length 1 a prior is as large as one over the root of its fan-in: here it is as large as 1.
+    prior_scale = shape.prior_scale * (places * inputs_seen) ** 0.5 if in_standard_form else shape.prior_scale
 
     def init_one(key: Key) -> mlp.Layers:
         if conv:
-            height, width, channels = spec.observation_shape
-            return mlp.init_image(key, (height, width, channels), shape.hidden_sizes, spec.num_actions)
-        return mlp.init_mlp(key, shape.sizes(spec))
-
-    numbers = spec.observation_shape[-1] if conv else shape.sizes(spec)[0]
-    fan_in = mlp.WINDOW * numbers if conv else numbers
-    in_standard_form = shape.standard and spec.num_states is None
+            height, width, _ = spec.observation_shape
+            return mlp.init_image(key, (height, width, inputs_seen), shape.hidden_sizes, spec.num_actions)
+        return mlp.init_mlp(key, (inputs_seen, *shape.sizes(spec)[1:]))
 
     def as_numbers(observation: Array) -> Array:
         if spec.num_states is not None:
@@ -66,25 +68,11 @@ def dense(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
 
     def network_input(seen: Any, observation: Array) -> Array:
         x = as_numbers(observation)
-        return standard.observation(seen, x, fan_in) if in_standard_form else x
+        return standard.form(seen, x, places) if in_standard_form else x
 
-    def scaled(seen: Any, priors: Array) -> Array:
-        """λ·P."""
-        return shape.prior_scale * (standard.prior(seen, priors, fan_in) if in_standard_form else priors)
-
-    def priors_of(networks: Params, seen: Any, x: Array) -> Array:
+    def priors_of(networks: Params, x: Array) -> Array:
         """λ·P_k, [H, B, A] or [H, A], of what networks see."""
-        return scaled(seen, every_head(networks, x))
-
-    def looked_at(state: Dense, o_tm1: Array) -> Dense:
-        """With the statistics of one more batch."""
-        if not in_standard_form:
-            return state
-        seen = standard.observations_met(state.seen, as_numbers(o_tm1), state.step)
-        if has_prior:
-            met = every_head(state.prior, network_input(seen, o_tm1))
-            seen = standard.priors_met(seen, met, state.step)
-        return state._replace(seen=seen)
+        return prior_scale * every_head(networks, x)
 
     def init(key: Key) -> Dense:
         key_params, key_prior = jax.random.split(key)
@@ -97,15 +85,16 @@ def dense(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
             moments=adams.init(params),
             step=jnp.zeros((), jnp.int32),
             noise=weights.init(key, networks),
-            seen=standard.nothing(numbers, shape.heads, spec.num_actions) if in_standard_form else (),
+            seen=standard.nothing(numbers) if in_standard_form else (),
         )
 
     def update(state: Dense, o_tm1: Array, o_t: Array, loss: Any, priors: Any = None) -> tuple[Dense, Any]:
-        state = looked_at(state, o_tm1)
+        if in_standard_form:
+            state = state._replace(seen=standard.met(state.seen, as_numbers(o_tm1), state.step))
         x_tm1, x_t = network_input(state.seen, o_tm1), network_input(state.seen, o_t)
         prior_tm1 = prior_t = jnp.zeros(())
         if has_prior:
-            prior_tm1, prior_t = priors or tuple(priors_of(state.prior, state.seen, x) for x in (x_tm1, x_t))
+            prior_tm1, prior_t = priors or (priors_of(state.prior, x_tm1), priors_of(state.prior, x_t))
         draw, draw_target = weights.draw(state.noise, state.step, 0), weights.draw(state.noise, state.step, 1)
         target_t = every_head(weights.drawn(state.target, draw_target), x_t) + prior_t
         online_t = every_head(weights.drawn(state.params, draw), x_t) + prior_t if shape.double else None
@@ -125,7 +114,7 @@ def dense(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
     def evaluated(params: DenseParams, observation: Array, draw: Any) -> Array:
         x = network_input(params.seen, observation)
         learned = every_head(weights.drawn(params.trained, draw), x)
-        return learned + priors_of(params.prior, params.seen, x) if has_prior else learned
+        return learned + priors_of(params.prior, x) if has_prior else learned
 
     def q(params: DenseParams, observation: Array) -> Array:
         return evaluated(params, observation, weights.draw(params.noise, params.step, 0))
@@ -135,19 +124,18 @@ def dense(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
 
     def freeze(params: DenseParams, head: Array) -> tuple[Params, Params, Any]:
         drawn = weights.drawn(params.trained, weights.draw(params.noise, params.step, 0))
-        seen = standard.of_head(params.seen, head) if in_standard_form else ()
-        return *jax.tree.map(lambda x: x[head], (drawn, params.prior)), seen
+        return *jax.tree.map(lambda x: x[head], (drawn, params.prior)), params.seen
 
     def frozen_q(frozen: tuple[Params, Params, Any], observation: Array) -> Array:
         learned, prior, seen = frozen
         x = network_input(seen, observation)
-        return apply(learned, x) + scaled(seen, apply(prior, x)) if has_prior else apply(learned, x)
+        return apply(learned, x) + prior_scale * apply(prior, x) if has_prior else apply(learned, x)
 
     def rebase(state: Dense) -> Dense:
         return state._replace(step=state.step - shape.excess(state.step))
 
     def prior(state: Dense, observation: Array) -> Array:
-        return priors_of(state.prior, state.seen, network_input(state.seen, observation))
+        return priors_of(state.prior, network_input(state.seen, observation))
 
-    stays = has_prior and not in_standard_form
-    return Values(init, update, params, q, noiseless_q, freeze, frozen_q, rebase, prior if stays else None)
+    never_changes = has_prior and not in_standard_form
+    return Values(init, update, params, q, noiseless_q, freeze, frozen_q, rebase, prior if never_changes else None)
