@@ -80,7 +80,7 @@ def test_a_preset_can_be_chosen_and_changed():
         asked_for("key_door", "dqn", preset="general")
 
 
-@pytest.mark.parametrize(("observation", "scale"), [("one_hot", 1.0), ("features", 0.1)])
+@pytest.mark.parametrize(("observation", "scale"), [("one_hot", 1.0), ("features", 0.05)])
 def test_priors_are_smaller_where_observations_are_not_one_hot(observation, scale):
     env = environments.make(f"key_door:size=3,observation={observation}")
     whole, asked = (agents.configure("bdqn", options, "general") for options in ({"dense_prior": 1.0}, {}))
@@ -97,7 +97,7 @@ def test_an_option_that_is_new_leaves_runs_of_before_it_what_they_were():
     paper, general = (asked_for(env, "tdu").config for env in ("deep_sea:size=4", GRID))
     assert "dense_prior" not in paper.config
     assert paper.digest() == "dd328340"  # as it was before there was such an option
-    assert general.config["dense_prior"] == 0.1
+    assert general.config["dense_prior"] == 0.05
     whole = asked_for(GRID, "tdu", dense_prior=1.0).config
     assert "dense_prior" not in whole.config
     assert label(whole) == "tdu general dense_prior=1.0"

@@ -100,7 +100,7 @@ PRESETS: dict[str, dict[str, object]] = {
         "exploiters": 5,
         "explorers": 5,
         "prior_scale": 1.0,
-        "dense_prior": 0.1,
+        "dense_prior": 0.05,
         "observations": "standard",
         "reward_unit": "largest",
         "bootstrap": "double",

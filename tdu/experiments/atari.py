@@ -32,7 +32,7 @@ LAPTOP_ENVS = 16
 
 LEFT_OUT = (
     "the seven exploration games at 20 billion frames, which need a cluster (docs/cluster.md); Freeway at 300,000 agent "
-    "steps, with the preset atari-small, which sees pictures of 42×42, is in their place"
+    "steps, with the preset atari-small, which sees pictures of 42×42, is in their place."
 )
 
 RULE = (

@@ -113,6 +113,8 @@ def _rows_words(name: str, used: Sequence[Row], every: Mapping[str, Sequence[Row
     shared = Counter(
         next(o for o in every if any(r is row for r in every[o])) for row in used if row.identity not in own
     )
+    if not used:
+        return f"None was run yet; `results/{name}/runs.csv` will have a line per run."
     words = [f"`results/{name}/runs.csv` has a line per run."]
     if shared:
         words.append("Shared: " + ", ".join(f"{n} of `results/{o}/runs.csv`" for o, n in sorted(shared.items())) + ".")

@@ -1,0 +1,77 @@
+"""What the paper's sequences weigh on their way: into the replay, out of it, and how long the replay takes for each.
+
+    python benchmarks/replay_traffic.py --out results/replay_traffic.json
+
+Stacks of four frames of 84 × 84, 20 steps of burn-in and 80 of trace, batches of 64, in this process: what Ray adds is not in it.
+`docs/cluster.md` computes with these numbers.
+"""
+
+import argparse
+import json
+import pickle
+import platform
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from tdu.r2d2.replay import Replay, Settings
+from tdu.r2d2.sequences import Sequence, Shape, nothing
+from tdu.types import EnvSpec
+
+ROOT = Path(__file__).parent.parent
+SPEC = EnvSpec("atari", (84, 84, 4), 18, dtype="uint8", is_stacked=True)
+SHAPE = Shape(burn_in=20, trace=80, period=40)
+HEADS, LSTM, BATCH, STREAMS, SEQUENCES, BATCHES = 10, 512, 64, 8, 400, 15
+
+
+def stream(rng: np.random.Generator, number: int, sequences: int) -> list[Sequence]:
+    """One stream's sequences, whose stacks share their frames as a game's do."""
+    steps = sequences * SHAPE.period + SHAPE.length
+    frames = rng.integers(0, 256, (steps + 3, 84, 84), np.uint8)
+    stacks = np.stack([frames[i : i + steps] for i in range(4)], axis=-1)
+    memory = (np.zeros(LSTM, np.float32), np.zeros(LSTM, np.float32))
+    found = []
+    for start in range(0, sequences * SHAPE.period, SHAPE.period):
+        plain = nothing(SPEC, SHAPE.length)._replace(observation=stacks[start : start + SHAPE.length].copy())
+        found.append(Sequence(number, start, plain, memory, np.ones(HEADS, np.float32)))
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=ROOT / "results" / "replay_traffic.json")
+    parsed = parser.parse_args()
+    rng = np.random.default_rng(0)
+    memory = (np.zeros(LSTM, np.float32), np.zeros(LSTM, np.float32))
+    settings = Settings(capacity=SEQUENCES, priority_exponent=0.9, importance_exponent=0.6, compress=False)
+    replay = Replay(SPEC, SHAPE, settings, heads=HEADS, memory=memory, streams=STREAMS)
+    adding, weighs = 0.0, 0
+    for number in range(STREAMS):
+        for sequence in stream(rng, number, SEQUENCES // STREAMS):
+            weighs = len(pickle.dumps(sequence, protocol=5))
+            started = time.process_time()
+            replay.add(sequence)
+            adding += time.process_time() - started
+    drawing = []
+    for _ in range(BATCHES):
+        started = time.process_time()
+        batch = replay.sample(BATCH, rng)
+        drawing.append(time.process_time() - started)
+    found = {
+        "sequence_megabytes": round(weighs / 1e6, 2),
+        "batch_megabytes": round(len(pickle.dumps(batch, protocol=5)) / 1e6, 1),
+        "sequences_added_per_second": round(len(replay) / adding),
+        "seconds_to_draw_a_batch": round(statistics.median(drawing), 3),
+        "batch": BATCH,
+        "processor": platform.processor() or platform.machine(),
+    }
+    parsed.out.write_text(json.dumps(found, indent=2) + "\n")
+    print(json.dumps(found, indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
