@@ -2,8 +2,8 @@
 
     python benchmarks/replay_traffic.py --out results/replay_traffic.json
 
-Stacks of four frames of 84 × 84, 20 steps of burn-in and 80 of trace, batches of 64, in this process: what Ray adds is not in it.
-`docs/cluster.md` computes with these numbers.
+Stacks of four frames of 84 × 84, 20 steps of burn-in and 80 of trace, batches of 64, in this process: what Ray adds is not
+in it. `docs/cluster.md` computes with these numbers.
 """
 
 import argparse

@@ -71,7 +71,7 @@ def sigmoid(x):
 
 
 def on_paper(params, memory, seen):
-    """Values [H, A] and memory of one network after one step of one sequence: torso, LSTM and dueling heads, number by number."""
+    """Values [H, A] and memory of one network after one step: torso, LSTM and dueling heads, number by number."""
     params = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
     x = seen.observation
     for w, b in params["torso"]["layers"]:
