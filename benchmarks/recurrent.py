@@ -114,8 +114,8 @@ def worker(name: str, agent: str, seed: int) -> None:
 
 def markdown(rows: list[dict[str, str]]) -> str:
     """A line per task and agent, every seed shown."""
-    lines = ["| task | agent | seeds | target at step, or solved at episode | reached | best return | seconds |"]
-    lines.append("|---" * 7 + "|")
+    lines = ["| task | agent | seeds | target at step, or solved at episode | reached | best return | last return | seconds |"]
+    lines.append("|---" * 8 + "|")
     for name, task in TASKS.items():
         column = "solved_episode" if task.target is None else "target_step"
         for agent in task.agents:
@@ -128,7 +128,8 @@ def markdown(rows: list[dict[str, str]]) -> str:
                 ", ".join(r["seed"] for r in mine),
                 ", ".join(r[column] or "never" for r in mine),
                 f"{sum(bool(r[column]) for r in mine)} of {len(mine)}",
-                ", ".join(r["best_return"] or r["training_return"] for r in mine),
+                ", ".join(r["best_return"] or "–" for r in mine),
+                ", ".join(r["last_return"] or r["training_return"] for r in mine),
                 f"{statistics.median(float(r['seconds']) for r in mine):.0f}",
             ]
             lines.append(f"| {' | '.join(cells)} |")

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -21,6 +22,7 @@ from tdu.errors import RunError, UserError
 from tdu.r2d2.actor import ladder
 from tdu.runners import distributed, distributed_actors, distributed_rollouts
 from tdu.runners.distributed_messages import ELSEWHERE, Counters, make_agent
+from tdu.runners.distributed_recurrent import RayRunner
 from tdu.runners.protocol import Gone, Saved
 from tdu.runs import checkpoints
 from tdu.runs.log import EMPTY
@@ -206,6 +208,46 @@ def test_a_damaged_segment_is_named_and_the_others_are_read(tmp_path):
     with pytest.raises(Gone):
         save(3, d=gone)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["000000000001", "000000000002"]
+
+
+def test_a_run_names_a_damaged_segment_and_goes_on_with_the_others(rolls):
+    replay, size = filled(rolls), distributed_actors.SEGMENT
+    ids, (_, there, priorities) = replay._replay.ids, replay.snapshot()
+    firsts = range(ids.start // size * size, ids.stop, size)
+    parts = [replay.segment(0, first, min(first + size, ids.stop)) for first in firsts]
+
+    def damaged():
+        raise RunError("its checksum is another")
+
+    again, told = distributed_actors.Replay(), []
+    segments = {f"0-{i}": (lambda part=part: part) for i, part in enumerate(parts)} | {"0-1": damaged}
+    runner = SimpleNamespace(
+        _crew=SimpleNamespace(ray=SimpleNamespace(get=lambda answer: answer)),
+        _reload=lambda: Saved({}, {"priorities": priorities}, {"replay": there, "steps": 800}, segments),
+        _config=CONFIG, _received=0, _seen={}, _learns_from=None, _updates=0, _served={"replay": 1}, _event=told.append,
+    )  # fmt: skip
+    process = SimpleNamespace(call=lambda name, *given: getattr(again, name)(*given))
+    RayRunner._begin_replay(runner, process)
+    assert told[0] == "segment 0-1 of the replay cannot be used (its checksum is another); the others are."
+    assert told[1].startswith(f"the replay goes on with {len(ids) - size} sequences")
+    assert len(again._replay) == len(ids) - size
+
+
+def test_a_cluster_of_another_version_is_told_of_in_one_sentence(monkeypatch, capsys):
+    """The words are Ray's own."""
+    import ray
+    from ray._private.utils import check_version_info
+
+    def init(**_):
+        check_version_info({"ray_version": "2.9.0", "python_version": "3.9.2"}, "here")
+
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(distributed, "_refuse_silence", lambda address: None)
+    typed = "train deep_sea:size=4 --agent r2d2 --engine ray --actors 1 --address 127.0.0.1:6379 --progress none"
+    assert cli.main(typed.split()) == 2
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert "the Ray cluster at 127.0.0.1:6379 has Ray 2.9.0 on Python 3.9.2, and this is Ray" in told
+    assert "Traceback" not in told
 
 
 def test_a_listener_that_is_no_cluster_is_refused_soon():
