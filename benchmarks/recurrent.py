@@ -114,7 +114,9 @@ def worker(name: str, agent: str, seed: int) -> None:
 
 def markdown(rows: list[dict[str, str]]) -> str:
     """A line per task and agent, every seed shown."""
-    columns = "task | agent | seeds | target at step, or solved at episode | reached | best return | last return | seconds"
+    columns = (
+        "task | agent | seeds | target at step, or solved at episode | reached | best return | last return | seconds"
+    )
     lines = [f"| {columns} |"]
     lines.append("|---" * 8 + "|")
     for name, task in TASKS.items():

@@ -19,6 +19,7 @@ import numpy as np
 
 from tdu.r2d2.replay import Replay, Settings
 from tdu.r2d2.sequences import Sequence, Shape, nothing
+from tdu.runners.distributed_messages import arrived, lightened
 from tdu.types import EnvSpec
 
 ROOT = Path(__file__).parent.parent
@@ -48,23 +49,32 @@ def main() -> int:
     memory = (np.zeros(LSTM, np.float32), np.zeros(LSTM, np.float32))
     settings = Settings(capacity=SEQUENCES, priority_exponent=0.9, importance_exponent=0.6, compress=False)
     replay = Replay(SPEC, SHAPE, settings, heads=HEADS, memory=memory, streams=STREAMS)
-    adding, weighs = 0.0, 0
+    packing, adding, weighs, count = 0.0, 0.0, 0, SEQUENCES // STREAMS * STREAMS
     for number in range(STREAMS):
         for sequence in stream(rng, number, SEQUENCES // STREAMS):
-            weighs = len(pickle.dumps(sequence, protocol=5))
             started = time.process_time()
-            replay.add(sequence)
+            light = lightened(SPEC, sequence)
+            packing += time.process_time() - started
+            weighs = len(pickle.dumps(light, protocol=5))
+            started = time.process_time()
+            replay.add(light._replace(steps=arrived(light.steps)))
             adding += time.process_time() - started
-    drawing = []
+    drawing, arriving = [], []
     for _ in range(BATCHES):
         started = time.process_time()
-        batch = replay.sample(BATCH, rng)
+        batch = replay.sample(BATCH, rng, thin=True)
         drawing.append(time.process_time() - started)
+        started = time.process_time()
+        steps = arrived(batch.steps)
+        arriving.append(time.process_time() - started)
     found = {
         "sequence_megabytes": round(weighs / 1e6, 2),
         "batch_megabytes": round(len(pickle.dumps(batch, protocol=5)) / 1e6, 1),
-        "sequences_added_per_second": round(len(replay) / adding),
+        "batch_megabytes_as_learned_from": round(sum(x.nbytes for x in steps) / 1e6, 1),
+        "sequences_packed_per_second": round(count / packing),
+        "sequences_added_per_second": round(count / adding),
         "seconds_to_draw_a_batch": round(statistics.median(drawing), 3),
+        "seconds_to_unpack_a_batch": round(statistics.median(arriving), 3),
         "batch": BATCH,
         "processor": platform.processor() or platform.machine(),
     }

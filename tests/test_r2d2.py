@@ -12,6 +12,7 @@ from tdu.errors import UserError
 from tdu.r2d2 import actor, frames, learner, network, replay, sequences
 from tdu.r2d2.sequences import Sequence, Shape, Steps, Writer
 from tdu.r2d2.sum_tree import SumTree
+from tdu.runners.distributed_messages import arrived, lightened
 from tdu.types import EnvSpec, TimeStep
 
 SPEC = EnvSpec("numbers", (3,), 2)
@@ -452,6 +453,13 @@ def test_frames_of_stacks_are_kept_once_and_come_back_whole(compress):
     for b, id_ in enumerate(drawn.ids):
         i, s = divmod(int(id_), 2)
         np.testing.assert_array_equal(drawn.steps.observation[:, b], steps[s].observation[4 * i : 4 * i + SHAPE.length])
+    light = kept.sample(60, np.random.default_rng(0), thin=True)
+    np.testing.assert_array_equal(arrived(light.steps).observation, drawn.steps.observation)
+    assert sum(x.nbytes for x in light.steps.observation) < 0.8 * drawn.steps.observation.nbytes
+    one = kept.sequence(3)
+    travelled = lightened(spec, one)
+    assert travelled.steps.observation.newest.shape == (SHAPE.length, 1, 6, 5)
+    jax.tree.map(np.testing.assert_array_equal, travelled._replace(steps=arrived(travelled.steps)), one)
     assert frames.block_bytes(spec, 40, compress=False) == 6 * 5 * 43
     arrays, _ = kept.save()
     held = sum(x.nbytes for name, x in arrays.items() if name.startswith("frames."))
@@ -472,6 +480,8 @@ def test_colours_are_no_frames_and_take_the_memory_that_is_said():
     held = sum(x.nbytes for name, x in arrays.items() if name.startswith("frames."))
     assert 0.3 * said < held <= said
     np.testing.assert_array_equal(kept.sequence(0).steps.observation, pictures[: SHAPE.length])
+    assert lightened(spec, kept.sequence(0)).steps.observation.shape == (SHAPE.length, 6, 5, 3)
+    assert kept.sample(3, rng, thin=True).steps.observation.shape == (SHAPE.length, 3, 6, 5, 3)
 
 
 def test_without_an_exponent_all_sequences_are_alike():

@@ -53,7 +53,7 @@ class Replay:
 
     def __init__(self, spec: EnvSpec, shape: Shape, settings: Settings, *, heads: int, memory: Any, streams: int = 1):
         """`memory` is an example of what a network remembers; `streams` are expected to be written side by side."""
-        self._shape, self._settings = shape, settings
+        self._shape, self._settings, self._is_stacked = shape, settings, spec.is_stacked
         capacity = settings.capacity
         self._blocks = capacity + streams * shape.blocks
         self._frames = frames.Frames(spec, blocks=self._blocks, period=shape.period, compress=settings.compress)
@@ -136,8 +136,11 @@ class Replay:
         memory = jax.tree.map(lambda rows: rows[place].copy(), self._memory)
         return Sequence(stream, first * self._shape.period, Steps(**steps), memory, self._mask[place].copy())
 
-    def sample(self, size: int, rng: np.random.Generator) -> Sample:
-        """A batch of sequences, one from each of `size` equal parts of all that can be drawn."""
+    def sample(self, size: int, rng: np.random.Generator, *, thin: bool = False) -> Sample:
+        """A batch of sequences, one from each of `size` equal parts of all that can be drawn.
+
+        With `thin`, stacks of frames are as they travel (`frames.Thin`).
+        """
         total = self._tree.total
         points = (np.arange(size) + rng.random(size)) * (total / size)
         places = self._tree.find(np.minimum(points, np.nextafter(total, 0.0)))
@@ -147,9 +150,10 @@ class Replay:
         others = {name: rows[slots].reshape(size, -1)[:, :length] for name, rows in self._steps.items()}
         steps = {name: np.ascontiguousarray(x.swapaxes(0, 1)) for name, x in others.items()}
         ids = self._oldest + (places - self._oldest) % self._settings.capacity
+        read = self._frames.read_thin if thin and self._is_stacked else self._frames.read_many
         return Sample(
             ids=ids,
-            steps=Steps(observation=self._frames.read_many(slots, length), **steps),
+            steps=Steps(observation=read(slots, length), **steps),
             memory=jax.tree.map(lambda rows: rows[places], self._memory),
             mask=self._mask[places],
             weights=(weights / weights.max()).astype(np.float32),

@@ -26,7 +26,17 @@ from tdu.r2d2 import replay as replays
 from tdu.r2d2.learner import Batch
 from tdu.r2d2.sequences import nothing
 from tdu.runners import interaction
-from tdu.runners.distributed_messages import ELSEWHERE, Counters, News, Rolled, Served, make_agent, slack, spec_of
+from tdu.runners.distributed_messages import (
+    ELSEWHERE,
+    Counters,
+    News,
+    Rolled,
+    Served,
+    arrived,
+    make_agent,
+    slack,
+    spec_of,
+)
 from tdu.runners.distributed_rollouts import Rollout
 from tdu.runners.parallel import use_one_core
 from tdu.runners.recurrent import NOTHING, plus
@@ -115,7 +125,7 @@ class Replay:
             if is_new:
                 self._handed_over[rolled.rollout] = rolled.number
                 for sequence in rolled.sequences:
-                    self._replay.add(sequence)
+                    self._replay.add(sequence._replace(steps=arrived(sequence.steps)))
                 self._steps += rolled.steps
                 self._news.append(rolled[:4])
                 if self._learns_from is None and self._has_enough:
@@ -149,7 +159,7 @@ class Replay:
             if not self._changed.wait_for(lambda: self._has_enough and self._ahead >= period, patience):
                 return None
             rng = np.random.default_rng([self._seed, _BATCHES, updates])
-            return self._life, self._replay.sample(self._running.batch_size, rng)
+            return self._life, self._replay.sample(self._running.batch_size, rng, thin=True)
 
     def tell(self, life: int, ids: np.ndarray, priorities: np.ndarray) -> None:
         """Takes in how surprising sequences of a batch were, if this replay gave it out."""
@@ -252,7 +262,8 @@ class Learner:
             life, drawn = found
             coming = replay.ask("sample", self._updates + 1)
             began = time.monotonic()
-            batch = Batch(*jax.tree.map(np.array, (drawn.steps, drawn.memory, drawn.mask, drawn.weights)))
+            steps, *others = jax.tree.map(np.array, (drawn.steps, drawn.memory, drawn.mask, drawn.weights))
+            batch = Batch(arrived(steps), *others)
             with self._lock:
                 self._state, priorities, metrics = self._update(self._state, batch)
                 told = np.asarray(priorities)

@@ -1,14 +1,15 @@
 """What the processes of a run on a Ray cluster say to each other, and how one finds the other that serves.
 
 What a rollout hands over has the rollout's name, which nobody had before it, and a number: whatever was handed over before is
-refused, so it may be handed over again whenever the answer got lost.
+refused, so it may be handed over again whenever the answer got lost. Stacks of frames travel with every frame once.
 """
 
 import time
 from typing import Any, NamedTuple
 
 from tdu import agents, environments
-from tdu.r2d2.sequences import Sequence
+from tdu.r2d2 import frames
+from tdu.r2d2.sequences import Sequence, Steps
 from tdu.runs.records import RunConfig
 from tdu.types import EnvSpec, RecurrentAgent
 
@@ -54,6 +55,22 @@ class Counters(NamedTuple):
     learns_from: int | None
     """Steps that were taken before learning began."""
     updates: int
+
+
+def lightened(spec: EnvSpec, sequence: Sequence) -> Sequence:
+    """A sequence as it travels."""
+    if not spec.is_stacked:
+        return sequence
+    thin = frames.thin(sequence.steps.observation[:, None])
+    return sequence._replace(steps=sequence.steps._replace(observation=thin))
+
+
+def arrived(steps: Steps) -> Steps:
+    """Steps that have travelled, [T, B, …], or [T, …] of one sequence, with their observations whole."""
+    if not isinstance(steps.observation, frames.Thin):
+        return steps
+    stacks = frames.whole(steps.observation)
+    return steps._replace(observation=stacks[:, 0] if steps.action.ndim == 1 else stacks)
 
 
 class Served:

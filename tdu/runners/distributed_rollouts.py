@@ -13,7 +13,7 @@ from tdu.r2d2.actor import ladder
 from tdu.r2d2.sequences import Sequence, Writer
 from tdu.runners import interaction
 from tdu.runners.acting import CompiledActing, CompiledCarry, Roll, SteppedActing
-from tdu.runners.distributed_messages import Episode, Rolled, Served, make_agent
+from tdu.runners.distributed_messages import Episode, Rolled, Served, lightened, make_agent
 from tdu.runners.parallel import use_one_core
 from tdu.runners.recurrent import stream_steps
 from tdu.runners.rows import possible_return
@@ -88,7 +88,7 @@ class _Gathering:
     def __init__(self, env: Any, agent: RecurrentAgent, config: RunConfig, name: int, rung: int, params: Params):
         assert config.actors is not None
         self._agent, self._seed, self._name = agent, config.seed, name
-        self._size = config.num_envs
+        self._size, self._spec = config.num_envs, env.spec
         own = random.for_use(interaction.run_key(config.seed), random.Use.ROLLOUT)
         self._key = jax.random.fold_in(own, name)
         self._acting: CompiledActing | SteppedActing
@@ -128,7 +128,8 @@ class _Gathering:
             draws = np.random.default_rng([self._seed, _MASKS, self._name, self._sequences]).random(self._agent.heads)
             mask = (draws < self._agent.settings.mask_prob).astype(np.float32)
             stream = self._name * self._size + row
-            found.append(Sequence(stream, piece.start, piece.steps, piece.memory, mask))
+            sequence = Sequence(stream, piece.start, piece.steps, piece.memory, mask)
+            found.append(lightened(self._spec, sequence))
             self._sequences += 1
         return found
 
