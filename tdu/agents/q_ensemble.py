@@ -52,7 +52,7 @@ class Learner(NamedTuple):
 
 
 _PRIORS = ("prior_tm1", "prior_t")
-"""Kept with each transition where a prior is a network to evaluate: it is met a batch of times and never changes."""
+"""Kept with each transition where a prior is a network to evaluate and never changes: it is met a batch of times."""
 
 
 class LearnerState(NamedTuple):
