@@ -27,6 +27,7 @@ class Use(enum.IntEnum):
     RECORD = (1 << 31) + 4
     WATCH = (1 << 31) + 5
     ROLLOUT = (1 << 31) + 6
+    HEAD = (1 << 31) + 7
     LATER_STEPS = (1 << 32) - 2
     FIRST_STEP = (1 << 32) - 1
 

@@ -113,6 +113,38 @@ def test_what_changes_nothing_on_one_hot_observations_is_refused(given):
         plan("key_door:size=3,observation=features", "su", observations="standard")
 
 
+@pytest.mark.parametrize("acting", ["live", "frozen"])
+def test_another_head_is_drawn_within_a_long_episode(acting):
+    env = environments.make(GRID)
+    options = {"hidden_sizes": (8,), "head_steps": 3, "acting": acting, "epsilon": 0.0}
+    agent = agents.find("tdu").make(env.spec, agents.configure("tdu", options, "general"))
+    key = jax.random.key(0)
+    params, now = agent.params(agent.init(key)), env.reset(key)[1]
+    act, state, heads = jax.jit(agent.actor.act), agent.actor.begin(params, key), []
+    for t in range(30):
+        action, state = act(params, state, now, jax.random.fold_in(key, t))
+        heads.append(int(agent.head(state)))
+        assert int(action) == int(np.argmax(agent.examiner.q(params, now.observation)[heads[-1]])), "the head acts"
+    by_three = np.reshape(heads, (10, 3))
+    assert (by_three == by_three[:, :1]).all()
+    assert len(set(heads)) > 3
+
+
+def test_episodes_that_are_short_enough_are_the_same_runs_with_and_without_another_head():
+    short = {
+        "episodes": 20,
+        "hidden_sizes": (8,),
+        "min_replay": 16,
+        "evaluation_episodes": 0,
+        "say": lambda words: None,
+    }
+    logs = [tdu.train(env, "tdu", head_steps=steps, **short).log for env in (GRID, Corridor()) for steps in (0, 1000)]
+    for one, other in (logs[:2], logs[2:]):
+        np.testing.assert_array_equal(one["episode_return"], other["episode_return"])
+        np.testing.assert_array_equal(one["bonus"], other["bonus"])
+    assert logs[0]["bonus"].max() > 0
+
+
 @pytest.mark.parametrize("factor", [1000.0, 2**-10])
 def test_rewards_of_any_scale_are_one_task(factor):
     """The same actions, step by step, and everything that is told in the rewards' own unit."""

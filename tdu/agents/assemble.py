@@ -23,6 +23,7 @@ def q_agent(
     noise_scale: float = 0.0,
     acting: Literal["frozen", "live"] = "live",
     reward_unit: Literal["one", "largest"] = "one",
+    head_steps: int = 0,
     weights: Weights = values.PLAIN,
 ) -> Agent:
     """A Q-learner of `exploiters` + `explorers` heads."""
@@ -38,6 +39,7 @@ def q_agent(
         noise_scale=noise_scale,
         acting=acting,
         reward_unit=reward_unit,
+        head_steps=head_steps,
     )
     networks = shape(config, heads=exploiters + explorers, prior_scale=prior_scale)
     heads = values.make(spec, networks, weights=weights, force_dense=config.dense)
@@ -77,6 +79,7 @@ def ensemble(
         noise_scale=config.noise_scale,
         acting=config.acting,
         reward_unit=config.reward_unit,
+        head_steps=config.head_steps,
     )
 
 

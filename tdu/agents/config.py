@@ -78,6 +78,13 @@ class EnsembleConfig(QConfig):
     acting: Literal["frozen", "live"] = option(
         "frozen", "Act with the head as it was when the episode began, or as it learns."
     )
+    head_steps: int = option(
+        0,
+        "Another head is drawn after so many steps of an episode; 0: one acts to its end.",
+        minimum=0,
+        maximum=10**8,
+        new=True,
+    )
     head_choice: Literal["uniform", "ucb1", "mixed"] = option(
         "uniform", "How the head of an episode is drawn: uniformly, by UCB1, or an explorer with explorer_prob."
     )
@@ -109,6 +116,7 @@ PRESETS: dict[str, dict[str, object]] = {
         "replay_capacity": 50_000,
         "epsilon": 0.05,
         "acting": "live",
+        "head_steps": 1000,
     },
 }
 """Sets of defaults: the paper's table 2; those of bsuite's own boot_dqn; and those for tasks with cycles, which most have.

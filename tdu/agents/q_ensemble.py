@@ -49,6 +49,7 @@ class Learner(NamedTuple):
     noise_scale: float
     acting: Literal["frozen", "live"]
     reward_unit: Literal["one", "largest"] = "one"
+    head_steps: int = 0
 
 
 _PRIORS = ("prior_tm1", "prior_t")
@@ -78,6 +79,8 @@ class ActingHead(NamedTuple):
     head: Array
     frozen: State
     """The head's values as they were when the episode began; empty where the live head acts."""
+    left: State = ()
+    """Steps until another head is drawn; empty where one acts to the episode's end."""
 
 
 def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus, behaviour: Behaviour) -> Agent:
@@ -209,10 +212,11 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
         return jnp.mean(every_q(params, observation)[:learning_the_task], axis=0)
 
     frozen = learner.acting == "frozen"
+    actor = _frozen_actor(heads, values, behaviour) if frozen else _live_actor(values, behaviour)
     return Agent(
         init=init,
         params=params,
-        actor=_frozen_actor(heads, values, behaviour) if frozen else _live_actor(values, behaviour),
+        actor=_redrawing(actor, learner.head_steps) if learner.head_steps else actor,
         evaluator=learning.greedy_actor(mean_of_exploiters),
         values=mean_of_exploiters,
         observe=observe,
@@ -267,3 +271,19 @@ def _live_actor(values: Values, behaviour: Behaviour) -> Actor:
         return behaviour.act(live if behaviour.every_head else live[acting.head], acting.head, key), acting
 
     return Actor(begin, act)
+
+
+def _redrawing(actor: Actor, steps: int) -> Actor:
+    """Acts with another head after so many steps of an episode, as if one began there."""
+
+    def begin(params: ActingParams, key: Key) -> ActingHead:
+        acting: ActingHead = actor.begin(params, key)
+        return acting._replace(left=jnp.full((), steps, jnp.int32))
+
+    def act(params: ActingParams, acting: ActingHead, timestep: TimeStep, key: Key) -> tuple[Array, ActingHead]:
+        another = random.for_use(key, random.Use.HEAD)
+        acting = jax.lax.cond(acting.left == 0, lambda: begin(params, another), lambda: acting)
+        action, acting = actor.act(params, acting, timestep, key)
+        return action, acting._replace(left=acting.left - 1)
+
+    return Actor(begin, act, remembers=True)
