@@ -116,7 +116,7 @@ PRESETS: dict[str, dict[str, object]] = {
         "replay_capacity": 50_000,
         "epsilon": 0.05,
         "acting": "live",
-        "head_steps": 1000,
+        "head_steps": 500,
     },
 }
 """Sets of defaults: the paper's table 2; those of bsuite's own boot_dqn; and those for tasks with cycles, which most have.
