@@ -183,6 +183,8 @@ def test_runs_leave_rows_one_that_fails_stops_no_other_and_nothing_is_made_twice
         "--progress",
         "none",
     ]
+    assert cli.main([*command, "--agent", "bdqn"]) == 0
+    assert "no run is missing" in capsys.readouterr().err, "of that agent"
     assert cli.main(command) == 2
     said = capsys.readouterr()
     assert "not_there" in said.err
@@ -265,6 +267,7 @@ def test_the_list_says_what_is_done_and_missing(tmp_path, capsys):
         (["deep_sea", "--preset", "papre"], "did you mean 'paper'?"),
         (["deep_sea", "--hours", "0"], "hours must be above 0"),
         (["deep_sea", "--address", "x"], "add --engine ray"),
+        (["deep_sea", "--agent", "ctz"], "did you mean 'cts'?"),
     ],
 )
 def test_mistakes_are_one_sentence(arguments, words, capsys):

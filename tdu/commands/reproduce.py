@@ -3,6 +3,7 @@
 import argparse
 import functools
 
+from tdu import agents
 from tdu import progress as displays
 from tdu.commands.parser import Parser, folder, number, whole
 from tdu.errors import UserError, tell, unknown
@@ -15,6 +16,7 @@ examples:
   tdu reproduce                               what there is, what is done, and how long the rest may take
   tdu reproduce deep_sea --hours 2            goes on with what is missing, for two hours
   tdu reproduce deep_sea --preset paper       the grid as published
+  tdu reproduce deep_sea --agent cts --agent rnd  of what is missing, the runs of these agents
   tdu reproduce all                           everything, the most valuable first (make evidence)
   tdu reproduce deep_sea --pages              tables, figures and verdict from the rows that are there; no training
 """
@@ -34,6 +36,9 @@ def run(arguments: list[str]) -> int:
         "--preset",
         default="laptop",
         help=" or ".join(f"{name}: {words}" for name, words in PRESETS.items()) + " (default laptop)",
+    )
+    parser.add_argument(
+        "--agent", action="append", metavar="AGENT", help="only runs of this agent; may be given several times"
     )
     parser.add_argument("--hours", type=number("hours"), metavar="H", help="stop after so long; nothing is lost")
     parser.add_argument("--jobs", type=whole("jobs", 1, 10**6), default=1, help="runs at a time (default 1)")
@@ -58,6 +63,8 @@ def run(arguments: list[str]) -> int:
         raise UserError(f"hours must be above 0, not {parsed.hours:g}.")
     if parsed.address and parsed.engine != "ray":
         raise UserError("--address is a Ray cluster's; add --engine ray.")
+    for agent in parsed.agent or ():
+        agents.find(agent)
     names = _names(parsed.names)
     return _list(parsed) if not names else _reproduce(names, parsed)
 
@@ -96,6 +103,8 @@ def _reproduce(names: list[str], parsed: argparse.Namespace) -> int:
 
             engine = functools.partial(distributed.run_all, address=parsed.address)
         asked = reproduce.missing(grids, parsed.preset, reproduce.read_all(parsed.results))
+        if parsed.agent:
+            asked = [one for one in asked if one.cell.agent in parsed.agent]
         tell(f"{len(asked)} runs are missing." if asked else "no run is missing.")
         stopped = reproduce.run(
             asked, results=parsed.results, scratch=parsed.runs, hours=parsed.hours, jobs=parsed.jobs, engine=engine,
