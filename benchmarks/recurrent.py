@@ -133,7 +133,9 @@ def markdown(rows: list[dict[str, str]]) -> str:
                 f"{sum(bool(r[column]) for r in mine)} of {len(mine)}",
                 ", ".join(r["best_return"] or "–" for r in mine),
                 ", ".join(r["last_return"] or r["training_return"] for r in mine),
-                f"{statistics.median(float(r['seconds']) for r in mine):.0f}",
+                f"{statistics.median(timed):.0f}"
+                if (timed := [float(r["seconds"]) for r in mine if r["seconds"]])
+                else "–",
             ]
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
