@@ -11,7 +11,8 @@ import pytest
 from tdu import values
 from tdu.adam import Adam
 from tdu.networks import mlp
-from tdu.types import EnvSpec
+from tdu.types import EnvSpec, Part, Parts
+from tdu.values import standard
 from tdu.values.shape import FAR
 
 GRID = EnvSpec("grid", (3, 4), 2, num_states=12)
@@ -294,3 +295,20 @@ def test_in_standard_form_heads_differ_where_nothing_varies():
     for _ in range(3):
         state, _ = it.update(state, same, same)
     assert np.asarray(it.q(state, same[0])).std(axis=0).min() > 0.02
+
+
+def test_numbers_of_one_kind_share_their_deviation():
+    """Those of a table, and of each channel of a picture that is looked at as a row of numbers; vectors have none."""
+    parts = Parts((Part(("where",), choices=((0, 4),)), Part(("view",), (2, 3, 3)), Part(("speed",), (2,))), ())
+    several = EnvSpec("several", (24,), 2, parts=parts)
+    view = [4 + i % 3 for i in range(18)]
+    assert standard.kinds(several).tolist() == [0, 1, 2, 3, *view, 7, 8]
+    assert standard.kinds(EnvSpec("table", (2, 3), 2)).tolist() == [0] * 6
+    assert standard.kinds(EnvSpec("vector", (3,), 2)).tolist() == [0, 1, 2]
+    assert standard.kinds(EnvSpec("number", (), 2)).tolist() == [0]
+    seen = standard.Seen(jnp.zeros(4), jnp.array([4.0, 0.0, 16.0, 100.0]))
+    x = jnp.array([3.0, 0.0, 3.0, 20.0])
+    of_kinds = standard.form(seen, x, np.array([0, 0, 0, 1]), 1)
+    np.testing.assert_allclose(of_kinds, np.array([3 / 10**0.5, 0.0, 3 / 10**0.5, 2.0, 1.0]) / 2.0, rtol=1e-5)
+    alone = standard.form(seen, x, np.arange(4), 1)
+    np.testing.assert_allclose(alone, np.array([1.5, 0.0, 0.75, 2.0, 1.0]) / 2.0, rtol=1e-5)

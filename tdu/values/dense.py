@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from tdu import adam as adams
 from tdu.networks import inputs, mlp
@@ -51,6 +52,7 @@ def dense(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
     in_standard_form = shape.standard and spec.num_states is None
     inputs_seen = numbers + 1 if in_standard_form else numbers
     places = mlp.WINDOW if conv else 1
+    kinds = np.arange(numbers) if conv else standard.kinds(spec)
     # Of an input of length 1 a prior is as large as one over the root of its fan-in: here it is as large as 1.
     prior_scale = shape.prior_scale * (places * inputs_seen) ** 0.5 if in_standard_form else shape.prior_scale
 
@@ -68,7 +70,7 @@ def dense(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
 
     def network_input(seen: Any, observation: Array) -> Array:
         x = as_numbers(observation)
-        return standard.form(seen, x, places) if in_standard_form else x
+        return standard.form(seen, x, kinds, places) if in_standard_form else x
 
     def priors_of(networks: Params, x: Array) -> Array:
         """λ·P_k, [H, B, A] or [H, A], of what networks see."""
