@@ -80,7 +80,7 @@ def test_a_preset_can_be_chosen_and_changed():
         asked_for("key_door", "dqn", preset="general")
 
 
-@pytest.mark.parametrize(("observation", "scale"), [("one_hot", 1.0), ("features", 0.05)])
+@pytest.mark.parametrize(("observation", "scale"), [("one_hot", 1.0), ("features", 0.3)])
 def test_priors_are_smaller_where_observations_are_not_one_hot(observation, scale):
     env = environments.make(f"key_door:size=3,observation={observation}")
     whole, asked = (agents.configure("bdqn", options, "general") for options in ({"dense_prior": 1.0}, {}))
@@ -97,20 +97,33 @@ def test_an_option_that_is_new_leaves_runs_of_before_it_what_they_were():
     paper, general = (asked_for(env, "tdu").config for env in ("deep_sea:size=4", GRID))
     assert "dense_prior" not in paper.config
     assert paper.digest() == "dd328340"  # as it was before there was such an option
-    assert general.config["dense_prior"] == 0.05
+    assert general.config["dense_prior"] == 0.3
     whole = asked_for(GRID, "tdu", dense_prior=1.0).config
     assert "dense_prior" not in whole.config
     assert label(whole) == "tdu general dense_prior=1.0"
     assert agents.configure("tdu", whole.config).dense_prior == 1.0
 
 
-@pytest.mark.parametrize("given", [{"observations": "standard"}, {"observations": "raw"}, {"dense_prior": 0.5}])
-def test_what_changes_nothing_on_one_hot_observations_is_refused(given):
-    with pytest.raises(UserError, match=f"{next(iter(given))} changes nothing on .*, whose observation is one-hot"):
-        plan(GRID, "tdu", **given)
-    assert plan("key_door:size=3,observation=features", "tdu", **given).config.config["bootstrap"] == "double"
+FEATURES, IMAGES = (f"key_door:size=3,observation={kind}" for kind in ("features", "image"))
+
+
+@pytest.mark.parametrize(
+    ("given", "env", "because"),
+    [
+        ({"observations": "standard"}, GRID, "observation is no vector of numbers"),
+        ({"observations": "raw"}, IMAGES, "observation is no vector of numbers"),
+        ({"dense_prior": 0.5}, GRID, "observation is one-hot"),
+    ],
+)
+def test_what_would_change_nothing_is_refused(given, env, because):
+    with pytest.raises(UserError, match=f"{next(iter(given))} changes nothing on .*, whose {because}"):
+        plan(env, "tdu", **given)
+    assert plan(FEATURES, "tdu", **given).config.config["bootstrap"] == "double"
+
+
+def test_su_does_not_see_centred_observations():
     with pytest.raises(UserError, match="agent su needs features above 0"):
-        plan("key_door:size=3,observation=features", "su", observations="standard")
+        plan(FEATURES, "su", observations="standard")
 
 
 @pytest.mark.parametrize("acting", ["live", "frozen"])

@@ -19,7 +19,7 @@ class QConfig:
     )
     observations: Literal["raw", "standard"] = option(
         "raw",
-        "What networks see where observations are not one-hot: numbers as they are, or centred and scaled by what was seen.",
+        "What networks see of vectors of numbers: them as they are, or centred and scaled by what was seen.",
         new=True,
     )
     learning_rate: float = option(1e-3, "Adam's learning rate.", above=0)
@@ -107,7 +107,7 @@ PRESETS: dict[str, dict[str, object]] = {
         "exploiters": 5,
         "explorers": 5,
         "prior_scale": 1.0,
-        "dense_prior": 0.05,
+        "dense_prior": 0.3,
         "observations": "standard",
         "reward_unit": "largest",
         "bootstrap": "double",

@@ -43,7 +43,7 @@ def init_image(key: Key, image: tuple[int, int, int], hidden: Sequence[int], out
     """Parameters of a network that looks at images [H, W, C] through 3×3 windows before its hidden layers."""
     key_windows, key_rest = jax.random.split(key)
     height, width, channels = image
-    windows = _init_layer(key_windows, WINDOW * channels, _FILTERS)
+    windows = _init_layer(key_windows, 9 * channels, _FILTERS)
     return [windows, *init_mlp(key_rest, ((height - 2) * (width - 2) * _FILTERS, *hidden, outputs))]
 
 
@@ -56,8 +56,6 @@ def apply_image(params: Layers, x: Array) -> Array:
     return apply_mlp(rest, seen.reshape(*seen.shape[:-3], -1))
 
 
-WINDOW = 9
-"""Pixels that a filter sees."""
 _FILTERS = 16
 
 

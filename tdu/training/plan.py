@@ -17,6 +17,7 @@ from tdu.runners.recurrent import RecurrentRunner
 from tdu.runners.stepwise import StepwiseRunner
 from tdu.runs.records import RunConfig
 from tdu.types import Agent, Environment, EnvSpec, RecurrentAgent
+from tdu.values import standard
 
 AnyAgent = Agent | RecurrentAgent
 
@@ -63,11 +64,15 @@ def plan(env: Any = None, agent: str | None = None, **settings: Any) -> Plan:
 
 def _refuse_what_changes_nothing(made: MadeEnvironment, settings: dict[str, Any]) -> None:
     """Options that were asked for and are not for observations such as these."""
-    for name in ("observations", "dense_prior"):
-        if settings.get(name) is not None and made.spec.num_states is not None:
-            if not isinstance(made, Environment):
-                made.close()
-            raise UserError(f"{name} changes nothing on {made.spec.name}, whose observation is one-hot; leave it out.")
+    spec = made.spec
+    useless = {
+        "observations": None if standard.measured(spec).any() else "observation is no vector of numbers",
+        "dense_prior": None if spec.num_states is None else "observation is one-hot",
+    }
+    for name, why in useless.items():
+        if settings.get(name) is not None and why is not None:
+            environments.close(made)
+            raise UserError(f"{name} changes nothing on {spec.name}, whose {why}; leave it out.")
 
 
 def make_environment(env: Any, config: RunConfig) -> MadeEnvironment:

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from tdu import adam as adams
 from tdu.networks import inputs, mlp
@@ -48,18 +47,17 @@ def dense(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
     apply = mlp.apply_image if conv else mlp.apply_mlp
     every_head = jax.vmap(apply, in_axes=(0, None))
     has_prior = bool(shape.prior_scale)
-    numbers = spec.observation_shape[-1] if conv else shape.sizes(spec)[0]
-    in_standard_form = shape.standard and spec.num_states is None
+    measured = standard.measured(spec)
+    in_standard_form = shape.standard and bool(measured.any())
+    numbers = shape.sizes(spec)[0]
     inputs_seen = numbers + 1 if in_standard_form else numbers
-    places = mlp.WINDOW if conv else 1
-    kinds = np.arange(numbers) if conv else standard.kinds(spec)
-    # Of an input of length 1 a prior is as large as one over the root of its fan-in: here it is as large as 1.
-    prior_scale = shape.prior_scale * (places * inputs_seen) ** 0.5 if in_standard_form else shape.prior_scale
+    # Of an input of length 1 a prior is as large as one over the root of its fan-in: that is taken off here.
+    prior_scale = shape.prior_scale * (standard.PRIOR_SIZE * inputs_seen**0.5 if in_standard_form else 1.0)
 
     def init_one(key: Key) -> mlp.Layers:
         if conv:
-            height, width, _ = spec.observation_shape
-            return mlp.init_image(key, (height, width, inputs_seen), shape.hidden_sizes, spec.num_actions)
+            height, width, channels = spec.observation_shape
+            return mlp.init_image(key, (height, width, channels), shape.hidden_sizes, spec.num_actions)
         return mlp.init_mlp(key, (inputs_seen, *shape.sizes(spec)[1:]))
 
     def as_numbers(observation: Array) -> Array:
@@ -70,7 +68,7 @@ def dense(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
 
     def network_input(seen: Any, observation: Array) -> Array:
         x = as_numbers(observation)
-        return standard.form(seen, x, kinds, places) if in_standard_form else x
+        return standard.form(seen, x, measured) if in_standard_form else x
 
     def priors_of(networks: Params, x: Array) -> Array:
         """λ·P_k, [H, B, A] or [H, A], of what networks see."""

@@ -27,7 +27,7 @@ class Shape(NamedTuple):
     adam: adams.Adam
     torso: Literal["auto", "mlp", "conv"] = "auto"
     standard: bool = False
-    """Whether observations that are not one-hot, and their priors, are brought into standard form."""
+    """Whether observations that are vectors of numbers are brought into standard form."""
 
     def sizes(self, spec: EnvSpec) -> Sequence[int]:
         """Layer widths, input and output included."""
