@@ -44,12 +44,12 @@ LEVERS: dict[str, dict[str, Any]] = {
 DENSE_LEVERS: dict[str, dict[str, Any]] = {
     "general": {},
     "observations=raw": {"observations": "raw"},
-    "dense_prior=0.03": {"dense_prior": 0.03},
-    "dense_prior=0.3": {"dense_prior": 0.3},
+    "dense_prior=0.1": {"dense_prior": 0.1},
+    "dense_prior=1": {"dense_prior": 1.0},
     "target_period=100": {"target_period": 100},
     "learning_rate=1e-3": {"learning_rate": 1e-3},
 }
-"""Where observations are not one-hot."""
+"""Where observations are vectors of numbers."""
 TASKS = {"key_door_5": LEVERS, "key_door_8": LEVERS, "key_door_8_features": DENSE_LEVERS, "CartPole": DENSE_LEVERS}
 SEEDS = (100, 101, 102)
 COLUMNS = ("lever", *tasks.COLUMNS)
