@@ -252,3 +252,15 @@ def test_a_default_folder_is_one_run_s(tmp_path, monkeypatch):
     assert train._default_out(parsed, given).resolve() == older
     (older / "config.json").write_text(json.dumps(written | {"episodes": 7}))
     assert train._default_out(parsed, given).name == f"{older.name}-{config.digest()}"
+
+
+def test_the_demo_leaves_a_table_a_picture_and_a_page(tmp_path, capsys):
+    out = tmp_path / "demo"
+    assert main(["demo", "--depth", "3", "--episodes", "60", "--out", str(out)]) == 0
+    told = capsys.readouterr().out
+    assert "one policy in 2^3" in told
+    lines = (out / "table.md").read_text().splitlines()
+    assert [line.split(" | ")[0] for line in lines[2:]] == ["| TDU", "| Bootstrapped DQN", "| DQN, ε-greedy"]
+    assert lines[2].split(" | ")[2] == "3", "it got to the top"
+    assert (out / "demo.png").stat().st_size > 10_000
+    assert "Binary Tree of depth 3" in (out / "report.html").read_text()

@@ -11,7 +11,7 @@ def run(arguments: list[str]) -> int:
     parser = Parser(prog="tdu demo", description=demo.__doc__, allow_abbrev=False)
     parser.add_argument("--out", default="demo", help="folder for the runs, the picture and the table (default demo)")
     parser.add_argument(
-        "--size", type=whole("size", 2, 300), default=demo.SIZE, help=f"size of the sea (default {demo.SIZE})"
+        "--depth", type=whole("depth", 2, 1000), default=demo.DEPTH, help=f"of the tree (default {demo.DEPTH})"
     )
     parser.add_argument(
         "--episodes",
@@ -26,4 +26,4 @@ def run(arguments: list[str]) -> int:
         help=f"seed of every agent (default {demo.SEED})",
     )
     parsed = parser.parse_args(arguments)
-    return demo.run(Path(parsed.out), size=parsed.size, episodes=parsed.episodes, seed=parsed.seed)
+    return demo.run(Path(parsed.out), depth=parsed.depth, episodes=parsed.episodes, seed=parsed.seed)
