@@ -76,7 +76,7 @@ def draw(path: Path, results: dict[str, runs.RunResult], logs: dict[str, dict[st
         if solved:
             at = (solved, log["total_return"][solved - 1])
             tops.plot(*at, "o", color=_COLOURS[agent], markersize=8)
-            side = {"xytext": (-8, 8), "ha": "right"} if solved > 0.8 * len(log["episode"]) else {"xytext": (8, -10)}
+            side = {"xytext": (-8, 8), "ha": "right"} if solved > 0.8 * len(log["episode"]) else {"xytext": (12, -3)}
             tops.annotate(f"solved at {solved}", at, textcoords="offset points", fontsize=9, **side)
     height.set(xlabel="episode", ylabel=f"highest branch in {_LATELY} episodes", title="How high it gets")
     tops.set(xlabel="episode", ylabel="times at the top so far", title="The reward: at the top, and nowhere else")

@@ -42,6 +42,6 @@ def writing(path: Path) -> Iterator[None]:
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     """The error for a name that does not exist, with the nearest one that does."""
     names = {known_name.strip("-"): known_name for known_name in known}
-    near = difflib.get_close_matches(name.strip("-"), names, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(str(name).strip("-"), names, n=1, cutoff=0.6)
     hint = f"did you mean '{names[near[0]]}'?" if near else f"choose from: {', '.join(sorted(names.values()))}."
     return UserError(f"unknown {kind} '{name}'; {hint}")

@@ -154,7 +154,7 @@ def display(kind: str, name: str, output: TextIO) -> tuple[Callable[[Report], No
 
 
 def summary(result: RunResult) -> str:
-    """A result in two sentences at most."""
+    """A result in three sentences at most."""
     text = f"{result.agent} seed {result.seed} on {result.env}: "
     if result.has_solved_rule:
         unsolved = f"not solved within {result.episodes} episodes"
@@ -168,7 +168,21 @@ def summary(result: RunResult) -> str:
     if greedy is not None:
         deviation = f"{greedy.mean:.3f} ± {greedy.standard_error:.3f}"
         text += f" The trained policy returns {deviation} over {greedy.episodes} episodes."
+        if _was_better(result, greedy.mean):
+            text += " It did better while it was training: --evaluate-every keeps the best agent on the way."
     return text
+
+
+def _was_better(result: RunResult, greedy: float) -> bool:
+    """Whether a run returned far more while it was training, and nobody has kept the agent of then."""
+    enough = result.mean_return is not None and result.mean_return_episodes >= _ENOUGH
+    if not enough or result.mean_return is None:
+        return False
+    return greedy < result.mean_return - 0.5 * abs(result.mean_return)
+
+
+_ENOUGH = 20
+"""Episodes whose mean says something."""
 
 
 class Overall:

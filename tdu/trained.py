@@ -54,8 +54,11 @@ class TrainedAgent:
         return np.asarray(self._values(self.params, self._acting, encode(self.spec, observation), np.float32(reward)))
 
     def act(self, observation: Any, reward: float = 0.0) -> int:
-        """The best action; `reward` is what the last one gave, which only an agent with a memory looks at."""
-        return self.act_on(TimeStep(encode(self.spec, observation), np.float32(reward), np.float32(1), np.bool_(False)))
+        """The best action, as the environment calls it; `reward` is what the last one gave, which only an agent with a memory
+        looks at.
+        """
+        timestep = TimeStep(encode(self.spec, observation), np.float32(reward), np.float32(1), np.bool_(False))
+        return self.act_on(timestep) + self.spec.first_action
 
     def act_on(self, timestep: TimeStep) -> int:
         """The best action for a time step as our environments give it."""

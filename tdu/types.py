@@ -104,6 +104,8 @@ class EnvSpec(NamedTuple):
     """Set where the observation is one-hot: then it travels as an integer in [0, num_states]."""
     dtype: str = "float32"
     """Of the observations, as NumPy names it; a one-hot one travels as int32 whatever this says."""
+    first_action: int = 0
+    """What the environment calls the first of its actions; agents call it 0."""
     first_state: int = 0
     """What the environment itself calls its first state, where it names states by numbers."""
     default_episodes: int = DEFAULT_EPISODES

@@ -199,6 +199,22 @@ def test_runs_leave_rows_one_that_fails_stops_no_other_and_nothing_is_made_twice
     assert "no run is missing" in capsys.readouterr().err
 
 
+def test_a_missing_extra_is_named_and_the_rest_goes_on(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "bsuite", None)
+    assert cli.main(["reproduce", "--results", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "not known here: this environment needs the extra 'bsuite'" in out
+    assert "atari" in out
+    tiny(monkeypatch, sea(0))
+    monkeypatch.setitem(catalogue.EXPERIMENTS, "bsuite", bsuite.BSUITE)
+    command = ["reproduce", "all", "--results", str(tmp_path), "--runs", str(tmp_path / "s"), "--progress", "none"]
+    assert cli.main(command) == 0
+    said = capsys.readouterr()
+    assert "bsuite is left out: this environment needs the extra 'bsuite'" in said.err
+    assert "tiny, C0: reproduced; 1 runs" in said.out
+    assert cli.main(["reproduce", "bsuite", "--results", str(tmp_path)]) == 2
+
+
 def test_a_run_that_time_or_a_signal_cut_off_goes_on_from_its_checkpoint(tmp_path):
     """The process is ended in the middle of a run; started again it ends with the row that it would have had."""
     code = (

@@ -1,5 +1,6 @@
 """A run's folder: resuming is exact, damage is passed over, nothing of the user's is touched."""
 
+import dataclasses
 import errno
 import fcntl
 import gc
@@ -434,6 +435,17 @@ def test_a_result_says_what_its_means_are_of_and_what_the_policy_returns(tmp_pat
     assert tdu.train(**TINY, evaluation_episodes=0).result["greedy_return"] is None
     with pytest.raises(tdu.UserError, match="evaluation_episodes must be a whole number from 0"):
         tdu.train(**TINY, evaluation_episodes=-1)
+
+
+def test_a_policy_that_was_better_while_it_trained_is_told_of(tmp_path):
+    train(tmp_path / "run", TINY)
+    result = runs.read_result(tmp_path / "run")
+    words = "It did better while it was training: --evaluate-every"
+    for trained, greedy, said in ((0.9, 0.0, True), (-110.0, -200.0, True), (0.9, 0.8, False), (-110.0, -120.0, False)):
+        policy = dataclasses.replace(result.greedy_return, mean=greedy)
+        returned = dataclasses.replace(result, mean_return=trained, greedy_return=policy)
+        assert (words in summary(returned)) == said
+    assert words not in summary(dataclasses.replace(result, mean_return=0.9, mean_return_episodes=3))
 
 
 def test_a_run_prints_as_one_line(tmp_path):

@@ -13,6 +13,7 @@ import pytest
 from dm_env import specs
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
+from gymnasium.vector import SyncVectorEnv
 
 import tdu
 from tdu import agents, environments, values
@@ -70,6 +71,16 @@ class Corridor(gymnasium.Env):
         if self.fault == "shape" and self.time == 2:
             observation = np.zeros(3)
         return observation, float(self.at == 4), self.at == 4, self.time == 5, {}
+
+
+def test_actions_are_called_what_the_environment_calls_them():
+    """This one's are 1 and 2."""
+    for env in (Corridor(), SyncVectorEnv([Corridor] * 2)):
+        run = tdu.train(env, "dqn", episodes=5, evaluation_episodes=0, say=lambda words: None)
+        observation = np.array([1.0, 0.5])
+        assert run.agent.act(observation) == 1 + int(np.argmax(run.agent.values(observation)))
+    with pytest.raises(UserError, match="unknown agent '3'"):
+        tdu.train(Corridor(), agent=3)
 
 
 def test_a_time_limit_bootstraps_and_a_true_end_does_not():

@@ -83,7 +83,11 @@ def _list(parsed: argparse.Namespace) -> int:
         if isinstance(experiment, Own):
             print(f"{name:<16}{'':>27}   {experiment.summary}")
             continue
-        state = reproduce.status(name, parsed.preset, every)
+        try:
+            state = reproduce.status(name, parsed.preset, every)
+        except UserError as e:
+            print(f"{name:<16}{'':>27}   {experiment.summary}; not known here: {e}")
+            continue
         hours = f"{state.hours:.1f}" + (" + ?" if state.unknown else "")
         print(f"{name:<16}{state.done:>6}{state.missing:>9}{hours:>12}   {experiment.summary}")
     print(f"\nPreset {parsed.preset}: {PRESETS[parsed.preset]}. Hours are of one core, from runs that are alike.")
@@ -93,7 +97,24 @@ def _list(parsed: argparse.Namespace) -> int:
     return 0
 
 
+def _that_can_run(names: list[str], parsed: argparse.Namespace) -> list[str]:
+    """Those whose extras are here; of several, one that lacks its own is named and left out."""
+    found, every = [], reproduce.read_all(parsed.results)
+    for name in names:
+        try:
+            if name in catalogue.grids() and not parsed.pages:
+                reproduce.missing([name], parsed.preset, every)
+        except UserError as e:
+            if len(names) == 1:
+                raise
+            tell(f"{name} is left out: {e}")
+            continue
+        found.append(name)
+    return found
+
+
 def _reproduce(names: list[str], parsed: argparse.Namespace) -> int:
+    names = _that_can_run(names, parsed)
     grids = [name for name in names if name in catalogue.grids()]
     failed = False
     if grids and not parsed.pages:

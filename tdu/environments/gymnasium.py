@@ -121,7 +121,7 @@ class _AsDmEnv:
         return _Spec(shape=tuple(space.shape), dtype=space.dtype, first=first)
 
     def action_spec(self) -> _Spec:
-        return _Spec(num_values=int(self._env.action_space.n))
+        return _Spec(num_values=int(self._env.action_space.n), first=self._first_action)
 
     def seed_next(self, number: int) -> None:
         """The next reset is made with this seed."""
@@ -170,6 +170,7 @@ class GymnasiumVector:
             num_actions=int(actions.n),
             num_states=_num_states(observations),
             dtype=carried_dtype(observations.dtype if parts is None else np.float32),
+            first_action=int(actions.start),
             first_state=int(observations.start) if isinstance(observations, spaces.Discrete) else 0,
             default_episodes=GYM_EPISODES,
             parts=parts,

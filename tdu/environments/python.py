@@ -55,6 +55,7 @@ class PythonEnvironment:
             num_actions=_num_actions(name, actions),
             num_states=num_states or getattr(observations, "num_values", None) or None,
             dtype=carried_dtype(getattr(observations, "dtype", None)),
+            first_action=getattr(actions, "first", 0),
             first_state=getattr(observations, "first", 0),
             default_episodes=getattr(env, "bsuite_num_episodes", default_episodes),
             solved=solved,

@@ -379,7 +379,7 @@ class Session:
             return f"interrupted at episode {episodes} (step {steps}); it has no folder, so nothing is saved."
         return (
             f"interrupted and saved at episode {episodes} (step {steps}) in {self._folder.path}; "
-            "continue with the same command and --resume."
+            "continue with the same command and --resume (in Python, resume=True)."
         )
 
     def _finish(self) -> Run:
