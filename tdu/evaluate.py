@@ -45,7 +45,8 @@ def evaluate(
     config = run.config
     if not len(run.log["episode"]):
         raise UserError(
-            f"no episode of {path} has ended yet, so it is not known how long one takes; where episodes never end, give the environment a time limit."
+            f"no episode of {path} has ended yet, so it is not known how long one takes; "
+            "where episodes never end, give the environment a time limit."
         )
     trained = _on_explorers(run) if explorers else run.agent
     longest = max(_SHORTEST, 10 * int(run.log["episode_len"].max()))
