@@ -10,8 +10,6 @@ import gymnasium
 import numpy as np
 
 LENGTH = 10
-NUMBERS = 4000
-"""Of an observation: so many that sequences and batches go through the object store, and do not travel inside of messages."""
 BOOKS = "TDU_CHAOS_BOOKS"
 """Names the folder of the books."""
 UNIT = 2.0**-20
@@ -21,7 +19,7 @@ UNIT = 2.0**-20
 class Booked(gymnasium.Env):  # type: ignore[misc]
     """Nothing to learn; ten steps an episode."""
 
-    observation_space = gymnasium.spaces.Box(-1, 1, (NUMBERS,), np.float32)
+    observation_space = gymnasium.spaces.Box(-1, 1, (4,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
 
     def __init__(self) -> None:
@@ -41,7 +39,7 @@ class Booked(gymnasium.Env):  # type: ignore[misc]
         return self._seen(), self._number() * UNIT if over else 0.0, over, False, {}
 
     def _seen(self):
-        return self.np_random.uniform(-1, 1, NUMBERS).astype(np.float32)
+        return self.np_random.uniform(-1, 1, 4).astype(np.float32)
 
     def _number(self) -> int:
         """1, 2, … over all processes."""

@@ -31,7 +31,7 @@ NEEDS |= {"resolution": {"bonus": "counts"}}
 KINDS = dict.fromkeys(("dense", "torso", "resolution"), tuple(SPECS)) | dict.fromkeys(("filters", "pixels"), ("image",))
 """Where an option is looked at, if not on vectors alone."""
 
-REFUSED = {"su": {"bootstrap"}, "bdqn": {"explorer_prob"}, "q_ucb": {"explorer_prob"}}
+REFUSED = {"su": {"bootstrap", "observations"}, "bdqn": {"explorer_prob"}, "q_ucb": {"explorer_prob"}}
 """Options that an agent has and can do nothing with."""
 
 

@@ -339,7 +339,6 @@ def test_a_run_outlives_its_processes_on_a_real_cluster(tmp_path):
     assert outcome["violations"] == []
     assert outcome["kills_of"] == {"actor": 1, "learner": 1, "replay": 1, "node": 1}
     assert outcome["steps_counted"] > 1000
-    assert outcome["object_store_MiB_most"] > 0.5, "something was there to be left behind"
     assert outcome["object_store_MiB_after"] == 0
 
 
