@@ -8,13 +8,13 @@ in it. `docs/cluster.md` computes with these numbers.
 
 import argparse
 import json
-import pickle
 import platform
 import statistics
 import sys
 import time
 from pathlib import Path
 
+import jax
 import numpy as np
 
 from tdu.r2d2.replay import Replay, Settings
@@ -41,6 +41,11 @@ def stream(rng: np.random.Generator, number: int, sequences: int) -> list[Sequen
     return found
 
 
+def weight(tree: object) -> int:
+    """Bytes of all its arrays."""
+    return sum(np.asarray(x).nbytes for x in jax.tree.leaves(tree))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "replay_traffic.json")
@@ -55,7 +60,7 @@ def main() -> int:
             started = time.process_time()
             light = lightened(SPEC, sequence)
             packing += time.process_time() - started
-            weighs = len(pickle.dumps(light, protocol=5))
+            weighs = weight(light)
             started = time.process_time()
             replay.add(light._replace(steps=arrived(light.steps)))
             adding += time.process_time() - started
@@ -69,7 +74,7 @@ def main() -> int:
         arriving.append(time.process_time() - started)
     found = {
         "sequence_megabytes": round(weighs / 1e6, 2),
-        "batch_megabytes": round(len(pickle.dumps(batch, protocol=5)) / 1e6, 1),
+        "batch_megabytes": round(weight(batch) / 1e6, 1),
         "batch_megabytes_as_learned_from": round(sum(x.nbytes for x in steps) / 1e6, 1),
         "sequences_packed_per_second": round(count / packing),
         "sequences_added_per_second": round(count / adding),
