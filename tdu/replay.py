@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tdu.types import Array, EnvSpec, Key, Replay, Transition
+from tdu.types import Array, EnvSpec, Key, Replay, State, Transition
 
 
 class Ring(NamedTuple):
@@ -15,6 +15,8 @@ class Ring(NamedTuple):
     """Where the next transition goes."""
     filled: Array
     """How many there are."""
+    streams: State = ()
+    """How many environments they come from, in turn; empty where steps are not joined."""
 
 
 def example(spec: EnvSpec, extras: dict[str, Array] | None = None) -> Transition:
@@ -24,23 +26,56 @@ def example(spec: EnvSpec, extras: dict[str, Array] | None = None) -> Transition
     return Transition(observation, jnp.zeros((), jnp.int32), number, number, observation, extras or {})
 
 
-def uniform(capacity: int, batch_size: int) -> Replay:
-    """Keeps the last `capacity` transitions; a batch is drawn uniformly with replacement."""
+def uniform(capacity: int, batch_size: int, *, joined: int = 1, discount: float = 1.0) -> Replay:
+    """Keeps the last `capacity` transitions; a batch is drawn uniformly with replacement.
+
+    With `joined` above 1, what is drawn is a transition over so many steps of an episode, or as many as follow: its reward is
+    the steps' discounted sum, and γ times its d_t is what the value of o_t is worth. Transitions then carry `last` and `row`;
+    what they carry under a name that ends in `_t` belongs to o_t.
+    """
+    several = joined > 1
 
     def init(example: Transition) -> Ring:
         empty = jax.tree.map(lambda x: jnp.zeros((capacity, *jnp.shape(x)), jnp.asarray(x).dtype), example)
-        return Ring(empty, jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
+        return Ring(
+            empty, jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32), jnp.ones((), jnp.int32) if several else ()
+        )
 
     def add(state: Ring, transition: Transition) -> Ring:
         data = jax.tree.map(lambda ring, x: ring.at[state.next].set(x), state.data, transition)
-        return Ring(data, (state.next + 1) % capacity, jnp.minimum(state.filled + 1, capacity))
+        streams = jnp.maximum(state.streams, transition.extras["row"] + 1) if several else ()
+        return Ring(data, (state.next + 1) % capacity, jnp.minimum(state.filled + 1, capacity), streams)
 
     def size(state: Ring) -> Array:
         return state.filled
 
     def sample(state: Ring, key: Key) -> Transition:
-        rows = jax.random.randint(key, (batch_size,), 0, jnp.maximum(size(state), 1))
-        return jax.tree.map(lambda ring: ring[rows], state.data)
+        places = jax.random.randint(key, (batch_size,), 0, jnp.maximum(size(state), 1))
+        return over_steps(state, places) if several else drawn(state, places)
+
+    def drawn(state: Ring, places: Array) -> Transition:
+        return jax.tree.map(lambda ring: ring[places], state.data)
+
+    def over_steps(state: Ring, first: Array) -> Transition:
+        """The transitions that begin at `first`, [B]."""
+        ahead = state.streams * jnp.arange(joined)
+        places = (first[:, None] + ahead) % capacity
+        newer = (state.next - 1 - first) % capacity  # how many were stored since
+        row, last = (state.data.extras[name][places] for name in ("row", "last"))
+        follows = (ahead[1:] <= newer[:, None]) & (row[:, 1:] == row[:, :1]) & ~last[:, :-1]
+        counts = jnp.cumprod(jnp.concatenate([jnp.ones_like(last[:, :1]), follows], axis=1), axis=1)
+        d_t = jnp.where(counts, state.data.d_t[places], 1.0)
+        before = jnp.concatenate([jnp.ones_like(d_t[:, :1]), jnp.cumprod(discount * d_t[:, :-1], axis=1)], axis=1)
+        steps = jnp.sum(counts, axis=1)
+        end = jnp.take_along_axis(places, steps[:, None] - 1, axis=1)[:, 0]
+        of_first, of_end = drawn(state, first), drawn(state, end)
+        extras = {name: (of_end if name.endswith("_t") else of_first).extras[name] for name in of_first.extras}
+        return of_first._replace(
+            r_t=jnp.sum(counts * before * state.data.r_t[places], axis=1),
+            d_t=jnp.prod(d_t, axis=1) * discount ** (steps - 1),
+            o_t=of_end.o_t,
+            extras=extras,
+        )
 
     return Replay(init, add, sample, size)
 

@@ -297,6 +297,8 @@ class Agent(NamedTuple):
     """Whether it learns from consecutive steps, and so from one environment at a time only."""
     examiner: Examiner | None = None
     """For pictures of what it knows, where it can be looked into."""
+    extras: tuple[str, ...] = ()
+    """What its transitions carry beside: `last`, and the `row` of their environment among several."""
 
 
 class RecurrentAgent(NamedTuple):

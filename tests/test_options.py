@@ -13,7 +13,8 @@ import pytest
 from tdu import agents
 from tdu.errors import UserError
 from tdu.r2d2 import learner, sequences
-from tdu.types import EnvSpec, RecurrentAgent, TimeStep, Transition
+from tdu.runners import interaction
+from tdu.types import EnvSpec, RecurrentAgent, TimeStep
 
 SPECS = {
     "one-hot": EnvSpec("one-hot", (2, 2), 2, num_states=4),
@@ -54,7 +55,7 @@ def program(name, kind, options):
         timestep = TimeStep(observation, number, number, number > 0)
         params = agent.params(state)
         action, acting = agent.actor.act(params, agent.actor.begin(params, key), timestep, key)
-        transition = Transition(observation, action, number, number, observation, {})
+        transition = interaction.happened(agent, observation, action, timestep)
         after, metrics = agent.learn(agent.observe(state, acting, transition, key), key)
         return after, metrics, agent.rebase(state), agent.values(params, observation), agent.head(acting), agent.live
 

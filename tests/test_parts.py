@@ -288,6 +288,63 @@ def test_replay_keeps_the_last_and_samples_all_of_it():
     np.testing.assert_array_equal(batch.r_t, batch.o_tm1.astype(jnp.float32))
 
 
+def joined_steps(rows, skipping, steps):
+    """Of many draws from a ring of joined steps: how many steps each has, and that it is what so many steps amount to.
+
+    Environments take turns, their episodes end at random, in the task or by a time limit; where `skipping`, an environment
+    spends a turn on beginning the next.
+    """
+    rng, discount = np.random.default_rng(rows), 0.9
+    ring = replay.uniform(capacity=60, batch_size=3000, joined=steps, discount=discount)
+    extras = {"last": jnp.zeros((), bool), "row": jnp.int32(0), "prior_tm1": jnp.int32(0), "prior_t": jnp.int32(0)}
+    state, add = ring.init(transition()._replace(extras=extras)), jax.jit(ring.add)
+    histories, over, stored = [[] for _ in range(rows)], [False] * rows, 0
+    while stored < 200:
+        for row, history in enumerate(histories):
+            if skipping and over[row]:
+                over[row] = False
+                continue
+            over[row] = bool(rng.random() < 0.3)
+            ends_task = over[row] and rng.random() < 0.5
+            name, reward = 1000 * row + len(history), float(rng.normal())
+            history.append((reward, 0.0 if ends_task else 1.0, over[row]))
+            more = {"last": jnp.asarray(over[row]), "row": jnp.int32(row)}
+            more |= {"prior_tm1": jnp.int32(name), "prior_t": jnp.int32(name + 1)}
+            step = transition(reward, name)._replace(d_t=jnp.float32(history[-1][1]), extras=more)
+            state, stored = add(state, step), stored + 1
+    batch = jax.tree.map(np.asarray, ring.sample(state, jax.random.key(0)))
+    counts = []
+    for i, name in enumerate(batch.o_tm1.tolist()):
+        row, first = divmod(name, 1000)
+        count = int(batch.o_t[i]) - name
+        assert 1 <= count <= steps
+        passed = histories[row][first : first + count]
+        assert len(passed) == count
+        assert not any(last for _, _, last in passed[:-1])
+        worth = np.cumprod([1.0, *(discount * d for _, d, _ in passed)])
+        np.testing.assert_allclose(
+            batch.r_t[i], sum(w * r for w, (r, _, _) in zip(worth, passed, strict=False)), atol=1e-5
+        )
+        np.testing.assert_allclose(discount * batch.d_t[i], worth[-1], atol=1e-6)
+        assert (batch.extras["prior_tm1"][i], batch.extras["prior_t"][i]) == (name, name + count)
+        full = passed[-1][2] or count == steps or first + count == len(histories[row])
+        counts.append((count, full))
+    return counts
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_joined_steps_are_what_so_many_steps_amount_to(rows):
+    counts = joined_steps(rows, skipping=False, steps=3)
+    assert {count for count, _ in counts} == {1, 2, 3}
+    assert all(full for _, full in counts)
+
+
+def test_joined_steps_stop_where_another_environment_s_would_follow():
+    counts = joined_steps(4, skipping=True, steps=3)
+    assert {count for count, _ in counts} == {1, 2, 3}
+    assert not all(full for _, full in counts)
+
+
 @pytest.mark.parametrize(
     ("agent", "options", "words"),
     [

@@ -6,6 +6,7 @@ import pytest
 import small
 from bsuite.environments.deep_sea import DeepSea
 
+import tdu
 from tdu.training.plan import make_runner, plan
 
 LEARNERS = pytest.mark.parametrize("name", ["nns", "su", "rnd", "tdu_ac"])
@@ -19,8 +20,23 @@ def test_an_agent_learns(name):
 @LEARNERS
 def test_an_agent_is_the_same_compiled_and_stepwise(name):
     """On our Deep Sea and on bsuite's: the same actions, hence the same log, and the same agent at the end."""
-    sea = DeepSea(small.SIZE, mapping_seed=small.MAPPING)
-    a, b = (small.trained(name, 1, env, episodes=25) for env in (small.SEA, sea))
+    assert_the_same(*(small.trained(name, 1, env, episodes=25) for env in both_seas()))
+
+
+def test_rewards_of_several_steps_are_the_same_compiled_and_stepwise():
+    """And another run than with those of one."""
+    settings = small.settings("tdu") | {"episodes": 25, "stop": False, "evaluation_episodes": 0}
+    several = [tdu.train(env, "tdu", seed=1, return_steps=3, **settings) for env in both_seas()]
+    assert_the_same(*several)
+    one = tdu.train(small.SEA, "tdu", seed=1, **settings)
+    assert np.any(one.log["loss"] != several[0].log["loss"])
+
+
+def both_seas():
+    return small.SEA, DeepSea(small.SIZE, mapping_seed=small.MAPPING)
+
+
+def assert_the_same(a, b):
     np.testing.assert_array_equal(a.log["total_bad_episodes"], b.log["total_bad_episodes"])
     for column in ("head", "loss", "bonus", "episode_return"):
         np.testing.assert_allclose(a.log[column], b.log[column], rtol=1e-3, atol=1e-5)

@@ -21,8 +21,11 @@ from tdu.types import EnvSpec
 
 SPEC = EnvSpec("four numbers", (4,), 2)
 FAST = {"hidden_sizes": (16,), "batch_size": 16, "min_replay": 16, "learning_rate": 1e-2, "replay_capacity": 1000}
-OPTIONS = {"tdu": FAST | {"exploiters": 2, "explorers": 1}, "dqn": FAST, "tdu_ac": {"hidden_sizes": (4,)}}
-LIVE, FROZEN = "dqn", "tdu"
+OPTIONS = {
+    "tdu": FAST | {"exploiters": 2, "explorers": 1}, "dqn": FAST, "tdu_ac": {"hidden_sizes": (4,)},
+    "bdqn": FAST | {"exploiters": 2, "acting": "live", "return_steps": 3},
+}  # fmt: skip
+LIVE, FROZEN, JOINED = "dqn", "tdu", "bdqn"
 
 
 @functools.cache
@@ -177,6 +180,26 @@ def test_every_way_of_beginning_again_gives_only_true_transitions(mode, name):
     assert [part.closed for part in env.unwrapped.envs] == [1] * 3
 
 
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_rewards_of_several_steps_are_of_one_episode_of_one_environment(mode):
+    runner = runner_of(environments.make(gymnasium_s(mode), 7), JOINED, steps=200)
+    rows = finished(runner)
+    assert_true(stored(runner), rows, 3)
+    learner, draw = runner._player.carry.learner, jax.jit(runner._agent.examiner.remembered)
+    drawn = [jax.tree.map(np.asarray, draw(learner, jax.random.key(i))) for i in range(40)]
+    (row, episode, step, length), after = (np.concatenate([getattr(d, o) for d in drawn]).T for o in ("o_tm1", "o_t"))
+    rewards, worth = (np.concatenate([getattr(d, name) for d in drawn]) for name in ("r_t", "d_t"))
+    np.testing.assert_array_equal(after[[0, 1, 3]], [row, episode, length])
+    steps = (after[2] - step).astype(int)
+    assert set(steps) == {1, 2, 3}
+    np.testing.assert_allclose(
+        worth, np.where((after[2] == length) & (episode % 2 == 1), 0.0, 0.99 ** (steps - 1)), rtol=1e-6
+    )
+    least = np.cumsum(0.99 ** np.arange(3))[steps - 1]  # a step pays 1 or 2
+    assert np.all((least - 1e-5 < rewards) & (rewards < 2 * least + 1e-5))
+    assert len(np.unique(rewards.round(4))) > 4
+
+
 def test_the_same_steps_are_taken_in_whichever_way_episodes_begin():
     """A call that is spent on beginning an episode is no step: returns and lengths are the episodes' own."""
     for mode in AutoresetMode:
@@ -214,7 +237,7 @@ def test_an_agent_of_one_stream_refuses_several_environments():
 
 
 @pytest.mark.parametrize("size", [1, 3])
-@pytest.mark.parametrize("name", [FROZEN, LIVE])
+@pytest.mark.parametrize("name", [FROZEN, LIVE, JOINED])
 def test_a_run_is_put_back_in_the_middle_of_an_episode(name, size, monkeypatch):
     monkeypatch.setattr(stepwise, "_PIECE", 3)  # returns before an episode ends
 

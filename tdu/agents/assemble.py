@@ -24,6 +24,7 @@ def q_agent(
     acting: Literal["frozen", "live"] = "live",
     reward_unit: Literal["one", "largest"] = "one",
     head_steps: int = 0,
+    return_steps: int = 1,
     weights: Weights = values.PLAIN,
 ) -> Agent:
     """A Q-learner of `exploiters` + `explorers` heads."""
@@ -40,6 +41,7 @@ def q_agent(
         acting=acting,
         reward_unit=reward_unit,
         head_steps=head_steps,
+        return_steps=return_steps,
     )
     networks = shape(config, heads=exploiters + explorers, prior_scale=prior_scale)
     heads = values.make(spec, networks, weights=weights, force_dense=config.dense)
@@ -80,6 +82,7 @@ def ensemble(
         acting=config.acting,
         reward_unit=config.reward_unit,
         head_steps=config.head_steps,
+        return_steps=config.return_steps,
     )
 
 

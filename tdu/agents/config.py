@@ -73,6 +73,9 @@ class EnsembleConfig(QConfig):
         "What values are learned in units of: 1, or the largest reward seen wherever that is above 10 or below 0.1.",
         new=True,
     )
+    return_steps: int = option(
+        1, "Steps whose rewards are summed before a target looks at values.", minimum=1, maximum=1000, new=True
+    )
     mask_prob: float = option(1.0, "Probability ρ that a head trains on a transition.", above=0, maximum=1)
     noise_scale: float = option(0.0, "Standard deviation of Gaussian reward noise, drawn per head.", minimum=0)
     acting: Literal["frozen", "live"] = option(
@@ -113,6 +116,7 @@ PRESETS: dict[str, dict[str, object]] = {
         "bootstrap": "double",
         "learning_rate": 5e-4,
         "target_period": 300,
+        "return_steps": 3,
         "replay_capacity": 50_000,
         "epsilon": 0.05,
         "acting": "live",

@@ -5,6 +5,7 @@ Exploiters regress on the reward r, explorers on what the bonus pays for the tra
     Σ_heads mean_batch ½ · mask · δ²,    δ_k = r_k + γ·d·v_k(s') − Q_k(s, a),
 
 with v_k the target network's largest value, or, with double Q, its value of the online network's best action.
+With `return_steps` above 1 a transition is so many steps as one: r their discounted sum, σ the spread of its TD error.
 An agent is a choice of values, bonus and behaviour (see the AGENTS table).
 """
 
@@ -50,6 +51,7 @@ class Learner(NamedTuple):
     acting: Literal["frozen", "live"]
     reward_unit: Literal["one", "largest"] = "one"
     head_steps: int = 0
+    return_steps: int = 1
 
 
 _PRIORS = ("prior_tm1", "prior_t")
@@ -86,7 +88,9 @@ class ActingHead(NamedTuple):
 def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus, behaviour: Behaviour) -> Agent:
     """The agent made of these parts."""
     heads = learner.exploiters + learner.explorers
-    replay = replays.uniform(learner.replay_capacity, learner.batch_size)
+    replay = replays.uniform(
+        learner.replay_capacity, learner.batch_size, joined=learner.return_steps, discount=learner.discount
+    )
     learning_the_task = max(learner.exploiters, 1)  # where none does nothing else, the explorer
     measured = learner.reward_unit == "largest"
     masked = learner.mask_prob < 1.0
@@ -96,6 +100,8 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
         extras = ({"mask": jnp.zeros(heads)} if masked else {}) | ({"noise": jnp.zeros(heads)} if noisy else {})
         if values.prior is not None:
             extras |= dict.fromkeys(_PRIORS, jnp.zeros((heads, spec.num_actions)))
+        if learner.return_steps > 1:
+            extras |= {"last": jnp.zeros((), bool), "row": jnp.zeros((), jnp.int32)}
         return LearnerState(
             values=values.init(key),
             replay=replay.init(replays.example(spec, extras)),
@@ -232,6 +238,7 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
             remembered=lambda state, key: replay.sample(state.replay, key),
             examine=examine,
         ),
+        extras=("last", "row") if learner.return_steps > 1 else (),
     )
 
 

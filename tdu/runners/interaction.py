@@ -108,12 +108,19 @@ def act(agent: Agent, player: Player, timestep: TimeStep, keys: Keys) -> tuple[A
 
 
 def learn(
-    agent: Agent, player: Player, observation: Array, action: Array, after: TimeStep, keys: Keys
+    agent: Agent, player: Player, observation: Array, action: Array, after: TimeStep, keys: Keys, row: EitherArray = 0
 ) -> tuple[State, dict[str, Array]]:
-    """Stores what happened and learns: the learner, and what it tells."""
-    transition = Transition(observation, action, after.reward, after.discount, after.observation, {})
+    """Stores what happened in one of several environments and learns: the learner, and what it tells."""
+    transition = happened(agent, observation, action, after, row)
     learner = agent.observe(player.learner, player.acting, transition, keys.observe)
     return agent.learn(learner, keys.learn)
+
+
+def happened(agent: Agent, observation: Array, action: Array, after: TimeStep, row: EitherArray = 0) -> Transition:
+    """A step as the agent stores it."""
+    known = {"last": after.last, "row": jnp.asarray(row, jnp.int32)}
+    extras = {name: known[name] for name in agent.extras}
+    return Transition(observation, action, after.reward, after.discount, after.observation, extras)
 
 
 def begin(agent: Agent, learner: State, keys: Keys) -> State:

@@ -121,7 +121,7 @@ class _Programs:
             it: Round = _row(rounds, (n // size, row))
             keys = interaction.keys_at(key, slot + n)
             player = Player(carry.learner, _row(carry.acting, row))
-            learner, metrics = interaction.learn(agent, player, it.observation, it.action, it.after, keys)
+            learner, metrics = interaction.learn(agent, player, it.observation, it.action, it.after, keys, row)
 
             def begun() -> State:
                 new = interaction.begin(agent, learner, keys)
