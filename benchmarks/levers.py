@@ -26,6 +26,8 @@ LEVERS: dict[str, dict[str, Any]] = {
     "target_period=4": {"target_period": 4},
     "target_period=100": {"target_period": 100},
     "target_period=1000": {"target_period": 1000},
+    "return_steps=1": {"return_steps": 1},
+    "return_steps=5": {"return_steps": 5},
     "epsilon=0": {"epsilon": 0.0},
     "acting=frozen": {"acting": "frozen"},
     "epsilon=0 acting=frozen": {"epsilon": 0.0, "acting": "frozen"},
@@ -46,11 +48,13 @@ DENSE_LEVERS: dict[str, dict[str, Any]] = {
     "observations=raw": {"observations": "raw"},
     "dense_prior=0.1": {"dense_prior": 0.1},
     "dense_prior=1": {"dense_prior": 1.0},
+    "return_steps=1": {"return_steps": 1},
+    "return_steps=5": {"return_steps": 5},
     "target_period=100": {"target_period": 100},
     "learning_rate=1e-3": {"learning_rate": 1e-3},
 }
 """Where observations are vectors of numbers."""
-TASKS = {"key_door_5": LEVERS, "key_door_8": LEVERS, "key_door_8_features": DENSE_LEVERS, "CartPole": DENSE_LEVERS}
+TASKS = {"key_door_8": LEVERS, "key_door_8_features": DENSE_LEVERS, "CartPole": DENSE_LEVERS}
 SEEDS = (100, 101, 102)
 COLUMNS = ("lever", *tasks.COLUMNS)
 

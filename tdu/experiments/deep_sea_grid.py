@@ -38,17 +38,20 @@ def ensemble(env: str, seed: int, *, beta: float, prior: float) -> Cell:
 
 
 def cells(preset: str) -> list[Cell]:
-    """Small seas first."""
+    """What the verdicts rest on first, small seas before large ones; λ = 1, on which none does, last."""
     thin = preset == "laptop"
     wanted = []
+    between = []
     for seed in SEEDS:
         for size in FEW_SIZES if thin else SIZES:
             for env in [sea(size, stochastic=True)] + ([] if thin else [sea(size, stochastic=False)]):
                 for beta in FEW_BETAS if thin else BETAS:
-                    wanted += [ensemble(env, seed, beta=beta, prior=prior) for prior in PRIORS]
+                    none, some, full = (ensemble(env, seed, beta=beta, prior=prior) for prior in PRIORS)
+                    wanted += [none, full]
+                    between.append(some)
                 for beta in (1.0,) if thin else BETAS[1:]:
                     wanted += [cell(env, agent, seed, beta=beta) for agent in ("qu", "q_ucb")]
-    return wanted
+    return wanted + between
 
 
 class Setting(NamedTuple):
