@@ -54,7 +54,7 @@ DENSE_LEVERS: dict[str, dict[str, Any]] = {
     "learning_rate=1e-3": {"learning_rate": 1e-3},
 }
 """Where observations are vectors of numbers."""
-TASKS = {"key_door_8": LEVERS, "key_door_8_features": DENSE_LEVERS, "CartPole": DENSE_LEVERS}
+TASKS = {"key_door_8": LEVERS, "key_door_8_features": DENSE_LEVERS}
 SEEDS = (100, 101, 102)
 COLUMNS = ("lever", *tasks.COLUMNS)
 

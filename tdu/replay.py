@@ -80,6 +80,15 @@ def uniform(capacity: int, batch_size: int, *, joined: int = 1, discount: float 
     return Replay(init, add, sample, size)
 
 
+def cut(state: Ring) -> Ring:
+    """The same ring, in which what is stored next follows none of what is there: every environment begins an episode."""
+    capacity = len(state.data.r_t)
+    age = (state.next - 1 - jnp.arange(capacity)) % capacity
+    extras = dict(state.data.extras)
+    extras["last"] = extras["last"] | (age < state.streams)
+    return state._replace(data=state.data._replace(extras=extras))
+
+
 def sequence(length: int) -> Replay:
     """Keeps the last `length` transitions and gives them all, oldest first, once there are so many."""
     ring = uniform(length, length)

@@ -299,6 +299,8 @@ class Agent(NamedTuple):
     """For pictures of what it knows, where it can be looked into."""
     extras: tuple[str, ...] = ()
     """What its transitions carry beside: `last`, and the `row` of their environment among several."""
+    cut: Callable[[State], State] | None = None
+    """The same state where all environments begin episodes before those under way have ended."""
 
 
 class RecurrentAgent(NamedTuple):

@@ -180,14 +180,24 @@ def test_every_way_of_beginning_again_gives_only_true_transitions(mode, name):
     assert [part.closed for part in env.unwrapped.envs] == [1] * 3
 
 
+def joined(runner, batches=40):
+    """What the agent would learn from."""
+    learner, draw = runner._player.carry.learner, jax.jit(runner._agent.examiner.remembered)
+    return [jax.tree.map(np.asarray, draw(learner, jax.random.key(i))) for i in range(batches)]
+
+
+def both_ends(drawn):
+    """What was observed before and after, a column for each of the four numbers."""
+    return (np.concatenate([getattr(batch, name) for batch in drawn]).T for name in ("o_tm1", "o_t"))
+
+
 @pytest.mark.parametrize("mode", list(AutoresetMode))
 def test_rewards_of_several_steps_are_of_one_episode_of_one_environment(mode):
     runner = runner_of(environments.make(gymnasium_s(mode), 7), JOINED, steps=200)
     rows = finished(runner)
     assert_true(stored(runner), rows, 3)
-    learner, draw = runner._player.carry.learner, jax.jit(runner._agent.examiner.remembered)
-    drawn = [jax.tree.map(np.asarray, draw(learner, jax.random.key(i))) for i in range(40)]
-    (row, episode, step, length), after = (np.concatenate([getattr(d, o) for d in drawn]).T for o in ("o_tm1", "o_t"))
+    drawn = joined(runner)
+    (row, episode, step, length), after = both_ends(drawn)
     rewards, worth = (np.concatenate([getattr(d, name) for d in drawn]) for name in ("r_t", "d_t"))
     np.testing.assert_array_equal(after[[0, 1, 3]], [row, episode, length])
     steps = (after[2] - step).astype(int)
@@ -287,6 +297,18 @@ def test_environments_that_cannot_be_put_back_begin_anew():
     rows = finished(other)
     assert 120 <= other.clock.steps < 123
     assert {row["episode_len"] for row in rows} <= {2, 3, 4, 5}, "episodes under way are given up, not prolonged"
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_rewards_of_an_episode_that_was_abandoned_are_not_joined_with_those_of_the_next(mode):
+    one, other = (runner_of(environments.make(gymnasium_s(mode), 3), JOINED, steps=120) for _ in range(2))
+    for _ in range(8):
+        one.advance()
+    other.restore(one.save())
+    finished(other)
+    before, after = both_ends(joined(other))
+    np.testing.assert_array_equal(after[[0, 1, 3]], before[[0, 1, 3]])
+    assert set((after[2] - before[2]).tolist()) == {1, 2, 3}
 
 
 def test_an_endless_episode_hands_back_control_and_ends_with_the_budget(monkeypatch):

@@ -211,6 +211,9 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
     def rebase(state: LearnerState) -> LearnerState:
         return state._replace(values=values.rebase(state.values), bonus=bonus.rebase(state.bonus))
 
+    def cut(state: LearnerState) -> LearnerState:
+        return state._replace(replay=replays.cut(state.replay))
+
     def every_q(params: ActingParams, observation: Array) -> Array:
         return in_rewards(values.noiseless_q(params.values, observation), params.largest)
 
@@ -239,6 +242,7 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
             examine=examine,
         ),
         extras=("last", "row") if learner.return_steps > 1 else (),
+        cut=cut if learner.return_steps > 1 else None,
     )
 
 

@@ -162,7 +162,8 @@ class _Programs:
             """New episodes in every row."""
             params = agent.params(carry.learner)
             acting = jax.vmap(agent.actor.begin, in_axes=(None, 0))(params, jax.random.split(key, size))
-            return carry._replace(acting=acting, learned=jax.tree.map(jnp.zeros_like, carry.learned))
+            learner = agent.cut(carry.learner) if agent.cut else carry.learner
+            return carry._replace(learner=learner, acting=acting, learned=jax.tree.map(jnp.zeros_like, carry.learned))
 
         self.start, self.act = jax.jit(start), jax.jit(act)
         self.learn = jax.jit(learn, donate_argnums=0)

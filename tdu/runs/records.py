@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tdu import agents
 from tdu.errors import RunError
+from tdu.options import unwritten
 
 Json = dict[str, Any]
 
@@ -80,7 +82,9 @@ class RunConfig:
 
     def difference(self, asked: "RunConfig") -> str:
         """The first few fields in which this config is not the one asked for."""
-        mine, theirs = ({**c.to_json(), **c.config, "config": None} for c in (self, asked))
+        mine, theirs = (
+            {**c.to_json(), **unwritten(agents.find(c.agent).config), **c.config, "config": None} for c in (self, asked)
+        )
         names = [name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name)]
         return ", ".join(f"{name}={mine.get(name)!r} and not {theirs.get(name)!r}" for name in names[:3])
 
