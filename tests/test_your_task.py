@@ -8,6 +8,7 @@ import shutil
 import sys
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from diary import SEVERAL, Corridor, several
@@ -16,11 +17,13 @@ from gymnasium.vector import AsyncVectorEnv
 
 import tdu
 from tdu import agents, environments, progress, runs
+from tdu.agents import units
 from tdu.environments.parts import taken_apart, together
 from tdu.errors import EnvironmentFault, RunError, UserError
 from tdu.reporting.summary import label
 from tdu.runners.rows import possible_return
 from tdu.training.plan import asked_for, plan
+from tdu.types import Transition
 
 TINY = {"hidden_sizes": (8,), "exploiters": 3, "explorers": 2, "batch_size": 8, "min_replay": 16}
 GRID = "key_door:size=3,limit=12"
@@ -179,6 +182,43 @@ def test_rewards_of_any_scale_are_one_task(factor):
     np.testing.assert_allclose(other.agent.values(0), factor * one.agent.values(0), rtol=1e-5)
     in_units_of_one = quiet(paid(factor), seed=3, episodes=150, epsilon=0.6, reward_unit="one")[0]
     assert not np.array_equal(in_units_of_one.log["episode_len"], one.log["episode_len"])
+
+
+def size_after(kind, rewards, ends=(), discount=0.99):
+    """What values are in units of after these rewards; the task ends with some of them."""
+    unit = units.make(kind, discount)
+    met = unit.init()
+    for i, reward in enumerate(rewards):
+        step = Transition(None, None, np.float32(reward), np.float32(i not in ends), None, {})
+        met = unit.observe(met, step)
+    return float(unit.size(met))
+
+
+@pytest.mark.parametrize("times", [1.0, 1000.0, -0.001])
+def test_values_are_in_units_of_the_returns_that_rewards_add_up_to(times):
+    one = 1.0 if times == 1 else abs(times)
+    sparse, dense = [0.0] * 30 + [times], [times] * 30
+    assert size_after("returns", sparse) == pytest.approx(one)
+    assert size_after("returns", dense) == pytest.approx(10 * one)
+    assert size_after("returns", dense, ends=range(4, 30, 5)) == pytest.approx(one), "five rewards are all there are"
+    assert size_after("returns", [times] * 300, discount=0.999) == pytest.approx(100 * one)
+    assert size_after("largest", dense) == pytest.approx(one)
+    assert size_after("returns", []) == 1.0
+
+
+def test_values_of_dense_rewards_are_told_in_the_rewards_own_unit():
+    """A step pays 1, and only time limits end anything: values go to 1 / (1 − γ), in whichever unit they are learned."""
+    room = environments.make(GRID)
+
+    def step(state, action, key):
+        state, timestep = room.step(state, action, key)
+        return state, timestep._replace(reward=jnp.ones(()), discount=jnp.ones(()))
+
+    settings = {"episodes": 200, "discount": 0.95, "learning_rate": 5e-3, "target_period": 20}
+    run, _ = quiet(room._replace(step=step), **settings)
+    assert 17 < run.log["largest_q"][-20:].mean() < 23
+    one, _ = quiet(room._replace(step=step), reward_unit="one", **settings)
+    assert not np.array_equal(one.log["largest_q"], run.log["largest_q"])
 
 
 # Drift

@@ -5,6 +5,7 @@ from typing import Literal
 from tdu import behaviour as behaviours
 from tdu import values
 from tdu.adam import Adam
+from tdu.agents import units
 from tdu.agents.config import EnsembleConfig, QConfig
 from tdu.agents.q_ensemble import Learner, q_ensemble
 from tdu.types import Agent, Behaviour, Bonus, EnvSpec, Weights
@@ -22,7 +23,7 @@ def q_agent(
     mask_prob: float = 1.0,
     noise_scale: float = 0.0,
     acting: Literal["frozen", "live"] = "live",
-    reward_unit: Literal["one", "largest"] = "one",
+    reward_unit: units.Kind = "one",
     head_steps: int = 0,
     return_steps: int = 1,
     weights: Weights = values.PLAIN,

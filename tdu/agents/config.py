@@ -68,9 +68,10 @@ class EnsembleConfig(QConfig):
     dense_prior: float = option(
         1.0, "What λ is multiplied by where the observation is not one-hot.", above=0, maximum=1, new=True
     )
-    reward_unit: Literal["one", "largest"] = option(
+    reward_unit: Literal["one", "largest", "returns"] = option(
         "one",
-        "What values are learned in units of: 1, or the largest reward seen wherever that is above 10 or below 0.1.",
+        "What values are learned in units of: 1; the largest reward seen wherever that is above 10 or below 0.1; or ten or "
+        "a hundred of those where discounted sums of rewards reach so many.",
         new=True,
     )
     return_steps: int = option(
@@ -112,7 +113,7 @@ PRESETS: dict[str, dict[str, object]] = {
         "prior_scale": 1.0,
         "dense_prior": 0.3,
         "observations": "standard",
-        "reward_unit": "largest",
+        "reward_unit": "returns",
         "bootstrap": "double",
         "learning_rate": 5e-4,
         "target_period": 300,

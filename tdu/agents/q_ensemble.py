@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from tdu import random, td
 from tdu import replay as replays
-from tdu.agents import learning
+from tdu.agents import learning, units
 from tdu.types import (
     Actor,
     Agent,
@@ -49,7 +49,7 @@ class Learner(NamedTuple):
     mask_prob: float
     noise_scale: float
     acting: Literal["frozen", "live"]
-    reward_unit: Literal["one", "largest"] = "one"
+    reward_unit: units.Kind = "one"
     head_steps: int = 0
     return_steps: int = 1
 
@@ -66,7 +66,7 @@ class LearnerState(NamedTuple):
     phase: Array
     """Environment steps observed, modulo the learning period."""
     largest: State = ()
-    """The largest absolute reward seen; empty where values are in units of 1."""
+    """What `units` keeps of the rewards met; empty where values are in units of 1."""
 
 
 class ActingParams(NamedTuple):
@@ -92,7 +92,7 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
         learner.replay_capacity, learner.batch_size, joined=learner.return_steps, discount=learner.discount
     )
     learning_the_task = max(learner.exploiters, 1)  # where none does nothing else, the explorer
-    measured = learner.reward_unit == "largest"
+    unit = units.make(learner.reward_unit, learner.discount)
     masked = learner.mask_prob < 1.0
     noisy = learner.noise_scale > 0.0
 
@@ -108,7 +108,7 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
             bonus=bonus.init(random.for_use(key, random.Use.BONUS)),
             behaviour=behaviour.init(),
             phase=jnp.zeros((), jnp.int32),
-            largest=jnp.zeros(()) if measured else (),
+            largest=unit.init() if unit else (),
         )
 
     def params(state: LearnerState) -> ActingParams:
@@ -116,11 +116,11 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
 
     def in_rewards(x: Array, largest: State) -> Array:
         """What is in the unit of values, in that of the environment's rewards."""
-        return x * _unit(largest) if measured else x
+        return x * unit.size(largest) if unit else x
 
     def in_values(transition: Transition, largest: State) -> Transition:
         """The transition with its reward in the unit of values."""
-        return transition._replace(r_t=transition.r_t / _unit(largest)) if measured else transition
+        return transition._replace(r_t=transition.r_t / unit.size(largest)) if unit else transition
 
     def observe(state: LearnerState, acting: ActingHead, transition: Transition, key: Key) -> LearnerState:
         key_mask, key_noise = jax.random.split(key)
@@ -138,7 +138,7 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
             bonus=bonus.observe(state.bonus, transition),
             behaviour=behaviour.observe(state.behaviour, acting.head, transition),
             phase=(state.phase + 1) % learner.learn_period,
-            largest=jnp.maximum(state.largest, jnp.abs(transition.r_t)) if measured else (),
+            largest=unit.observe(state.largest, transition) if unit else (),
         )
 
     def errors(q_tm1: Array, batch: Transition, r_t: Array, target_t: Array, online_t: Array | None) -> Array:
@@ -244,14 +244,6 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
         extras=("last", "row") if learner.return_steps > 1 else (),
         cut=cut if learner.return_steps > 1 else None,
     )
-
-
-def _unit(largest: Array) -> Array:
-    """What values are learned in units of: 1 for all rewards of about that size, so that they stay what they are."""
-    return jnp.where((largest > _LARGE) | ((largest > 0) & (largest < 1 / _LARGE)), largest, 1.0)
-
-
-_LARGE = 10.0
 
 
 def _frozen_actor(heads: int, values: Values, behaviour: Behaviour) -> Actor:
