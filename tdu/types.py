@@ -200,7 +200,7 @@ class Exploit(NamedTuple):
 
 
 class Bonus(NamedTuple):
-    """What explorers are paid for."""
+    """What explorers are paid for. `observe` is given every step, `learn` and `reward` batches in which several may be one."""
 
     init: Callable[[Key], State]
     observe: Callable[[State, Transition], State]
@@ -264,7 +264,7 @@ class Examiner(NamedTuple):
     q: Callable[[Params, Array], Array]
     """q(params, observation) -> [H, A]."""
     remembered: Callable[[State, Key], Transition]
-    """remembered(state, key) -> a batch of what it has met."""
+    """remembered(state, key) -> a batch of what it has met, as it learns from it: several steps may be one."""
     examine: Callable[[State, Transition], Examined]
     """examine(state, transitions) of any number."""
 

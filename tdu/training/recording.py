@@ -1,7 +1,7 @@
 """`--record`: snapshots of what a run's agent knows, at moments that depend on episodes alone.
 
 A snapshot has, of a few hundred transitions that the agent remembers, the quantiles of the bonus and of the TD error. Where
-the environment has a map (`environments.maps`), it also has for every state
+the environment has a map (`environments.maps`), it also has for every state, of single steps whatever `return_steps` is,
 
     visits [G, S]    times it was met since the snapshot before, by exploiters and by explorers
     sigma  [S]       the exploiters' disagreement about the TD error, of the action on which it is largest; from two on
