@@ -200,7 +200,7 @@ class Exploit(NamedTuple):
 
 
 class Bonus(NamedTuple):
-    """What explorers are paid for. `observe` is given every step, `learn` and `reward` batches in which several may be one."""
+    """What explorers are paid for. `observe` is given every step; in a batch for `learn` and `reward` several may be one."""
 
     init: Callable[[Key], State]
     observe: Callable[[State, Transition], State]
