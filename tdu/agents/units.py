@@ -51,10 +51,11 @@ def make(kind: Kind, discount: float) -> Unit | None:
         )
 
     def size(met: Met) -> Array:
-        times = met.returns / jnp.maximum(met.largest, _TINY)
-        return _of_rewards(met.largest) * jnp.where(times >= 100, 100.0, jnp.where(times >= 10, 10.0, 1.0))
+        ten, hundred = (met.returns >= times * met.largest for times in (10, 100))
+        some = jnp.where(hundred, 100.0, jnp.where(ten, 10.0, 1.0))
+        return jnp.where(met.largest > 0, some * _of_rewards(met.largest), 1.0)
 
-    return Unit(lambda: Met(*jnp.zeros((3, 1))[:, 0]), observe, size)
+    return Unit(lambda: Met(*(jnp.zeros(()) for _ in Met._fields)), observe, size)
 
 
 def _of_rewards(largest: Array) -> Array:
@@ -63,4 +64,3 @@ def _of_rewards(largest: Array) -> Array:
 
 
 _LARGE = 10.0
-_TINY = 1e-30
