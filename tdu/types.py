@@ -186,6 +186,8 @@ class Values(NamedTuple):
     """frozen_q(frozen, observation) -> [A]."""
     rebase: Callable[[State], State]
     """The same state with its 32-bit counters far from their end; to be called every 2²⁸ steps or so."""
+    rescaled: Callable[[State, Array], State]
+    """rescaled(state, by): what was learned, online and target, times a number; the prior stays what it is."""
     prior: Callable[[State, Array], Array] | None = None
     """prior(state, observation) -> [H, A], the part of q that never changes, where it costs enough to be worth keeping."""
 

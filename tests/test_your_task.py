@@ -21,6 +21,7 @@ from tdu.agents import units
 from tdu.environments.parts import taken_apart, together
 from tdu.errors import EnvironmentFault, RunError, UserError
 from tdu.reporting.summary import label
+from tdu.runners import interaction
 from tdu.runners.rows import possible_return
 from tdu.training.plan import asked_for, plan
 from tdu.types import Transition
@@ -184,13 +185,14 @@ def test_rewards_of_any_scale_are_one_task(factor):
     assert not np.array_equal(in_units_of_one.log["episode_len"], one.log["episode_len"])
 
 
-def size_after(kind, rewards, ends=(), discount=0.99):
-    """What values are in units of after these rewards; the task ends with some of them."""
+def size_after(kind, rewards, ends=(), discount=0.99, rows=1):
+    """What values are in units of after these rewards, in each of some environments; the task ends with some of them."""
     unit = units.make(kind, discount)
-    met = unit.init()
+    met, observe = unit.init(), jax.jit(unit.observe)
     for i, reward in enumerate(rewards):
-        step = Transition(None, None, np.float32(reward), np.float32(i not in ends), None, {})
-        met = unit.observe(met, step)
+        for row in range(rows):
+            step = Transition(None, None, np.float32(reward), np.float32(i not in ends), None, {"row": np.int32(row)})
+            met = observe(met, step)
     return float(unit.size(met))
 
 
@@ -200,10 +202,44 @@ def test_values_are_in_units_of_the_returns_that_rewards_add_up_to(times):
     sparse, dense = [0.0] * 30 + [times], [times] * 30
     assert size_after("returns", sparse) == pytest.approx(one)
     assert size_after("returns", dense) == pytest.approx(10 * one)
-    assert size_after("returns", dense, ends=range(4, 30, 5)) == pytest.approx(one), "five rewards are all there are"
-    assert size_after("returns", [times] * 300, discount=0.999) == pytest.approx(100 * one)
+    five = range(4, 30, 5)
+    assert size_after("returns", dense, ends=five) == pytest.approx(one), "five rewards are all there are"
+    assert size_after("returns", dense, ends=five, rows=4) == pytest.approx(one), "in each of four environments too"
+    assert size_after("returns", [times] * 300, discount=0.999) == pytest.approx(max(100 * one, 1.0))
     assert size_after("largest", dense) == pytest.approx(one)
     assert size_after("returns", []) == 1.0
+
+
+def test_a_small_cost_of_every_step_does_not_make_rewards_small():
+    """So that the unit is the same before the goal was found and after."""
+    cost = [-0.01] * 40
+    assert size_after("returns", cost) == size_after("returns", [*cost, 1.0]) == 1.0
+    assert size_after("returns", [-0.001] * 40) == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize("observation", ["one_hot", "features"])
+def test_what_was_learned_is_kept_where_the_unit_changes(observation):
+    """A reward that is far larger than those before: values in rewards' own unit are what they were, but for the prior."""
+    env = environments.make(f"key_door:size=3,observation={observation}")
+    options = {"hidden_sizes": (8,), "prior_scale": 0.0, "min_replay": 4, "batch_size": 4, "epsilon": 0.0}
+    agent = agents.find("tdu").make(env.spec, agents.configure("tdu", options, "general"))
+    key = jax.random.key(0)
+    state, first = agent.init(key), env.reset(key)[1]
+    acting = agent.actor.begin(agent.params(state), key)
+    observe, learn = jax.jit(agent.observe), jax.jit(agent.learn)
+
+    def stored(state, reward):
+        after = first._replace(reward=np.float32(reward), discount=np.float32(1.0))
+        return observe(state, acting, interaction.happened(agent, first.observation, np.int32(0), after), key)
+
+    for _ in range(20):
+        state, _ = learn(stored(state, 0.5), key)
+    before = agent.values(agent.params(state), first.observation)
+    unchanged, changed = stored(state, 0.5), stored(state, 500.0)
+    np.testing.assert_array_equal(agent.values(agent.params(unchanged), first.observation), before)
+    np.testing.assert_allclose(agent.values(agent.params(changed), first.observation), before, rtol=1e-5)
+    target = [jax.tree.leaves(s.values.target)[-1] for s in (state, changed)]
+    np.testing.assert_allclose(target[1] * 500.0, target[0], rtol=1e-5)
 
 
 def test_values_of_dense_rewards_are_told_in_the_rewards_own_unit():

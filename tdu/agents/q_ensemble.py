@@ -93,6 +93,7 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
     )
     learning_the_task = max(learner.exploiters, 1)  # where none does nothing else, the explorer
     unit = units.make(learner.reward_unit, learner.discount)
+    tells_rows = learner.return_steps > 1 or learner.reward_unit == "returns"
     masked = learner.mask_prob < 1.0
     noisy = learner.noise_scale > 0.0
 
@@ -100,7 +101,7 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
         extras = ({"mask": jnp.zeros(heads)} if masked else {}) | ({"noise": jnp.zeros(heads)} if noisy else {})
         if values.prior is not None:
             extras |= dict.fromkeys(_PRIORS, jnp.zeros((heads, spec.num_actions)))
-        if learner.return_steps > 1:
+        if tells_rows:
             extras |= {"last": jnp.zeros((), bool), "row": jnp.zeros((), jnp.int32)}
         return LearnerState(
             values=values.init(key),
@@ -132,14 +133,23 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
         if values.prior is not None:
             priors = (values.prior(state.values, o) for o in (transition.o_tm1, transition.o_t))
             extras |= dict(zip(_PRIORS, priors, strict=True))
+        largest = unit.observe(state.largest, transition) if unit else ()
         transition = transition._replace(extras=extras)
         return state._replace(
+            values=in_unit_of(state, largest),
             replay=replay.add(state.replay, transition),
             bonus=bonus.observe(state.bonus, transition),
             behaviour=behaviour.observe(state.behaviour, acting.head, transition),
             phase=(state.phase + 1) % learner.learn_period,
-            largest=unit.observe(state.largest, transition) if unit else (),
+            largest=largest,
         )
+
+    def in_unit_of(state: LearnerState, largest: State) -> State:
+        """What was learned, in the unit of now; before anything was, there is nothing to keep."""
+        if not unit:
+            return state.values
+        begun = replay.size(state.replay) >= learner.min_replay
+        return values.rescaled(state.values, jnp.where(begun, unit.change(state.largest, largest), 1.0))
 
     def errors(q_tm1: Array, batch: Transition, r_t: Array, target_t: Array, online_t: Array | None) -> Array:
         """TD errors [H, B] for rewards r_t [H, B]."""
@@ -241,7 +251,7 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
             remembered=lambda state, key: replay.sample(state.replay, key),
             examine=examine,
         ),
-        extras=("last", "row") if learner.return_steps > 1 else (),
+        extras=("last", "row") if tells_rows else (),
         cut=cut if learner.return_steps > 1 else None,
     )
 

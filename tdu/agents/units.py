@@ -11,13 +11,19 @@ Kind = Literal["one", "largest", "returns"]
 
 
 class Unit(NamedTuple):
-    """In three verbs."""
+    """What is kept of rewards, and what is made of it."""
 
     init: Callable[[], State]
     observe: Callable[[State, Transition], State]
     """observe(state, one step) -> state."""
     size: Callable[[State], Array]
     """size(state) -> how much of the environment's reward it is."""
+    largest: Callable[[State], Array]
+    """largest(state) -> the largest reward met, without its sign."""
+
+    def change(self, before: State, after: State) -> Array:
+        """What values are to be multiplied by so that they mean the same; those of no reward mean 0 in any unit."""
+        return jnp.where(self.largest(before) > 0, self.size(before) / self.size(after), 1.0)
 
 
 class Met(NamedTuple):
@@ -26,7 +32,7 @@ class Met(NamedTuple):
     largest: Array
     """The largest, without its sign."""
     lately: Array
-    """Their sum up to now, those before discounted by γ a step; nothing is left of it where the task ends."""
+    """Their sum up to now in each environment, those before discounted by γ a step; where the task ends it begins anew."""
     returns: Array
     """The largest such sum, without its sign."""
 
@@ -40,22 +46,29 @@ def make(kind: Kind, discount: float) -> Unit | None:
             init=lambda: jnp.zeros(()),
             observe=lambda largest, step: jnp.maximum(largest, jnp.abs(step.r_t)),
             size=_of_rewards,
+            largest=lambda largest: largest,
         )
 
     def observe(met: Met, step: Transition) -> Met:
-        lately = discount * met.lately + step.r_t
+        row = step.extras["row"]
+        lately = discount * met.lately[row] + step.r_t
         return Met(
             largest=jnp.maximum(met.largest, jnp.abs(step.r_t)),
-            lately=step.d_t * lately,
+            lately=met.lately.at[row].set(step.d_t * lately),
             returns=jnp.maximum(met.returns, jnp.abs(lately)),
         )
 
     def size(met: Met) -> Array:
-        ten, hundred = (met.returns >= times * met.largest for times in (10, 100))
-        some = jnp.where(hundred, 100.0, jnp.where(ten, 10.0, 1.0))
-        return jnp.where(met.largest > 0, some * _of_rewards(met.largest), 1.0)
+        # A small cost of every step does not make a task one of small rewards: the sum of them is what counts.
+        one = jnp.where(met.returns < 1 / _LARGE, _of_rewards(met.largest), jnp.maximum(_of_rewards(met.largest), 1.0))
+        return one * jnp.where(met.returns >= 100 * one, 100.0, jnp.where(met.returns >= 10 * one, 10.0, 1.0))
 
-    return Unit(lambda: Met(*(jnp.zeros(()) for _ in Met._fields)), observe, size)
+    return Unit(
+        init=lambda: Met(jnp.zeros(()), jnp.zeros(MOST_ROWS), jnp.zeros(())),
+        observe=observe,
+        size=size,
+        largest=lambda met: met.largest,
+    )
 
 
 def _of_rewards(largest: Array) -> Array:
@@ -64,3 +77,5 @@ def _of_rewards(largest: Array) -> Array:
 
 
 _LARGE = 10.0
+MOST_ROWS = 4096
+"""So many environments at most are told apart."""

@@ -134,8 +134,12 @@ def dense(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
     def rebase(state: Dense) -> Dense:
         return state._replace(step=state.step - shape.excess(state.step))
 
+    def rescaled(state: Dense, by: Array) -> Dense:
+        return state._replace(params=mlp.times(state.params, by), target=mlp.times(state.target, by))
+
     def prior(state: Dense, observation: Array) -> Array:
         return priors_of(state.prior, network_input(state.seen, observation))
 
     never_changes = has_prior and not in_standard_form
-    return Values(init, update, params, q, noiseless_q, freeze, frozen_q, rebase, prior if never_changes else None)
+    kept = prior if never_changes else None
+    return Values(init, update, params, q, noiseless_q, freeze, frozen_q, rebase, rescaled, kept)

@@ -124,7 +124,11 @@ def one_hot(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
         by = shape.excess(state.step)
         return state._replace(table=sparse_layer.rebased(state.table, by), step=state.step - by)
 
-    return Values(init, update, params, q, noiseless_q, freeze, frozen_q, rebase)
+    def rescaled(state: OneHot, by: Array) -> OneHot:
+        params, target = ((bias, mlp.times(rest, by)) for bias, rest in (state.params, state.target))
+        return state._replace(params=params, target=target)
+
+    return Values(init, update, params, q, noiseless_q, freeze, frozen_q, rebase, rescaled)
 
 
 def _tabulate(params: mlp.Layers) -> Array:
