@@ -332,6 +332,17 @@ def test_the_verdict_on_deep_sea_follows_its_rule():
     assert deep_sea.report(rows_with(lambda size: 60 * size)).verdicts["C2"].word == "partly reproduced"
     assert deep_sea.report(rows_with(lambda size: 40 * size)).verdicts["C2"].word == "not reproduced"
     assert deep_sea.report(rows_with(lambda size: 40 * size)[4:]).verdicts["C1"].word == "reproduced"  # seed 1 has all
+    of_others = [made_up("bdqn", size, 7, 20, stochastic=True) for size in (20, 30)]
+    more = deep_sea.report([*rows_with(lambda size: 60 * size), *of_others]).verdicts["C2"]
+    assert more == deep_sea.report(rows_with(lambda size: 60 * size)).verdicts["C2"], (
+        "seeds that are not scored do not count"
+    )
+    assert "does not: BDQN loses much of its score (1.00 deterministic, 1.00 stochastic)" in more.because
+    half = [r for r in rows_with(lambda size: 60 * size) if r.seed == 0 or deep_sea.size_of(r.env) < 20]
+    assert (
+        "scored so far: 21 of 21 sizes of seed 0, 5 of 21 sizes of seed 1"
+        in deep_sea.report(half).verdicts["C1"].because
+    )
     few = [r for r in rows_with(lambda size: 40 * size) if deep_sea.size_of(r.env) < 50]
     assert deep_sea.report(few).verdicts["C1"].word == "not yet enough data"
 
@@ -349,6 +360,7 @@ def test_the_verdict_on_the_other_methods_counts_what_holds():
     assert verdict().word == "reproduced"
     assert verdict(qex=(1, 0)).word == "partly reproduced"
     assert "QEX does not work" in verdict(qex=(1, 0)).because.partition("does not:")[2]
+    assert "SU collapses" in verdict(su=(0, 0)).because.partition("does not:")[2], "what never worked cannot collapse"
 
 
 def test_the_tree_s_verdict_follows_its_rule():

@@ -72,7 +72,9 @@ def test_strata_of_one_group_are_scipy_s_logrank_when_there_is_one():
 
 
 def test_ratio_of_medians():
-    assert statistics.ratio_of_medians([([10], [20]), ([40], [20])]) == pytest.approx((1, 1, 1))
+    assert statistics.ratio_of_medians([([10], [20])] * 3) == pytest.approx((0.5, 0.5, 0.5))
+    single_runs = statistics.ratio_of_medians([([10], [20]), ([40], [20])])
+    assert single_runs == pytest.approx((1, 0.5, 2)), "tasks differ, though none has two runs"
     found = statistics.ratio_of_medians([([10, 12, 14], [20, 24, 28])])
     assert found.estimate == pytest.approx(0.5)
     assert 10 / 28 <= found.low < 0.5 < found.high <= 14 / 20

@@ -146,7 +146,7 @@ def _tests(betas: dict[float, ByDepth]) -> str:
             lines.append([f"{beta:g}", str(test.strata), ratio, f"{test.z:+.2f}", p_words(test.p)])
     words = (
         "Each β against BDQN, depth by depth: episodes as a share of BDQN's (geometric mean over depths of the ratio "
-        "of medians, bootstrap interval over runs) and the log-rank test stratified by depth (z above 0: solved "
+        "of medians, bootstrap interval over depths and runs) and the log-rank test stratified by depth (z above 0: solved "
         "sooner than by BDQN)."
     )
     return words + "\n\n" + markdown(["β", "depths", "ratio (95 %)", "z", "p"], lines)
