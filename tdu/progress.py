@@ -153,8 +153,8 @@ def display(kind: str, name: str, output: TextIO) -> tuple[Callable[[Report], No
     return lambda report: lines.show(facts(report)), lambda: None
 
 
-def summary(result: RunResult) -> str:
-    """A result in three sentences at most."""
+def summary(result: RunResult, best: str | None = None) -> str:
+    """A result in three sentences at most; `best` is the command that plays the best agent, where one was kept."""
     text = f"{result.agent} seed {result.seed} on {result.env}: "
     if result.has_solved_rule:
         unsolved = f"not solved within {result.episodes} episodes"
@@ -169,7 +169,12 @@ def summary(result: RunResult) -> str:
         deviation = f"{greedy.mean:.3f} ± {greedy.standard_error:.3f}"
         text += f" The trained policy returns {deviation} over {greedy.episodes} episodes."
         if _was_better(result, greedy.mean):
-            text += " It did better while it was training: --evaluate-every keeps the best agent on the way."
+            kept = (
+                f"the best agent is kept, {best} plays it"
+                if best
+                else "--evaluate-every keeps the best agent on the way"
+            )
+            text += f" It did better while it was training: {kept}."
     return text
 
 

@@ -446,6 +446,10 @@ def test_a_policy_that_was_better_while_it_trained_is_told_of(tmp_path):
         returned = dataclasses.replace(result, mean_return=trained, greedy_return=policy)
         assert (words in summary(returned)) == said
     assert words not in summary(dataclasses.replace(result, mean_return=0.9, mean_return_episodes=3))
+    lost = dataclasses.replace(
+        result, mean_return=0.9, greedy_return=dataclasses.replace(result.greedy_return, mean=0.0)
+    )
+    assert "the best agent is kept, tdu evaluate x --best plays it." in summary(lost, "tdu evaluate x --best")
 
 
 def test_a_run_prints_as_one_line(tmp_path):

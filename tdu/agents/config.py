@@ -70,12 +70,12 @@ class EnsembleConfig(QConfig):
     )
     reward_unit: Literal["one", "largest", "returns"] = option(
         "one",
-        "What values are learned in units of: 1; the largest reward seen wherever that is above 10 or below 0.1; or ten or "
-        "a hundred of those where discounted sums of rewards reach so many.",
+        "Unit in which values are learned: 1; the largest reward seen, where that is above 10 or below 0.1; or (returns) "
+        "the same, times 10 or 100 once discounted returns exceed so many.",
         new=True,
     )
     return_steps: int = option(
-        1, "Steps whose rewards are summed before a target looks at values.", minimum=1, maximum=1000, new=True
+        1, "n of n-step returns: a target sums the rewards of so many steps.", minimum=1, maximum=1000, new=True
     )
     mask_prob: float = option(1.0, "Probability ρ that a head trains on a transition.", above=0, maximum=1)
     noise_scale: float = option(0.0, "Standard deviation of Gaussian reward noise, drawn per head.", minimum=0)

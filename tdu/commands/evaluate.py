@@ -4,6 +4,7 @@ import json
 
 from tdu.commands.output import own_output
 from tdu.commands.parser import Parser, folder, whole
+from tdu.errors import tell
 from tdu.evaluate import EPISODES, evaluate
 from tdu.runners import parallel
 from tdu.training.plan import LARGEST_SEED
@@ -37,6 +38,7 @@ def run(arguments: list[str]) -> int:
     parsed = parser.parse_args(arguments)
     parallel.use_one_core()
     with own_output() as output:
+        tell(f"playing {parsed.episodes} episodes, after some seconds of compiling …")
         played = evaluate(
             parsed.run, episodes=parsed.episodes, seed=parsed.seed, best=parsed.best, explorers=parsed.explorers
         )

@@ -87,7 +87,8 @@ def _train_one(parsed: argparse.Namespace, given: dict[str, Any], arguments: lis
         close()
     result = runs.read_result(out)
     if parsed.progress != "json" and result is not None:
-        print(f"{displays.summary(result)} Everything is in {out}.", file=output)
+        best = f"tdu evaluate {out} --best" if parsed.evaluate_every else None
+        print(f"{displays.summary(result, best)} Everything is in {out}.", file=output)
     return 0
 
 
@@ -200,32 +201,43 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     )  # fmt: skip
     parser.add_argument("--address", help="of a Ray cluster, HOST:PORT; without it one is started on this machine")
     parser.add_argument("--track", choices=track.KINDS, help="log every episode there too (default: only log.csv)")
+    general = dataclasses.asdict(agents.configure(agent, {}, "general")) if "general" in agents.presets(agent) else {}
     group = parser.add_argument_group(
-        f"options of agent {agent}, with the paper's defaults (presets: docs/reference.md)"
+        f"options of agent {agent}, with the paper's defaults"
+        + (", and those of the preset general" if general else "")
     )
     fields = options.describe(entry.config)
     for name, kind, default, sentence in fields:
-        shown = ",".join(map(str, default)) if isinstance(default, tuple) else default
+        shown = ",".join(map(str, default)) if isinstance(default, tuple) else str(default).lower()
+        if general.get(name, default) != default:
+            shown = f"{shown}; general {general[name]}"
         how: Any = {"metavar": kind if "|" in kind else "X"}
         if kind == "true|false":
             how = {"action": argparse.BooleanOptionalAction}
         group.add_argument(
             f"--{name.replace('_', '-')}",
             dest=f"option_{name}",
-            help=f"{sentence} (default {str(shown).lower() if isinstance(default, bool) else shown})".replace(
-                "%", "%%"
-            ),
+            help=f"{sentence} (default {shown})".replace("%", "%%"),
             **how,
         )
     parsed, rest = parser.parse_known_args(arguments)
     for argument in rest:
         if argument.startswith("--"):
             known = [a for action in parser._actions for a in action.option_strings if action.help != argparse.SUPPRESS]
-            raise unknown(f"option of tdu train with agent {agent}", argument.split("=")[0], known)
+            raise _not_an_option(agent, argument.split("=")[0], known)
     if rest:
         raise UserError(f"unexpected argument '{rest[0]}'; see tdu train --help.")
     given = {f[0]: v for f in fields if (v := getattr(parsed, f"option_{f[0]}")) is not None}
     return parsed, given
+
+
+def _not_an_option(agent: str, option: str, known: list[str]) -> UserError:
+    """The error for an option that there is not, or that other agents have."""
+    name = option.strip("-").replace("-", "_")
+    others = [other for other, entry in agents.AGENTS.items() if name in {f[0] for f in options.describe(entry.config)}]
+    if others:
+        return UserError(f"{option} is an option of {', '.join(others)}; agent {agent} does not have it.")
+    return unknown(f"option of tdu train with agent {agent}", option, known)
 
 
 def _agent_of(chosen: argparse.Namespace) -> str:

@@ -400,12 +400,12 @@ DEEP_SEA = Grid(
         "C3": "of all methods only TDU is near-optimal on both; NNS and QEX do not work, SU is good on deterministic "
         "seas and collapses on stochastic ones.",
     },
-    rules=f"Seeds 0 and 1 are scored, each once it has five sizes. C1 is reproduced if both score at least {NEAR_FULL}, "
-    f"partly if one does, and asks for all 21 sizes. C2 asks for all stochastic sizes: BDQN drops by at least {DROP}, TDU scores at "
+    rules=f"Seeds 0 and 1 are scored, each once it has five sizes. C1 asks for all 21 sizes, and is reproduced if both score at "
+    f"least {NEAR_FULL}, partly if one does. C2 asks for all stochastic sizes: BDQN drops by at least {DROP}, TDU scores at "
     f"least {NEARLY}, and the log-rank test stratified by size, on the runs that are scored, says that TDU solves sooner "
-    "(p < 0.05); partly if the test alone holds, or the two scores. C3 is five statements, each with a bound: a method fails "
-    f"at or below {FAILS} on both seas, is good from {GOOD}, collapses from there to half, is near-optimal from {NEARLY}; "
-    "partly if some hold; at least five sizes of each method.",
+    "(p < 0.05); partly if the test alone holds, or the two scores. C3 is five statements, each with a bound: a method "
+    f"fails at or below {FAILS} on both seas, is good from {GOOD}, collapses from there to half, is near-optimal from "
+    f"{NEARLY}; partly if some hold; at least five sizes of each method.",
     cells=cells,
     left_out="the other methods at 16 of 21 sizes, boot_dqn's settings on deterministic seas, and all seeds but 0 "
     "and 1 (of the other methods and of boot_dqn's settings all but 0).",

@@ -88,7 +88,7 @@ def _runs(shown: Sequence[Shown]) -> str:
         rows.append((
             run.config.env, run.agent, run.config.seed, run.state,
             int(log["episode"][-1]) if has_episodes else 0,
-            int(log["steps"][-1]) if has_episodes and "steps" in log else 0,
+            result.steps if result else int(log["steps"][-1]) if has_episodes and "steps" in log else 0,
             _solved(run), last,
             result.mean_return if result else None,
             result.greedy_return.mean if result and result.greedy_return else None,

@@ -33,9 +33,7 @@ _EVALUATION_STEPS = 1000
 """An episode of the evaluation has at least so many steps to end in, and ten times the longest of the training's."""
 
 
-_AGAINST_DRIFT = "try a smaller learning_rate, a larger target_period or bootstrap=double, or the preset general."
-
-_DIVERGED = f"the loss stopped being finite {{}}; {_AGAINST_DRIFT}"
+_DIVERGED = "the loss stopped being finite {}; {}"
 
 _DRIFT = 2.0
 """Values that are so many times what rewards can explain are worth a warning …"""
@@ -316,7 +314,7 @@ class Session:
         for row in rows:
             row[WALL_TIME] = round(self._seconds, 3)
             if not math.isfinite(row["loss"]):
-                raise TrainingError(_DIVERGED.format(f"in episode {row['episode']}"))
+                raise TrainingError(_DIVERGED.format(f"in episode {row['episode']}", self._against_drift()))
             if self._track is not None:
                 self._track(row)
             if self._watching.on_episode is not None:
@@ -328,7 +326,7 @@ class Session:
         self._warn_of_drift(rows)
         learner_rows: list[Row] = self._runner.learner_rows()
         if any(not math.isfinite(row["loss"]) for row in learner_rows):
-            raise TrainingError(_DIVERGED.format(f"before step {self._runner.clock.steps}"))
+            raise TrainingError(_DIVERGED.format(f"before step {self._runner.clock.steps}", self._against_drift()))
         if self._folder is not None:
             self._folder.append(rows)
             self._folder.append_to(folders.LEARNER_LOG, learner_rows)
@@ -346,8 +344,17 @@ class Session:
             self._has_warned = True
             self._say(
                 f"values drift: in episode {worst['episode']} the largest |Q| is {worst['largest_q']:.3g}, and no return "
-                f"seen so far explains more than {possible:.3g}; {_AGAINST_DRIFT}"
+                f"seen so far explains more than {possible:.3g}; {self._against_drift()}"
             )
+
+    def _against_drift(self) -> str:
+        """What to try that is not tried already."""
+        more = ["a smaller learning_rate", "a larger target_period"]
+        if self._config.config.get("bootstrap") == "max":
+            more.append("bootstrap=double")
+        if "exploiters" in self._config.config and self._config.config.get("bootstrap") == "max":
+            more.append("the preset general")
+        return f"try {', '.join(more[:-1])} or {more[-1]}."
 
     def _warn_of_no_end(self) -> None:
         """Says once that no episode ends, where the run is to end after so many of them."""
