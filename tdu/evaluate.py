@@ -28,16 +28,17 @@ def evaluate(
     seed: int = 0,
     env: Any = None,
     say: Callable[[str], None] = tell,
+    on_loaded: Callable[[], None] = lambda: None,
     best: bool = False,
     explorers: bool = False,
 ) -> dict[str, Any]:
     """Mean return of a run's agent over `episodes` new episodes, with its standard error.
 
     The agent acts greedily on the mean value over its exploiters. `seed` is of the episodes, whose randomness is apart from
-    every training's. A run on an object of the user's needs that object again, as `env`. `say` is called
-    with anything worth telling, a damaged checkpoint for example. With `best`, the agent is the one that did best in the
-    evaluations during the run. With `explorers`, an agent with a memory acts on its explorers' mean value instead, as in
-    the paper's ablation.
+    every training's. A run on an object of the user's needs that object again, as `env`. `say` is called with anything worth
+    telling, a damaged checkpoint for example; `on_loaded` once, before it plays. With `best`, the agent is the one that did
+    best in the evaluations during the run. With `explorers`, an agent with a memory acts on its explorers' mean value
+    instead, as in the paper's ablation.
     """
     episodes = whole_number("episodes", episodes, 1, 10**6)
     seed = whole_number("seed", seed, 0, LARGEST_SEED)
@@ -51,6 +52,7 @@ def evaluate(
     trained = _on_explorers(run) if explorers else run.agent
     longest = max(_SHORTEST, 10 * int(run.log["episode_len"].max()))
     where = config.env if env is None else env
+    on_loaded()
     returns = greedy_returns(where, trained, episodes=episodes, seed=seed, longest=longest)
     if not len(returns):
         raise UserError(f"no episode on {config.env} came to an end within {longest:,} steps.")

@@ -33,7 +33,10 @@ def columns(path):
         (["train", "dep_sea:size=5"], "unknown environment 'dep_sea'; did you mean 'deep_sea'?"),
         (["train", "deep_sea:size=5", "--agent", "tud"], "unknown agent 'tud'; did you mean 'tdu'?"),
         (["train", "deep_sea:size=5", "--bata", "3"], "did you mean '--beta'?"),
-        (["train", "deep_sea:size=5", "--agent", "dqn", "--beta", "3"], "option of tdu train with agent dqn '--beta'"),
+        (
+            ["train", "deep_sea:size=5", "--agent", "dqn", "--beta", "3"],
+            "agent dqn does not have it",
+        ),
         (["train", "deep_sea:size=5", "--beta", "-1"], "beta must be at least 0, not -1.0."),
         (["train", "deep_sea:size=5", "--beta", "much"], "beta must be a number, not 'much'."),
         (["train", "deep_sea:size=5", "--discount", "1.1"], "discount must be at least 0 and at most 1"),

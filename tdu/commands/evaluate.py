@@ -38,10 +38,10 @@ def run(arguments: list[str]) -> int:
     parsed = parser.parse_args(arguments)
     parallel.use_one_core()
     with own_output() as output:
-        tell(f"playing {parsed.episodes} episodes, after some seconds of compiling …")
         played = evaluate(
-            parsed.run, episodes=parsed.episodes, seed=parsed.seed, best=parsed.best, explorers=parsed.explorers
-        )
+            parsed.run, episodes=parsed.episodes, seed=parsed.seed, best=parsed.best, explorers=parsed.explorers,
+            on_loaded=lambda: tell(f"playing {parsed.episodes} episodes, after some seconds of compiling …"),
+        )  # fmt: skip
         if parsed.json:
             print(json.dumps(played), file=output)
         else:

@@ -400,7 +400,7 @@ DEEP_SEA = Grid(
         "C3": "of all methods only TDU is near-optimal on both; NNS and QEX do not work, SU is good on deterministic "
         "seas and collapses on stochastic ones.",
     },
-    rules=f"Seeds 0 and 1 are scored, each once it has five sizes. C1 asks for all 21 sizes, and is reproduced if both score at "
+    rules=f"Seeds 0 and 1 are scored, each once it has five sizes. C1 asks for all 21 sizes; reproduced if both score at "
     f"least {NEAR_FULL}, partly if one does. C2 asks for all stochastic sizes: BDQN drops by at least {DROP}, TDU scores at "
     f"least {NEARLY}, and the log-rank test stratified by size, on the runs that are scored, says that TDU solves sooner "
     "(p < 0.05); partly if the test alone holds, or the two scores. C3 is five statements, each with a bound: a method "
