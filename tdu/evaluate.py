@@ -28,7 +28,7 @@ def evaluate(
     seed: int = 0,
     env: Any = None,
     say: Callable[[str], None] = tell,
-    on_loaded: Callable[[], None] = lambda: None,
+    on_loaded: Callable[[], None] | None = None,
     best: bool = False,
     explorers: bool = False,
 ) -> dict[str, Any]:
@@ -52,7 +52,8 @@ def evaluate(
     trained = _on_explorers(run) if explorers else run.agent
     longest = max(_SHORTEST, 10 * int(run.log["episode_len"].max()))
     where = config.env if env is None else env
-    on_loaded()
+    if on_loaded is not None:
+        on_loaded()
     returns = greedy_returns(where, trained, episodes=episodes, seed=seed, longest=longest)
     if not len(returns):
         raise UserError(f"no episode on {config.env} came to an end within {longest:,} steps.")

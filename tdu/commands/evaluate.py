@@ -40,7 +40,7 @@ def run(arguments: list[str]) -> int:
     with own_output() as output:
         played = evaluate(
             parsed.run, episodes=parsed.episodes, seed=parsed.seed, best=parsed.best, explorers=parsed.explorers,
-            on_loaded=lambda: tell(f"playing {parsed.episodes} episodes, after some seconds of compiling …"),
+            on_loaded=None if parsed.json else lambda: tell(f"playing {parsed.episodes} episodes, after some seconds of compiling …"),
         )  # fmt: skip
         if parsed.json:
             print(json.dumps(played), file=output)
