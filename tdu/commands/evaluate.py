@@ -38,9 +38,10 @@ def run(arguments: list[str]) -> int:
     parsed = parser.parse_args(arguments)
     parallel.use_one_core()
     with own_output() as output:
+        words = f"playing {parsed.episodes} episodes, after some seconds of compiling …"
         played = evaluate(
             parsed.run, episodes=parsed.episodes, seed=parsed.seed, best=parsed.best, explorers=parsed.explorers,
-            on_loaded=None if parsed.json else lambda: tell(f"playing {parsed.episodes} episodes, after some seconds of compiling …"),
+            on_loaded=None if parsed.json else lambda: tell(words),
         )  # fmt: skip
         if parsed.json:
             print(json.dumps(played), file=output)
