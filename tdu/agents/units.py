@@ -35,6 +35,8 @@ class Met(NamedTuple):
     """Their sum up to now in each environment, those before discounted by γ a step; where the task ends it begins anew."""
     returns: Array
     """The largest such sum, without its sign."""
+    gain: Array
+    """The largest reward above 0."""
 
 
 def make(kind: Kind, discount: float) -> Unit | None:
@@ -56,15 +58,17 @@ def make(kind: Kind, discount: float) -> Unit | None:
             largest=jnp.maximum(met.largest, jnp.abs(step.r_t)),
             lately=met.lately.at[row].set(step.d_t * lately),
             returns=jnp.maximum(met.returns, jnp.abs(lately)),
+            gain=jnp.maximum(met.gain, step.r_t),
         )
 
     def size(met: Met) -> Array:
-        # A small cost of every step does not make a task one of small rewards: the sum of them is what counts.
-        one = jnp.where(met.returns < 1 / _LARGE, _of_rewards(met.largest), jnp.maximum(_of_rewards(met.largest), 1.0))
+        # Small costs do not make a task one of small rewards, nor do small rewards that add up: what is sought may be larger.
+        is_small = (met.gain > 0) & (met.returns < 1 / _LARGE)
+        one = jnp.where(is_small, _of_rewards(met.largest), jnp.maximum(_of_rewards(met.largest), 1.0))
         return one * jnp.where(met.returns >= 100 * one, 100.0, jnp.where(met.returns >= 10 * one, 10.0, 1.0))
 
     return Unit(
-        init=lambda: Met(jnp.zeros(()), jnp.zeros(MOST_ROWS), jnp.zeros(())),
+        init=lambda: Met(jnp.zeros(()), jnp.zeros(MOST_ROWS), jnp.zeros(()), jnp.zeros(())),
         observe=observe,
         size=size,
         largest=lambda met: met.largest,
