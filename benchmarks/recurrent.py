@@ -97,7 +97,7 @@ def run(name: str, agent: str, seed: int) -> dict[str, Any]:
     finished = tdu.train(
         task.env, "r2d2" if agent == "control" else agent, seed=seed, steps=task.steps, episodes=task.episodes,
         evaluation_episodes=task.evaluation_episodes if task.every else 0, evaluate_every=task.every or None,
-        on_evaluation=on_evaluation if task.every else None, say=lambda words: None,
+        on_evaluation=on_evaluation if task.every else None, progress=None, say=lambda words: None,
         **(CONTROL if agent == "control" else {}),
     )  # fmt: skip
     result = finished.result

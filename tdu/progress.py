@@ -1,12 +1,14 @@
 """How a run tells that it is alive: a bar on a terminal, plain lines elsewhere, JSON lines for a parent process."""
 
+import contextlib
 import json
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
+from tdu.errors import unknown
 from tdu.runners import parallel
 from tdu.runs.records import RunResult
 from tdu.training.session import Report
@@ -56,14 +58,14 @@ def _seconds_left(report: Report) -> float | None:
 
 
 def sentence(shown: Facts) -> str:
-    """The facts in one line."""
+    """The facts in one line, those first that a narrow terminal must not cut off."""
     regret = "" if shown["regret"] is None else f"  regret {shown['regret']:.3f}"
     mean = "no episode has ended yet" if shown["return"] is None else f"last-100 return {shown['return']:.3f}"
     greedy = shown["greedy_return"]
     trained = "" if greedy is None else f"  trained policy {greedy:.3f} at episode {shown['greedy_episode']}"
     return (
-        f"{mean}{trained}{regret}  bonus {shown['bonus']:.4f}  {shown['steps']:,} steps in {clock(shown['seconds'])}, "
-        f"{shown['steps_per_second']:,.0f} a second  at most {clock(shown['seconds_left'])} left"
+        f"at most {clock(shown['seconds_left'])} left  {mean}{trained}{regret}  bonus {shown['bonus']:.4f}  "
+        f"{shown['steps']:,} steps in {clock(shown['seconds'])}, {shown['steps_per_second']:,.0f} a second"
         + (f"  {status}" if (status := shown.get("status")) else "")
     )
 
@@ -99,13 +101,15 @@ class Bars:
     def __init__(self) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
+        from rich.table import Column
 
         self._bars = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=20),
             TextColumn("{task.fields[done]}"),
-            TextColumn("{task.fields[text]}"),
+            TextColumn("{task.fields[text]}", table_column=Column(ratio=1, no_wrap=True)),
             console=Console(stderr=True),
+            expand=True,
         )
         self._tasks: dict[str, Any] = {}
         self._bars.start()
@@ -151,6 +155,31 @@ def display(kind: str, name: str, output: TextIO) -> tuple[Callable[[Report], No
         return lambda report: bars.show(name, facts(report)), bars.close
     lines = Throttle(name, at_once=True)
     return lambda report: lines.show(facts(report)), lambda: None
+
+
+@contextlib.contextmanager
+def shown(how: Callable[[Report], None] | str | None, name: str) -> Iterator[Callable[[Report], None] | None]:
+    """What `tdu.train` tells its reports to: a function as it is, or a display that is closed in the end.
+
+    Without a terminal the first line comes after five seconds, so that short runs in a script say nothing.
+    """
+    if not isinstance(how, str):
+        yield how
+    elif how not in HOW:
+        raise unknown("progress", how, HOW)
+    elif how == "auto" and sys.stderr.isatty():
+        show, close = display(how, name, sys.stderr)
+        try:
+            yield show
+        finally:
+            close()
+    else:
+        lines = Throttle(name)
+        yield lambda report: lines.show(facts(report))
+
+
+HOW = ("auto", "plain")
+"""Displays of a run in Python; a function or None will do too."""
 
 
 def summary(result: RunResult, best: str | None = None) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
+from tdu import progress as displays
 from tdu import runs
 from tdu.environments import parts
 from tdu.errors import RunError, UserError, tell
@@ -47,7 +48,7 @@ def train(
     record_every: int | None = None,
     on_episode: Callable[[Row], object] | None = None,
     on_evaluation: Callable[[Evaluation], object] | None = None,
-    progress: Callable[[Report], None] | None = None,
+    progress: Callable[[Report], None] | Literal["auto", "plain"] | None = "auto",
     compiling: Callable[[], None] | None = None,
     say: Callable[[str], None] = tell,
     track: str | None = None,
@@ -82,7 +83,8 @@ def train(
         record_every: the same at every so many episodes, where the usual moments are too few for a film or too many.
         on_episode: called with every episode's row of the log; return True to end the run.
         on_evaluation: called after every evaluation during the run, with its `returns` and its `agent`; True ends the run.
-        progress: called after every piece of the run.
+        progress: "auto" is a bar on a terminal and elsewhere a line every five seconds, "plain" always such lines, None
+            silence; or a function that is called with a report after every piece of the run.
         compiling: called when there is nothing left but to compile and run.
         say: called with anything worth telling, a damaged checkpoint for example.
         track: "tensorboard" or "wandb", to log every episode there too.
@@ -126,22 +128,37 @@ def train(
     if on_evaluation is not None and evaluate_every is None:
         raise UserError("on_evaluation is called after evaluations during the run; give evaluate_every too.")
 
-    def session(folder: runs.Folder | None, *, resuming: bool) -> Session:
-        if planned.env.spec.parts is not None:
-            say(parts.described(planned.env.spec.parts, planned.env.spec.name))
-        if planned.general_because is not None:
-            say(planned.general_because)
-        if compiling is not None:
-            compiling()
-        return Session(
-            planned, folder, resuming=resuming, checkpoint_seconds=checkpoint_seconds,
-            watching=watching, progress=progress, say=say, track=track, address=address,
-        )  # fmt: skip
+    with displays.shown(progress, f"{planned.config.agent} seed {planned.config.seed}") as told:
 
-    if out is None:
+        def session(folder: runs.Folder | None, *, resuming: bool) -> Session:
+            if planned.env.spec.parts is not None:
+                say(parts.described(planned.env.spec.parts, planned.env.spec.name))
+            if planned.general_because is not None:
+                say(planned.general_because)
+            if compiling is not None:
+                compiling()
+            return Session(
+                planned, folder, resuming=resuming, checkpoint_seconds=checkpoint_seconds,
+                watching=watching, progress=told, say=say, track=track, address=address,
+            )  # fmt: skip
+
+        if out is not None:
+            return _in_folder(out, planned, session, resume=resume, env=env, say=say)
         if resume:
             raise RunError("there is nothing to resume without a folder; give out.")
         return session(None, resuming=False).run()
+
+
+def _in_folder(
+    out: str | Path,
+    planned: Plan,
+    session: Callable[..., Session],
+    *,
+    resume: bool | Literal["if_there"],
+    env: Any,
+    say: Callable[[str], None],
+) -> Run:
+    """A run that leaves its folder: begun, gone on with, or found finished."""
     is_there = Path(out).exists()
     if resume is True and not is_there:
         raise RunError(f"{out} does not exist, so there is nothing to resume; start it without --resume.")
