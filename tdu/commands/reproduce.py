@@ -78,6 +78,7 @@ def _names(given: list[str]) -> list[str]:
 
 def _list(parsed: argparse.Namespace) -> int:
     every = reproduce.read_all(parsed.results)
+    guessed = False
     print(f"{'experiment':<16}{'done':>6}{'missing':>9}{'hours left':>12}   what")
     for name, experiment in catalogue.EXPERIMENTS.items():
         if isinstance(experiment, Own):
@@ -88,9 +89,15 @@ def _list(parsed: argparse.Namespace) -> int:
         except UserError as e:
             print(f"{name:<16}{'':>27}   {experiment.summary}; not known here: {e}")
             continue
-        hours = f"{state.hours:.1f}" + (" + ?" if state.unknown else "")
+        known = f"{state.hours:.1f}" if state.hours or not state.unknown else ""
+        hours = " + ".join(filter(None, (known, "?" if state.unknown else "")))
+        guessed = guessed or bool(state.unknown)
         print(f"{name:<16}{state.done:>6}{state.missing:>9}{hours:>12}   {experiment.summary}")
-    print(f"\nPreset {parsed.preset}: {PRESETS[parsed.preset]}. Hours are of one core, from runs that are alike.")
+    unknown_hours = " A question mark is for runs like which none was made yet." if guessed else ""
+    print(
+        f"\nPreset {parsed.preset}: {PRESETS[parsed.preset]}. Hours are of one core, from runs that are alike."
+        + unknown_hours
+    )
     if parsed.preset == "laptop":
         for name, grid in catalogue.grids().items():
             print(f"{name} leaves out of the published grid: {grid.left_out}")
@@ -149,4 +156,5 @@ def _reproduce(names: list[str], parsed: argparse.Namespace) -> int:
         verdicts = pages.write(name, parsed.preset, every, parsed.results / name)
         for claim, verdict in verdicts.items():
             print(f"{name}, {claim}: {verdict.word}; {verdict.because}")
+        tell(f"the page is {parsed.results / name / pages.PAGE}.")
     return 2 if failed else 0
