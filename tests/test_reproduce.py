@@ -126,6 +126,43 @@ def test_what_has_to_be_shown_is_in_the_laptop_s_grids():
     assert len([i for i in bsuite.ids("laptop") if i.startswith("mountain_car/")]) == 20
 
 
+OTHERS = ("catch", "cartpole", "bandit", "discounting_chain", "umbrella_length", "memory_len", "bandit_noise", "bandit_scale",
+          "catch_noise", "catch_scale")  # fmt: skip
+
+
+def of_bsuite(without, with_bonus, bandit, *, elsewhere=0.7):
+    """Rows of Mountain Car's settings and of the other experiments; elsewhere only the bonus makes a difference."""
+    found = []
+    variants = (
+        ("bdqn", "", without, 0.7),
+        ("tdu", "", with_bonus, elsewhere),
+        ("tdu", "head_choice=ucb1", bandit, 0.7),
+    )
+    for agent, options, cars, other in variants:
+        scores = {f"mountain_car/{i}": score for i, score in enumerate(cars)} | {f"{name}/0": other for name in OTHERS}
+        for env, score in scores.items():
+            run = Row(env, agent, "paper", options, 0, None, None, 1000, 9, score, None, 1.0, "abc1234", "a processor")
+            found.append(run)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("rows_there", "word", "words"),
+    [
+        (of_bsuite([0.9] * 5, [0.7] * 5, [0.85] * 5), "reproduced", "by −0.200 (−0.200 to −0.200)"),
+        (of_bsuite([0.9] * 5, [0.7] * 5, [0.75] * 5), "partly reproduced", "0.750 with the bandit"),
+        (of_bsuite([0.9] * 5, [0.89] * 5, [0.95] * 5), "partly reproduced", "10 experiments by 0.000"),
+        (of_bsuite([0.9] * 5, [0.1, 1.0, 1.0, 1.0, 1.0], [0.9] * 5, elsewhere=0.6), "not reproduced", "by −0.080"),
+        (of_bsuite([0.9] * 4, [0.7] * 4, [0.9] * 4), "not yet enough data", "4 settings of Mountain Car"),
+    ],
+    ids=["hurt and repaired", "hardly repaired", "not hurt", "one bad seed is no harm shown", "too few"],
+)
+def test_what_a_bonus_does_to_bsuite_is_judged_by_an_interval(rows_there, word, words):
+    verdict = bsuite.report(rows_there).verdicts["C7"]
+    assert verdict.word == word
+    assert words in verdict.because
+
+
 def test_bsuite_s_own_tables_say_the_same():
     from tdu.environments import bsuite as official
 

@@ -109,9 +109,10 @@ def interval_words(interval: Interval, digits: int = 2) -> str:
     """An estimate with its interval."""
 
     def number(value: float) -> str:
-        return "∞" if value == float("inf") else f"{value:.{digits}f}"
+        return "∞" if value == float("inf") else f"{value:.{digits}f}".replace("-", "−")
 
-    return f"{number(interval.estimate)} ({number(interval.low)}–{number(interval.high)})"
+    between = "–" if interval.low >= 0 else " to "
+    return f"{number(interval.estimate)} ({number(interval.low)}{between}{number(interval.high)})"
 
 
 def markdown(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
