@@ -195,8 +195,7 @@ def summary(result: RunResult, best: str | None = None) -> str:
     text += f", {result.steps} steps at {result.steps_per_second or 0:,.0f} per second."
     greedy = result.greedy_return
     if greedy is not None:
-        deviation = f"{greedy.mean:.3f} ± {greedy.standard_error:.3f}"
-        text += f" The trained policy returns {deviation} over {greedy.episodes} episodes."
+        text += f" The trained policy returns {return_words(greedy.mean, greedy.standard_error, greedy.episodes)}."
         if _was_better(result, greedy.mean):
             kept = (
                 f"the best agent is kept, {best} plays it"
@@ -205,6 +204,16 @@ def summary(result: RunResult, best: str | None = None) -> str:
             )
             text += f" It did better while it was training: {kept}."
     return text
+
+
+def return_words(mean: float, standard_error: float, episodes: int) -> str:
+    """What a policy returns, and over how many episodes; with its error where they are enough for one."""
+    if episodes == 1:
+        return f"{mean:.3f} in one episode"
+    return f"{mean:.3f}{f' ± {standard_error:.3f}' if episodes >= _ENOUGH_FOR_ERROR else ''} over {episodes} episodes"
+
+
+_ENOUGH_FOR_ERROR = 5
 
 
 def _was_better(result: RunResult, greedy: float) -> bool:

@@ -41,3 +41,11 @@ def test_a_narrow_terminal_still_shows_the_name_the_episode_and_the_time_left(ca
     shown = capsys.readouterr().err
     assert shown.startswith("tdu seed 0 ━")
     assert "20/20 at most 0:00 left  last-100" in shown
+
+
+@pytest.mark.parametrize(
+    ("episodes", "words"),
+    [(1, "-1.500 in one episode"), (4, "-1.500 over 4 episodes"), (5, "-1.500 ± 0.250 over 5 episodes")],
+)
+def test_a_few_episodes_have_no_error_worth_telling(episodes, words):
+    assert progress.return_words(-1.5, 0.25, episodes) == words

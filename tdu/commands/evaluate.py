@@ -6,6 +6,7 @@ from tdu.commands.output import own_output
 from tdu.commands.parser import Parser, folder, whole
 from tdu.errors import tell
 from tdu.evaluate import EPISODES, evaluate
+from tdu.progress import return_words
 from tdu.runners import parallel
 from tdu.training.plan import LARGEST_SEED
 
@@ -48,9 +49,9 @@ def run(arguments: list[str]) -> int:
         else:
             whose = ", acting on its explorers' values," if parsed.explorers else ""
             when = " at its best" if parsed.best else ""
+            words = return_words(played["mean_return"], played["standard_error"], played["episodes"])
             print(
-                f"{played['agent']}{when}{whose} seed {played['seed']} on {played['env']}: mean return "
-                f"{played['mean_return']:.3f} ± {played['standard_error']:.3f} over {played['episodes']} episodes "
+                f"{played['agent']}{when}{whose} seed {played['seed']} on {played['env']}: mean return {words} "
                 f"({played['min_return']:.3f} to {played['max_return']:.3f}).",
                 file=output,
             )
