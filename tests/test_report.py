@@ -16,6 +16,7 @@ import tdu
 from tdu import runs
 from tdu.cli import main
 from tdu.reporting import collect, curves, page, page_data
+from tdu.reporting.drawing import COLOURS
 from tdu.runs.records import written_json
 
 SMALL = {"hidden_sizes": (8,), "exploiters": 3, "batch_size": 16, "min_replay": 32, "learning_rate": 5e-3}
@@ -124,6 +125,10 @@ def test_the_curves_are_the_log_s(browser, written, sweep):
     words = next(words for name, words in entries if name.startswith("tdu"))
     assert float(words.split(" ")[0]) == pytest.approx(last, rel=5e-3, abs=1e-6)
     assert "2 seeds" in words
+    strokes = "[...document.querySelectorAll('.curves .legend line')].map(l => l.getAttribute('stroke'))"
+    assert dict(zip([name[:3] for name, _ in entries], browser.run(strokes), strict=True)) == {
+        "bdq": COLOURS["bdqn"], "tdu": COLOURS["tdu"],  # as in every picture, though BDQN is the first here
+    }  # fmt: skip
 
 
 def test_the_slider_moves_the_map_and_play_plays(browser, written, sweep):

@@ -3,10 +3,17 @@
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  const COLOURS = [["#0b6e4f", "#58c49c"], ["#c0504d", "#f08a84"], ["#3b6fb6", "#84b1f0"], ["#b8741a", "#e8b061"],
+  const COLOURS = [["#0b6e4f", "#58c49c"], ["#3b6fb6", "#84b1f0"], ["#c0504d", "#f08a84"], ["#b8741a", "#e8b061"],
     ["#7a4fa3", "#bd97e4"], ["#3a3f44", "#c9ced3"], ["#2b8ea3", "#71cfe2"], ["#9a7a1f", "#d9c067"]];
   const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3], [5, 5], [14, 4], [2, 6], [8, 3, 2, 3, 2, 3]];
   const colour = i => COLOURS[i % COLOURS.length][dark.matches ? 1 : 0];
+  // The three of the demo have one colour on every page and picture; the others, and a second of one, take what is left.
+  const KNOWN = { tdu: 0, bdqn: 1, dqn: 2 };
+  function hues(labels) {
+    const agents = labels.map(label => label.match(/^\w*/)[0]);
+    const kept = agents.map((name, i) => agents.indexOf(name) === i ? KNOWN[name] : undefined), left = [...Array(2 * agents.length + 3).keys()].filter(i => !kept.includes(i));
+    return kept.map(hue => hue ?? left.shift());
+  }
   const dash = i => DASHES[i % DASHES.length];
   const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const shown = x => x == null ? "–" : Number.isInteger(x) ? String(x) : Number(x.toPrecision(3)).toString();
@@ -55,11 +62,12 @@
     for (const [name, words] of Object.entries(env.metrics)) metric.append(new Option(words, name));
     for (const name of Object.keys(env.axes)) axis.append(new Option(name, name));
     const draw = () => {
-      const here = env.axes[axis.value], curves = here.metrics[metric.value].map((c, i) => ({ ...c, hue: i, dash: i }));
+      const here = env.axes[axis.value], own = hues(here.metrics[metric.value].map(c => c.agent));
+      const curves = here.metrics[metric.value].map((c, i) => ({ ...c, hue: own[i], dash: own[i] }));
       // What was tried out on the way stands beside what training returned, which includes exploration.
       const evaluated = metric.value === "episode_return" && here.metrics.greedy_return;
       if (evaluated) evaluated.forEach((c, i) => {
-        if (c.mean.some(x => x != null)) curves.push({ ...c, agent: c.agent + ", greedy return", seeds: [], hue: i, dash: i + 2 });
+        if (c.mean.some(x => x != null)) curves.push({ ...c, agent: c.agent + ", greedy return", seeds: [], hue: own[i], dash: own[i] + 2 });
       });
       const columns = [here.x], series = [{}], bands = [], means = [];
       curves.forEach(c => {
