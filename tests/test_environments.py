@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import tdu
 from tdu import environments
 from tdu.environments import binary_tree, deep_sea
 from tdu.environments.vector import PythonVector
@@ -167,3 +168,31 @@ def test_an_official_environment_is_the_same_for_one_seed_and_episode():
 
     assert rewards(1, 5) == rewards(1, 5)
     assert len({rewards(1, 5), rewards(1, 6), rewards(2, 5)}) == 3
+
+
+def test_settings_of_bsuite_that_differ_by_chance_alone_are_several_runs():
+    from bsuite import sweep
+
+    seen: dict[str, int] = {}
+    for bsuite_id in sweep.SWEEP:
+        what = f"{bsuite_id.partition('/')[0]} {sweep.SETTINGS[bsuite_id]}"
+        assert environments.bsuite.copy_number(bsuite_id) == seen.get(what, 0)
+        seen[what] = seen.get(what, 0) + 1
+    assert sum(count - 1 for count in seen.values()) == 196
+    assert [environments.own_seed(i, 5) == 5 for i in ("catch/0", "catch_noise/4", "bandit/7", "deep_sea/3")] == [
+        True
+    ] * 4
+    seeds = {environments.own_seed(f"bsuite:mountain_car/{i}", seed) for i in range(20) for seed in range(3)}
+    assert len(seeds) == 60
+
+    def start(bsuite_id):
+        return environments.bsuite.load(bsuite_id, 0).reset(0).observation.tolist()
+
+    assert start("mountain_car/1") != start("mountain_car/0") == start("mountain_car/0")
+
+    def untrained(bsuite_id):
+        sizes = {"hidden_sizes": (4,), "exploiters": 2, "evaluation_episodes": 0}
+        return tdu.train(bsuite_id, "bdqn", episodes=1, **sizes).agent.values(np.ones((10, 5)))
+
+    assert (untrained("catch/3") != untrained("catch/0")).any()
+    assert (untrained("catch/0") == untrained("catch/0")).all()

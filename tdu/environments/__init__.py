@@ -94,6 +94,11 @@ def make(env: Any, seed: Seed = 0, *, num_envs: int = 1, vectorises: bool = Fals
     return PythonVector([made, *(_in_python(_single(env, seed)) for _ in range(num_envs - 1))])
 
 
+def own_seed(env_id: str, seed: int) -> int:
+    """What a run's agent grows from: its seed, and on settings of bsuite that are copies of each other one of their own."""
+    return bsuite.own_seed(env_id.removeprefix("bsuite:"), seed)
+
+
 def is_of_the_paper(env: Any) -> bool:
     """Whether the paper's settings were made for an environment: Deep Sea, the tree, and all of bsuite."""
     if isinstance(env, Environment):

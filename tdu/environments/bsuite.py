@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tdu.environments.deep_sea import solved_rule
-from tdu.environments.python import PythonEnvironment, Seed
+from tdu.environments.python import PythonEnvironment, Seed, number
 from tdu.errors import UserError, unknown
 
 DEEP_SEAS = {"deep_sea": False, "deep_sea_stochastic": True}
@@ -30,8 +30,26 @@ def ids(name: str) -> list[str]:
     return found
 
 
+UNSEEDED = {"cartpole": 20, "catch": 20, "mnist": 20, "mountain_car": 20} | {
+    f"{name}_{kind}": 4 for name in ("cartpole", "catch", "mnist", "mountain_car") for kind in ("noise", "scale")
+}
+"""Experiments with settings that are the same but for chance, and how many in a row are."""
+
+
+def copy_number(bsuite_id: str) -> int:
+    """How many settings before this one are the same but for chance, which bsuite leaves unseeded."""
+    name, _, index = bsuite_id.partition("/")
+    return int(index) % UNSEEDED[name] if name in UNSEEDED and index.isdecimal() else 0
+
+
+def own_seed(bsuite_id: str, seed: int) -> int:
+    """What everything random on a setting grows from: with one seed, settings that are the same are still several runs."""
+    copy = copy_number(bsuite_id)
+    return number(f"{seed} copy {copy}") if copy else seed
+
+
 def load(bsuite_id: str, seed: Seed) -> PythonEnvironment:
-    """The official environment, reseeded from (seed, episode) at every episode."""
+    """The official environment, reseeded from (seed, episode) at every episode, and each of several copies otherwise."""
     default_episodes(bsuite_id)
     bsuite, _ = imported()
     name = bsuite_id.partition("/")[0]
@@ -40,7 +58,7 @@ def load(bsuite_id: str, seed: Seed) -> PythonEnvironment:
     return PythonEnvironment(
         env,
         name=f"bsuite:{bsuite_id}",
-        seed=seed,
+        seed=f"{seed} copy {copy}" if (copy := copy_number(bsuite_id)) else seed,
         num_states=num_states(env),
         solved=solved_rule(DEEP_SEAS[name]) if name in DEEP_SEAS else None,
     )

@@ -216,18 +216,18 @@ def make_runner(
     """What drives the run, and its agent; not compiled where it only has to be loaded. An address is a Ray cluster's."""
     entry = agents.find(config.agent)
     agent = _make_agent(entry.make, env.spec, agents.configure(config.agent, config.config))
-    budget = Budget(episodes=config.episodes, steps=config.steps)
+    budget, seed = Budget(episodes=config.episodes, steps=config.steps), environments.own_seed(config.env, config.seed)
     if isinstance(agent, RecurrentAgent) and config.actors is not None:
         on_ray = RayRunner(env.spec, agent, config, budget=budget, address=address, compiled=compiled, say=say)
         return on_ray, agent
     if isinstance(agent, RecurrentAgent):
         recurrent = RecurrentRunner(
-            env, agent, config.seed, budget=budget, stop=config.stop, num_envs=config.num_envs, compiled=compiled
+            env, agent, seed, budget=budget, stop=config.stop, num_envs=config.num_envs, compiled=compiled
         )
         return recurrent, agent
     if isinstance(env, Environment):
-        return CompiledRunner(env, agent, config.seed, budget=budget, stop=config.stop, compiled=compiled), agent
-    return StepwiseRunner(env, agent, config.seed, budget=budget, stop=config.stop, compiled=compiled), agent
+        return CompiledRunner(env, agent, seed, budget=budget, stop=config.stop, compiled=compiled), agent
+    return StepwiseRunner(env, agent, seed, budget=budget, stop=config.stop, compiled=compiled), agent
 
 
 @lru_cache(maxsize=8)
