@@ -130,37 +130,63 @@ OTHERS = ("catch", "cartpole", "bandit", "discounting_chain", "umbrella_length",
           "catch_noise", "catch_scale")  # fmt: skip
 
 
-def of_bsuite(without, with_bonus, bandit, *, elsewhere=0.7):
-    """Rows of Mountain Car's settings and of the other experiments; elsewhere only the bonus makes a difference."""
+def of_bsuite(without, with_bonus, bandit, *, elsewhere=(0.7,) * 10):
+    """Rows of Mountain Car's settings and of the other experiments, where only the bonus makes a difference."""
     found = []
+    unchanged = (0.7,) * len(OTHERS)
     variants = (
-        ("bdqn", "", without, 0.7),
+        ("bdqn", "", without, unchanged),
         ("tdu", "", with_bonus, elsewhere),
-        ("tdu", "head_choice=ucb1", bandit, 0.7),
+        ("tdu", "head_choice=ucb1", bandit, unchanged),
     )
     for agent, options, cars, other in variants:
-        scores = {f"mountain_car/{i}": score for i, score in enumerate(cars)} | {f"{name}/0": other for name in OTHERS}
+        scores = {f"mountain_car/{i}": score for i, score in enumerate(cars)}
+        scores |= {f"{name}/0": score for name, score in zip(OTHERS, other, strict=True)}
         for env, score in scores.items():
             run = Row(env, agent, "paper", options, 0, None, None, 1000, 9, score, None, 1.0, "abc1234", "a processor")
             found.append(run)
     return found
 
 
+def of_seed(seed, rows_there, agent, score):
+    """More runs of one agent alone, with another seed."""
+    mine = [row for row in rows_there if row.agent == agent and not row.options]
+    return [row._replace(seed=seed, score=score) for row in mine]
+
+
+FIVE = (0.88, 0.9, 0.9, 0.91, 0.92)
+WORSE = tuple(score - 0.2 for score in FIVE)
+SAME = of_bsuite(FIVE, FIVE, FIVE)
+
+
 @pytest.mark.parametrize(
     ("rows_there", "word", "words"),
     [
-        (of_bsuite([0.9] * 5, [0.7] * 5, [0.85] * 5), "reproduced", "by −0.200 (−0.200 to −0.200)"),
-        (of_bsuite([0.9] * 5, [0.7] * 5, [0.75] * 5), "partly reproduced", "0.750 with the bandit"),
-        (of_bsuite([0.9] * 5, [0.89] * 5, [0.95] * 5), "partly reproduced", "10 experiments by 0.000"),
-        (of_bsuite([0.9] * 5, [0.1, 1.0, 1.0, 1.0, 1.0], [0.9] * 5, elsewhere=0.6), "not reproduced", "by −0.080"),
-        (of_bsuite([0.9] * 4, [0.7] * 4, [0.9] * 4), "not yet enough data", "4 settings of Mountain Car"),
+        (of_bsuite(FIVE, WORSE, FIVE), "reproduced", "changes it by −0.200 (−0.200 to −0.200)"),
+        (of_bsuite(FIVE, WORSE, WORSE), "partly reproduced", "0.702 with the bandit"),
+        (SAME, "partly reproduced", "10 experiments by 0.000"),
+        (SAME + of_seed(1, SAME, "tdu", 0.1), "partly reproduced", "changes it by 0.000"),
+        (of_bsuite(FIVE, WORSE, FIVE, elsewhere=(0.25,) + (0.7,) * 9), "partly reproduced", "by −0.045"),
+        (of_bsuite(FIVE, (0.1, 1, 1, 1, 1), FIVE, elsewhere=(0.5,) * 10), "not reproduced", "by −0.082"),
+        (of_bsuite(FIVE, (0.1, 1, 1, 1, 1), FIVE, elsewhere=(0.3, 0.9) * 5), "inconclusive", "by −0.082"),
+        (of_bsuite(FIVE[:4], WORSE[:4], FIVE[:4]), "not yet enough data", "4 settings of Mountain Car"),
     ],
-    ids=["hurt and repaired", "hardly repaired", "not hurt", "one bad seed is no harm shown", "too few"],
-)
-def test_what_a_bonus_does_to_bsuite_is_judged_by_an_interval(rows_there, word, words):
+    ids=["hurt and repaired", "hurt for good", "not hurt", "a seed of one variant says nothing", "one experiment is lost",
+         "one bad car shows no harm", "all is noise", "too few"],
+)  # fmt: skip
+def test_what_a_bonus_does_to_bsuite_is_judged_by_pairs_and_intervals(rows_there, word, words):
     verdict = bsuite.report(rows_there).verdicts["C7"]
     assert verdict.word == word
     assert words in verdict.because
+
+
+def test_bsuite_s_page_is_drawn(tmp_path):
+    every = {"bsuite": of_bsuite(FIVE, WORSE, FIVE)}
+    pages.write("bsuite", "laptop", every, tmp_path)
+    page = (tmp_path / pages.PAGE).read_text()
+    assert "| mountain_car | 5 of 20 | 0.902 | 0.702 | 0.902 | 0.93 |" in page
+    assert "| Mountain Car, bandit less β = 1 | 5 | 0.200 (0.200–0.200) |" in page
+    assert {path.name for path in tmp_path.iterdir()} == {pages.PAGE, "bars.svg", "bars.png", "radar.svg", "radar.png"}
 
 
 def test_bsuite_s_own_tables_say_the_same():
@@ -375,11 +401,18 @@ def test_the_verdict_on_deep_sea_follows_its_rule():
         "seeds that are not scored do not count"
     )
     assert "does not: BDQN loses much of its score (1.00 deterministic, 1.00 stochastic)" in more.because
-    half = [r for r in rows_with(lambda size: 60 * size) if r.seed == 0 or deep_sea.size_of(r.env) < 20]
-    assert (
-        "scored so far: 21 of 21 sizes of seed 0, 5 of 21 sizes of seed 1"
-        in deep_sea.report(half).verdicts["C1"].because
-    )
+    assert "(seeds 0, 1)" in more.because
+    half = [r for r in rows_with(lambda size: 60 * size) if r.seed == 0 or deep_sea.size_of(r.env) < 48]
+    assert "all 21 on seed 0" in deep_sea.report(half).verdicts["C1"].because, "a seed counts once it is whole"
+    assert "(seed 0)" in deep_sea.report(half).verdicts["C2"].because
+    lost = [
+        made_up("tdu", 30, 1, None, stochastic=False)
+        if (r.agent, r.env, r.seed) == ("tdu", "deep_sea:size=30", 1)
+        else r
+        for r in rows_with(lambda size: 60 * size)
+    ]
+    assert deep_sea.report(lost).verdicts["C1"].word == "partly reproduced", "one of 42 is not all"
+    assert "TDU solves 41 of 42" in deep_sea.report(lost).verdicts["C1"].because
     few = [r for r in rows_with(lambda size: 40 * size) if deep_sea.size_of(r.env) < 50]
     assert deep_sea.report(few).verdicts["C1"].word == "not yet enough data"
 
@@ -396,6 +429,7 @@ def test_the_verdict_on_the_other_methods_counts_what_holds():
 
     assert verdict().word == "reproduced"
     assert verdict(qex=(1, 0)).word == "partly reproduced"
+    assert verdict(tdu=(1, 0), su=(0, 0)).word == "not reproduced", "that NNS and QEX fail is not enough"
     assert "QEX does not work" in verdict(qex=(1, 0)).because.partition("does not:")[2]
     assert "SU collapses" in verdict(su=(0, 0)).because.partition("does not:")[2], "what never worked cannot collapse"
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from tdu import agents, runs
 from tdu.experiments.rows import Row, first_of_each, identity
-from tdu.reporting.statistics import Episodes, Interval
+from tdu.reporting.statistics import Comparison, Episodes, Interval
 from tdu.sweeps import Cell
 
 EPISODES = 10_000
@@ -24,7 +24,7 @@ class Measured(NamedTuple):
     successes: int | None = None
 
 
-Word = Literal["reproduced", "partly reproduced", "not reproduced", "not yet enough data", "answered"]
+Word = Literal["reproduced", "partly reproduced", "not reproduced", "inconclusive", "not yet enough data", "answered"]
 
 
 class Verdict(NamedTuple):
@@ -32,6 +32,20 @@ class Verdict(NamedTuple):
 
     word: Word
     because: str
+
+
+def judged(*statements: bool | None) -> Word:
+    """The word for a claim of several statements, each of which holds, does not, or is left open by the runs there are."""
+    if all(statements):
+        return "reproduced"
+    if any(statements):
+        return "partly reproduced"
+    return "not reproduced" if any(held is False for held in statements) else "inconclusive"
+
+
+def sooner(test: Comparison) -> bool | None:
+    """Whether a test says that the first group solves sooner; None where it says neither that nor the opposite."""
+    return test.z > 0 if test.p < 0.05 else None
 
 
 class Report(NamedTuple):
@@ -43,6 +57,8 @@ class Report(NamedTuple):
     """Markdown: tables with their intervals, and what the figures show."""
     figures: Mapping[str, Callable[[], Any]]
     """What draws each figure, by name."""
+    shown: Sequence[Row] = ()
+    """Rows in tables and figures, where they are more than those of the grid: other seeds."""
 
 
 class Grid(NamedTuple):
@@ -99,10 +115,10 @@ def ended(rows: Sequence[Row]) -> list[Episodes]:
     return [Episodes(row.solved_episode or row.episodes, row.solved_episode is not None) for row in rows]
 
 
-def every_word(rows: Sequence[Row]) -> str:
-    """Every run's episode in order of seeds; `>E` is unsolved after E."""
+def every_word(rows: Sequence[Row], mark: Callable[[Row], str] = lambda row: "") -> str:
+    """Every run's episode in order of seeds, with what `mark` says of it; `>E` is unsolved after E."""
     ordered = sorted(rows, key=lambda row: row.seed)
-    return ", ".join(str(row.solved_episode or f">{row.episodes}") for row in ordered) or "–"
+    return ", ".join(f"{row.solved_episode or f'>{row.episodes}'}{mark(row)}" for row in ordered) or "–"
 
 
 def interval_words(interval: Interval, digits: int = 2) -> str:

@@ -18,6 +18,7 @@ from tdu.experiments.experiment import (
 )
 from tdu.experiments.rows import Row, first_of_each, identity
 from tdu.reporting import drawing, statistics
+from tdu.reporting.statistics import Interval
 from tdu.sweeps import Cell
 
 SIZES = (30, 40)
@@ -84,10 +85,17 @@ def _table(groups: Groups) -> str:
             "–" if name == TDU or not groups[TDU] else _test_words(statistics.logrank(ended(mine), ended(groups[TDU])))
         )
         lines.append(
-            [name, str(len(mine)), f"{solved} of {len(mine)}", interval_words(middle, 0), test, every_word(mine)]
+            [name, str(len(mine)), f"{solved} of {len(mine)}", _median_words(middle, mine), test, every_word(mine)]
         )
     header = ["setting", "seeds", "solved", "median (95 %)", "log-rank against TDU's", "every seed"]
     return markdown(header, lines)
+
+
+def _median_words(middle: Interval, mine: Sequence[Row]) -> str:
+    """With its interval where there are runs enough for one."""
+    return (
+        interval_words(middle, 0) if statistics.median_rank(len(mine)) else interval_words(middle, 0).partition(" ")[0]
+    )
 
 
 def _test_words(test: statistics.Comparison) -> str:
@@ -124,8 +132,8 @@ def _verdict(groups: dict[int, Groups]) -> Verdict:
         test = statistics.stratified_logrank([(ended(groups[n][name]), ended(groups[n][TDU])) for n in SIZES])
         if test.z > 0 and test.p < 0.05 / len(CHANGES):
             cuts.append(f"{name} ({_test_words(test)})")
-    unsolved = {n: sum(not e.solved for e in ended(groups[n][TDU])) for n in SIZES}
-    tails = ", ".join(f"{unsolved[n]} of {SEEDS} unsolved at size {n}" for n in SIZES)
+    unsolved = {(name, n): sum(not e.solved for e in ended(groups[n][name])) for name in (TDU, BDQN) for n in SIZES}
+    tails = ", ".join(f"{unsolved[TDU, n]} of {SEEDS} unsolved at size {n} (BDQN {unsolved[BDQN, n]})" for n in SIZES)
     words = f"TDU leaves {tails}; sooner than it solve: "
     return Verdict("answered", words + (", ".join(cuts) or "none of the changes"))
 

@@ -14,7 +14,7 @@ from tdu import files, runs
 from tdu.errors import UserError, writing
 from tdu.experiments import catalogue, reproduce
 from tdu.experiments import rows as tables
-from tdu.experiments.experiment import PRESETS, Verdict, select
+from tdu.experiments.experiment import PRESETS, Report, Verdict, select
 from tdu.experiments.rows import Row
 from tdu.reporting import drawing
 from tdu.sweeps import Cell
@@ -26,8 +26,8 @@ _MADE_FROM = re.compile(r"<!-- (laptop|paper), rows: (\{.*\}) -->")
 def write(name: str, preset: str, every: Mapping[str, Sequence[Row]], folder: Path) -> Mapping[str, Verdict]:
     """Writes an experiment's page and figures into its folder; returns the verdicts."""
     grid = catalogue.grids()[name]
-    report = grid.report(reproduce.rows_for(name, every))
-    text = _page(name, preset, every, report.body, report.verdicts)
+    report = grid.report(reproduce.all_rows(every))
+    text = _page(name, preset, every, report)
     runs.make_folder(folder)
     drawing.save(report.figures, folder)
     with writing(folder / PAGE):
@@ -43,12 +43,10 @@ def made_from(page: Path) -> tuple[str, dict[str, int]]:
     return found.group(1), json.loads(found.group(2))
 
 
-def _page(
-    name: str, preset: str, every: Mapping[str, Sequence[Row]], body: str, verdicts: Mapping[str, Verdict]
-) -> str:
-    grid = catalogue.grids()[name]
+def _page(name: str, preset: str, every: Mapping[str, Sequence[Row]], report: Report) -> str:
+    grid, verdicts = catalogue.grids()[name], report.verdicts
     cells = grid.cells(preset)
-    used = select(reproduce.rows_for(name, every), cells)
+    used = select(reproduce.all_rows(every), cells)
     claims = [
         f"- **{claim}: {verdicts[claim].word}.** {_sentence(verdicts[claim].because)} The claim: {words}"
         for claim, words in grid.claims.items()
@@ -61,11 +59,11 @@ def _page(
         f"How it is judged: {grid.rules}",
         f"    tdu reproduce {name}            # goes on with what is missing\n    tdu reproduce {name} --pages    # "
         "this page again, from the rows that are there",
-        body,
+        report.body,
         "## The grid, and what of it was run",
         _grid_words(name, preset, cells, used),
         "## The runs",
-        _rows_words(name, used, every),
+        _rows_words(name, used, report.shown, every),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -107,8 +105,11 @@ def _span(seeds: Sequence[int]) -> str:
     return f"{ordered[0]}–{ordered[-1]}" if whole else ", ".join(map(str, ordered))
 
 
-def _rows_words(name: str, used: Sequence[Row], every: Mapping[str, Sequence[Row]]) -> str:
+def _rows_words(name: str, used: Sequence[Row], shown: Sequence[Row], every: Mapping[str, Sequence[Row]]) -> str:
     """Where the rows come from: files, machines, commits, and runs that two machines have made."""
+    in_grid = {row.identity for row in used}
+    more = [row for row in shown if row.identity not in in_grid]
+    used = [*used, *more]
     own = {row.identity for row in every.get(name, ())}
     shared = Counter(
         next(o for o in every if any(r is row for r in every[o])) for row in used if row.identity not in own
@@ -116,6 +117,8 @@ def _rows_words(name: str, used: Sequence[Row], every: Mapping[str, Sequence[Row
     if not used:
         return f"None was run yet; `results/{name}/runs.csv` will have a line per run."
     words = [f"`results/{name}/runs.csv` has a line per run."]
+    if more:
+        words.append(f"Tables and figures show {len(more)} runs beside those of the grid, of other seeds.")
     if shared:
         words.append("Shared: " + ", ".join(f"{n} of `results/{o}/runs.csv`" for o, n in sorted(shared.items())) + ".")
     machines = Counter(row.processor or "unknown" for row in used)

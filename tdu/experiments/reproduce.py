@@ -61,9 +61,9 @@ def read_all(results: Path, say: Say = tell) -> dict[str, list[Row]]:
     return found
 
 
-def rows_for(name: str, every: Mapping[str, Sequence[Row]]) -> list[Row]:
-    """Rows that an experiment may use: its own first, then those of the others."""
-    return [*every.get(name, ()), *(row for other, theirs in every.items() if other != name for row in theirs)]
+def all_rows(every: Mapping[str, Sequence[Row]]) -> list[Row]:
+    """Rows that any experiment may use, in one order for all, so that two pages never use two rows for one run."""
+    return [row for name in catalogue.grids() for row in every.get(name, ())]
 
 
 def missing(names: Sequence[str], preset: str, every: Mapping[str, Sequence[Row]]) -> list[Asked]:

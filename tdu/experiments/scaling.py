@@ -98,7 +98,11 @@ def _verdict(found: Mapping[str, Mapping[int, Sequence[Row]]], fits: Mapping[str
             "not yet enough data",
             f"of two seeds at 60, 80 and 100 there are: {have}" + (f"; so far {words}" * bool(words)),
         )
-    return Verdict("answered", words)
+    mine = [(n, e) for n, rows in found["tdu"].items() if n >= SMALLEST for e in ended(rows)]
+    unsolved = sum(not e.solved for _, e in mine)
+    return Verdict(
+        "answered", f"{words} over sizes {SMALLEST} to {max(LARGE)}; {unsolved} of {len(mine)} runs were not solved"
+    )
 
 
 def _draw(found: Mapping[str, Mapping[int, Sequence[Row]]], fits: Mapping[str, Fit | None]) -> Any:
@@ -108,9 +112,12 @@ def _draw(found: Mapping[str, Mapping[int, Sequence[Row]]], fits: Mapping[str, F
         for n, mine in found[agent].items():
             drawing.runs(axes, n * shift, ended(mine), colour=colour)
         if fitted is not None:
-            at = np.array([SMALLEST, max(LARGE)])
-            words = f"{agent.upper()}: {fitted[0]:.2g} · N^{fitted[1].estimate:.2f}"
-            axes.plot(at, fitted[0] * at ** fitted[1].estimate, color=colour, label=words)
+            largest = max(found[agent])
+            words = f"{agent.upper()}: {fitted[0]:.2g} · N^{fitted[1].estimate:.2f} (sizes {SMALLEST} to {largest})"
+            for ends, style in (((SMALLEST, largest), "-"), ((largest, max(LARGE)), ":")):
+                at = np.array(ends, float)
+                label = words if style == "-" else None
+                axes.plot(at, fitted[0] * at ** fitted[1].estimate, style, color=colour, label=label)
     at = np.array([SMALLEST, 50])
     axes.plot(at, 5.33 * at**1.45, "--", color="0.5", label="DP-DQN, published: 5.33 · N^1.45")
     axes.set(xlabel="size N", ylabel="episodes to solve", xscale="log", yscale="log", title="Deterministic Deep Sea")

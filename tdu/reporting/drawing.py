@@ -23,7 +23,8 @@ def figure(width: float, height: float, rows: int = 1, columns: int = 1, **optio
     new = New(figsize=(width, height), layout="constrained")
     axes = new.subplots(rows, columns, **options)
     for one in axes.flat if hasattr(axes, "flat") else [axes]:
-        one.spines[["top", "right"]].set_visible(False)
+        if "top" in one.spines:  # a round one has none
+            one.spines[["top", "right"]].set_visible(False)
     return new, axes
 
 
@@ -52,8 +53,20 @@ def save(drawings: Mapping[str, Callable[[], Figure]], folder: Path) -> list[Pat
 
 
 def runs(axes: Any, at: float, group: Sequence[Episodes], *, colour: str, label: str | None = None) -> None:
-    """Every run at one place: a dot where it was solved, a hollow triangle where it was not."""
+    """Every run at one place: a dot where it was solved, a hollow triangle where it was not, with their number if several."""
     solved = [e.episode for e in group if e.solved]
     unsolved = [e.episode for e in group if not e.solved]
     axes.plot([at] * len(solved), solved, "o", color=colour, markersize=4.2, alpha=0.75, label=label, markeredgewidth=0)
     axes.plot([at] * len(unsolved), unsolved, "^", color=colour, markersize=6, markerfacecolor="none")
+    if len(unsolved) > 1:
+        where = {"textcoords": "offset points", "ha": "center", "fontsize": 6, "color": colour}
+        axes.annotate(f"×{len(unsolved)}", (at, max(unsolved)), (0, 5), **where)
+
+
+def plain_numbers(axes: Any) -> None:
+    """Ticks of a short logarithmic axis at 1, 2 and 5 of every power, as people write them."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
