@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 
 from tdu import cli
 from tdu.errors import UserError
-from tdu.experiments import binary_tree, bsuite, catalogue, deep_sea, pages, reproduce, rows
+from tdu.experiments import binary_tree, bsuite, catalogue, deep_sea, deep_sea_grid, pages, reproduce, rows
 from tdu.experiments.experiment import Grid, Own, Report, Verdict, cell, select
 from tdu.experiments.rows import FILE, Row
 from tdu.reporting.statistics import success_rate
@@ -432,6 +433,36 @@ def test_the_verdict_on_the_other_methods_counts_what_holds():
     assert verdict(tdu=(1, 0), su=(0, 0)).word == "not reproduced", "that NNS and QEX fail is not enough"
     assert "QEX does not work" in verdict(qex=(1, 0)).because.partition("does not:")[2]
     assert "SU collapses" in verdict(su=(0, 0)).because.partition("does not:")[2], "what never worked cannot collapse"
+
+
+def test_the_grid_s_verdicts_leave_open_what_the_runs_leave_open():
+    def verdicts(no_prior, prior, sizes=deep_sea_grid.FEW_SIZES, **others):
+        """Episodes by β without priors; with them; of QU and Q+UCB. None is unsolved, and so is size 40 without priors."""
+        found = []
+        for size, seed in itertools.product(sizes, deep_sea_grid.SEEDS):
+            env = deep_sea.sea(size, stochastic=True)
+            wanted = {cell(env, agent, seed): episodes for agent, episodes in others.items()}
+            for beta, episodes in zip(deep_sea_grid.FEW_BETAS, no_prior, strict=True):
+                wanted[deep_sea_grid.ensemble(env, seed, beta=beta, prior=0.0)] = episodes if size < 40 else None
+                wanted[deep_sea_grid.ensemble(env, seed, beta=beta, prior=3.0)] = prior
+            for one, episodes in wanted.items():
+                at = episodes + seed if episodes else None
+                row = ROW._replace(env=env, agent=one.agent, options=one.options_text, seed=seed)
+                found.append(row._replace(solved_episode=at, episodes=at or 10_000, score=float(bool(at))))
+        return deep_sea_grid.report(found).verdicts
+
+    falls, flat = (None, 9000, 5000, 2000), (5000,) * 4
+    clear = verdicts(falls, 500, qu=2000, q_ucb=None)
+    assert (clear["C4"].word, clear["C5"].word) == ("reproduced", "reproduced")
+    half = verdicts(flat, 500, qu=2000, q_ucb=500)
+    assert (half["C4"].word, half["C5"].word) == ("partly reproduced", "partly reproduced")
+    assert verdicts(flat, 500, qu=500, q_ucb=500)["C5"].word == "inconclusive"
+    assert verdicts(flat, 5000, qu=500, q_ucb=5000)["C5"].word == "not reproduced"
+    assert "at λ = 0 and 0.00 at λ = 3" in verdicts(flat, None)["C4"].because
+    assert verdicts(flat, None)["C4"].word == "not reproduced"
+    more = verdicts(falls, 500, (20, 22, 30, 40))["C4"]
+    assert "solve 0.00, 0.75, 0.75, 0.75" in more.because, "size 22 counts where every setting has it"
+    assert verdicts(falls, 500, (20, 30))["C4"].word == "not yet enough data"
 
 
 def test_the_tree_s_verdict_follows_its_rule():

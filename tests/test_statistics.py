@@ -79,6 +79,18 @@ def test_strata_of_one_group_are_scipy_s_logrank_when_there_is_one():
     assert all_of_it.p == pytest.approx(one.p, abs=0.01)
 
 
+def test_a_trend_over_groups():
+    rising = [[runs(40), runs(30), runs(20)], [runs(None), runs(70), runs(10)]]
+    found = statistics.stratified_trend(rising)
+    assert found.z > 0
+    assert found.p == pytest.approx(2 / 36, abs=0.01), "of the 36 orders this one and its mirror image are as far"
+    assert statistics.stratified_trend([groups[::-1] for groups in rising]).z == pytest.approx(-found.z, rel=0.05)
+    assert statistics.stratified_trend([[runs(5), runs(5)]]) == (0, 1, 1)
+    pairs = [(runs(i), runs(i + 1, i + 3)) for i in range(1, 6)]
+    as_pairs = statistics.stratified_trend([(second, first) for first, second in pairs])
+    assert as_pairs.p == pytest.approx(statistics.stratified_logrank(pairs).p, abs=0.01)
+
+
 def test_ratio_of_medians():
     assert statistics.ratio_of_medians([([10], [20])] * 3) == pytest.approx((0.5, 0.5, 0.5))
     single_runs = statistics.ratio_of_medians([([10], [20]), ([40], [20])])

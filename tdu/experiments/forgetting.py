@@ -70,7 +70,11 @@ def _groups(rows: Sequence[Row], size: int) -> Groups:
     }
     for name, changes in CHANGES.items():
         cells[f"TDU, {name}"] = [cell(env, "tdu", seed, **changes) for seed in range(SEEDS)]
-    return {name: [found[key] for c in mine if (key := identity(c)) in found] for name, mine in cells.items()}
+    groups = {name: [found[key] for c in mine if (key := identity(c)) in found] for name, mine in cells.items()}
+    for name, changes in CHANGES.items():  # of the longer preset alone
+        more = [found[key] for seed in range(SEEDS) if (key := identity(cell(env, "bdqn", seed, **changes))) in found]
+        groups |= {f"BDQN, {name}": more} if more else {}
+    return groups
 
 
 def _table(groups: Groups) -> str:
@@ -122,13 +126,13 @@ def _verdict(groups: dict[int, Groups]) -> Verdict:
     lacking = [
         f"{name} at {size} ({counts[size][name]} of {needed})"
         for size in SIZES
-        for name in groups[size]
+        for name in (TDU, BDQN, *(f"TDU, {change}" for change in CHANGES))
         if counts[size][name] < (needed := SEEDS if name in (TDU, BDQN) else CHANGED_SEEDS)
     ]
     if lacking:
         return Verdict("not yet enough data", f"seeds are missing of {', '.join(lacking)}")
     cuts = []
-    for name in list(groups[SIZES[0]])[2:]:
+    for name in (f"TDU, {change}" for change in CHANGES):
         test = statistics.stratified_logrank([(ended(groups[n][name]), ended(groups[n][TDU])) for n in SIZES])
         if test.z > 0 and test.p < 0.05 / len(CHANGES):
             cuts.append(f"{name} ({_test_words(test)})")
@@ -142,7 +146,7 @@ def _draw(groups: dict[int, Groups]) -> Any:
     drawn, axes = drawing.figure(11, 4.2, columns=len(SIZES), sharey=True)
     colours = (drawing.COLOURS["tdu"], drawing.COLOURS["bdqn"], "#d08a1d", "#7a4fa3", "#c0504d", "#4aa3b5")
     for one, size in zip(axes, SIZES, strict=True):
-        for colour, (name, mine) in zip(colours, groups[size].items(), strict=True):
+        for colour, (name, mine) in zip(colours, groups[size].items(), strict=False):  # BDQN's changes are in the table
             if mine:
                 solved = sorted(e.episode for e in ended(mine) if e.solved)
                 left = [1 - i / len(mine) for i in range(len(solved) + 1)]

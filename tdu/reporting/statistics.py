@@ -127,30 +127,47 @@ def stratified_logrank(strata: Sequence[tuple[Sequence[Episodes], Sequence[Episo
     runs, often one of each group, so p is of permutations: how often runs dealt out anew within each task would differ as
     much. z is the usual one.
     """
-    generator = np.random.default_rng(seed)
-    difference = variance = 0.0
-    by_chance = np.zeros(PERMUTATIONS)
-    used = 0
-    for first, second in strata:
-        if not first or not second:
-            continue
-        used += 1
+    pairs = [(first, second) for first, second in strata if first and second]
+    difference, by_chance = _dealt_out([(second, first) for first, second in pairs], seed)
+    variance = 0.0
+    for first, second in pairs:
         every = [*first, *second]
-        surplus = np.array([float(e.solved) for e in every])  # of each run: solved or not, less what was to be expected
         for episode in sorted({e.episode for e in every if e.solved}):
             at_risk = sum(e.episode >= episode for e in every)
             mine = sum(e.episode >= episode for e in first)
             solved = sum(e.episode == episode and e.solved for e in every)
-            surplus -= [solved / at_risk * (e.episode >= episode) for e in every]
             if at_risk > 1:
                 fraction = mine / at_risk
                 variance += solved * fraction * (1 - fraction) * (at_risk - solved) / (at_risk - 1)
-        difference += float(surplus[: len(first)].sum())
-        dealt = generator.permuted(np.broadcast_to(surplus, (PERMUTATIONS, len(every))), axis=1)
-        by_chance += dealt[:, : len(first)].sum(axis=1)
-    z = difference / math.sqrt(variance) if variance else 0.0
-    as_far = int((np.abs(by_chance) >= abs(difference) - 1e-9).sum())
-    return Comparison(z, (1 + as_far) / (1 + PERMUTATIONS), used)
+    return Comparison(difference / math.sqrt(variance) if variance else 0.0, _rarity(difference, by_chance), len(pairs))
+
+
+def stratified_trend(strata: Sequence[Sequence[Sequence[Episodes]]], *, seed: int = 0) -> Comparison:
+    """Whether later groups solve sooner: the log-rank test with the groups' places as weights, z and p by permutation."""
+    difference, by_chance = _dealt_out(strata, seed)
+    spread = float(by_chance.std())
+    return Comparison(difference / spread if spread else 0.0, _rarity(difference, by_chance), len(strata))
+
+
+def _dealt_out(strata: Sequence[Sequence[Sequence[Episodes]]], seed: int) -> tuple[float, np.ndarray]:
+    """How much sooner later groups of each task solve than was to be expected, and the same with runs dealt out anew."""
+    generator = np.random.default_rng(seed)
+    difference, by_chance = 0.0, np.zeros(PERMUTATIONS)
+    for groups in strata:
+        every = [e for group in groups for e in group]
+        places = np.array([place for place, group in enumerate(groups) for _ in group], float)
+        surplus = np.array([float(e.solved) for e in every])  # of each run: solved or not, less what was to be expected
+        for episode in {e.episode for e in every if e.solved}:
+            at_risk = np.array([e.episode >= episode for e in every])
+            surplus -= at_risk * sum(e.episode == episode and e.solved for e in every) / at_risk.sum()
+        difference += float(places @ surplus)
+        by_chance += generator.permuted(np.broadcast_to(surplus, (PERMUTATIONS, len(every))), axis=1) @ places
+    return difference, by_chance
+
+
+def _rarity(difference: float, by_chance: np.ndarray) -> float:
+    """The share of permutations that differ as much, itself one of them."""
+    return (1 + int((np.abs(by_chance) >= abs(difference) - 1e-9).sum())) / (1 + PERMUTATIONS)
 
 
 def ratio_of_medians(pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, seed: int = 0) -> Interval:
