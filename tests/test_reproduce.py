@@ -3,6 +3,8 @@
 import csv
 import io
 import itertools
+import json
+import re
 import signal
 import subprocess
 import sys
@@ -526,6 +528,34 @@ def test_the_readme_s_scores_are_the_page_s():
     table = page[start : page.index("", start)]
     readme = (ROOT / "README.md").read_text()
     assert "\n".join(table) in readme, "copy the page's table of scores into README.md"
+
+
+def test_the_readme_s_verdicts_are_the_pages():
+    readme = (ROOT / "README.md").read_text()
+    for name, grid in catalogue.grids().items():
+        page = (ROOT / "results" / name / pages.PAGE).read_text()
+        for claim in (claim for claim in grid.claims if re.fullmatch(r"C\d", claim)):
+            word = re.search(rf"^- \*\*{claim}: (.*?)\.\*\*", page, re.MULTILINE).group(1)
+            told = next(line for line in readme.splitlines() if line.startswith(f"| {claim} |"))
+            assert f"[{word}](results/{name}/README.md)" in told
+
+
+def test_the_readme_s_speeds_are_the_files():
+    readme = (ROOT / "README.md").read_text()
+    speed = json.loads((ROOT / "results" / "bench.json").read_text())
+    steps, ratios = speed["steps_per_second"]["single"], speed["ratio_to_bsuite"]
+    times = [f"{1000 / steps[size]:.2f}" for size in ("10", "20", "50")]
+    assert f"takes {times[0]}, {times[1]} and {times[2]} ms on one core" in readme
+    for where, words in (
+        ("single", "{:.0f}×, {:.0f}× and {:.0f}× the speed"),
+        ("per core", "{:.0f}×, {:.0f}× and {:.0f}× with a run"),
+    ):
+        assert words.format(*(ratios[where][size] for size in ("10", "20", "50"))) in readme
+    stepwise = json.loads((ROOT / "results" / "stepwise_speed.json").read_text())["ratio_to_bsuite"]
+    words = (
+        f"{stepwise['cartpole/0']}× boot_dqn on `cartpole/0`, {min(stepwise.values())}× to {max(stepwise.values())}×"
+    )
+    assert words in readme
 
 
 def test_reference_lines():
