@@ -99,7 +99,7 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
         return value
     try:
         if get_origin(hint) is tuple:
-            parts = value.split(",") if isinstance(value, str) else list(value)
+            parts = value.replace("x", ",").split(",") if isinstance(value, str) else list(value)
             sizes = tuple(int(p) for p in parts)
             whole = all(s == float(p) for s, p in zip(sizes, parts, strict=True))
             if not sizes or not whole or not all(1 <= s <= _WIDEST for s in sizes):

@@ -125,7 +125,7 @@ def plan(
     Without a preset, each environment has its own (`agents.default_preset`).
     """
     seeds = whole_number("seeds", seeds, 1, 10**6)
-    envs = list(dict.fromkeys(env for target in targets for env in expand(target)))
+    envs = list(dict.fromkeys(environments.canonical(env) for target in targets for env in expand(target)))
     for env in envs:
         environments.default_episodes(env)  # refuses what cannot be
     grid = grid or {}
@@ -161,7 +161,13 @@ def parse_grid(texts: Sequence[str]) -> dict[str, list[str]]:
             raise UserError(f"'{text}' is not a grid; write name=value,value.")
         if name in grid:
             raise UserError(f"the grid names {name} twice; write all its values at once.")
-        grid[name] = [v.replace("x", ",") if re.fullmatch(r"\d+(x\d+)+", v) else v for v in values.split(",")]
+        chosen = values.split(",")
+        twice = next((v for v in chosen if chosen.count(v) > 1), None)
+        if twice is not None:
+            raise UserError(
+                f"the grid names {name}={twice} twice; a list of numbers is written with x, as in {twice}x{twice}."
+            )
+        grid[name] = [v.replace("x", ",") if re.fullmatch(r"\d+(x\d+)+", v) else v for v in chosen]
     return grid
 
 

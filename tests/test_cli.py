@@ -31,6 +31,13 @@ def columns(path):
         (["trian"], "unknown command 'trian'; did you mean 'train'?"),
         (["train"], "an environment is missing, for example deep_sea:size=20"),
         (["train", "dep_sea:size=5"], "unknown environment 'dep_sea'; did you mean 'deep_sea'?"),
+        (["train", "gym"], "'gym' alone is no environment; write gym:CartPole-v1, for example."),
+        (["train", "atari", "--episodes", "1"], "'atari' alone is no environment; write atari/freeway"),
+        (["train", "--resume", "--out", "nowhere"], "nowhere does not exist, so there is nothing to resume"),
+        (["sweep", "deep_sea:size=5", "--prior-scale", "3"], "in a sweep it is --grid prior_scale=VALUE"),
+        (["sweep", "deep_sea:size=5", "--bata", "3"], "unrecognized arguments: --bata 3"),
+        (["sweep", "deep_sea:size=5", "--grid", "hidden_sizes=64,64"], "is written with x, as in 64x64."),
+        (["reproduce", "deep_sea", "--pages", "--results", "nowhere"], "nowhere does not exist, so there are no rows"),
         (["train", "deep_sea:size=5", "--agent", "tud"], "unknown agent 'tud'; did you mean 'tdu'?"),
         (["train", "deep_sea:size=5", "--bata", "3"], "did you mean '--beta'?"),
         (

@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from tdu import cli, progress, sweeps
+import tdu
+from tdu import cli, environments, progress, runs, sweeps
 from tdu.errors import UserError
 from tdu.runners import distributed, parallel
 from tdu.train import Report
@@ -183,7 +184,7 @@ def test_what_a_run_reports_is_what_a_sweep_reads():
         None, 250, 300, 900, None, 4.0, 4.0, 1, 3, None, 0.4, None, evaluation={"episode": 200, "greedy_return": 1.0}
     )
     said = progress.sentence(progress.facts(tried_out))
-    assert said.startswith("last-100 return 0.400  trained policy 1.000 at episode 200  bonus")
+    assert said.startswith("at most 3:20 left  last-100 return 0.400  trained policy 1.000 at episode 200  bonus")
 
 
 def test_workers_tell_how_far_they_are():
@@ -292,3 +293,22 @@ def test_scores_of_nothing(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     assert cli.main(["sweep", "deep_sea:size=4", "--out", str(tmp_path / "file")]) == 2
     assert "is a file" in capsys.readouterr().err
+
+
+def test_one_task_has_one_name_however_it_is_written(tmp_path, capsys):
+    cells = sweeps.plan(
+        ["deep_sea:size=5", "deep_sea:size=05,", "deep_sea: size=5", "deep_sea:stochastic=True"], ["tdu"]
+    )
+    assert [c.env for c in cells] == ["deep_sea:size=5", "deep_sea:stochastic=true"]
+    assert environments.canonical("key_door:limit=80,size=5") == "key_door:limit=80,size=5"
+    for other in ("deep_sea", "deep_sea/5", "bsuite:catch/0", "gym:CartPole-v1", "python:a:b", "atari/freeway"):
+        assert environments.canonical(other) == other
+    run = tmp_path / "run"
+    tdu.train(
+        "deep_sea:size=04,", out=run, episodes=2, evaluation_episodes=0, hidden_sizes="4x4", exploiters=2, explorers=1
+    )
+    assert (runs.read_config(run).env, runs.read_config(run).config["hidden_sizes"]) == ("deep_sea:size=4", [4, 4])
+    assert cli.main(["score", str(run)]) == 2
+    assert "is a run itself; name the folder that it lies in" in capsys.readouterr().err
+    assert cli.main(["score", str(tmp_path), "--bsuite-csv", str(tmp_path / "logs")]) == 2
+    assert "no runs on bsuite's ids" in capsys.readouterr().err

@@ -66,6 +66,8 @@ def run(arguments: list[str]) -> int:
     for agent in parsed.agent or ():
         agents.find(agent)
     names = _names(parsed.names)
+    if parsed.pages and not parsed.results.exists():
+        raise UserError(f"{parsed.results} does not exist, so there are no rows to make pages of.")
     return _list(parsed) if not names else _reproduce(names, parsed)
 
 
@@ -150,8 +152,10 @@ def _reproduce(names: list[str], parsed: argparse.Namespace) -> int:
                     if len(names) == 1:
                         raise
                     tell(f"{e} The other pages are made.")
+                    continue
             else:
                 experiment.reproduce(parsed.results / name, preset=parsed.preset)
+            tell(f"the page is {parsed.results / name / pages.PAGE}.")
             continue
         verdicts = pages.write(name, parsed.preset, every, parsed.results / name)
         for claim, verdict in verdicts.items():

@@ -9,8 +9,10 @@ from tdu import agents, runs, sweeps
 from tdu import progress as displays
 from tdu.commands.parser import Parser, add_length, add_preset, add_record, folder, whole
 from tdu.errors import UserError
+from tdu.options import describe
 from tdu.runners import parallel
 from tdu.training import recording
+from tdu.training.plan import DEFAULT_AGENT
 
 _EXAMPLES = """\
 examples:
@@ -20,6 +22,16 @@ examples:
   tdu sweep bsuite:testing --episodes 50 --engine ray       the same on Ray
   tdu score sweeps/bsuite --figures figures                 what it amounts to
 """
+
+
+def _refuse(left: list[str], parser: Parser, names: list[str]) -> None:
+    """Says what to write in place of words that are none of the command's."""
+    option = left[0].removeprefix("--").partition("=")[0].replace("-", "_")
+    if any(option in {name for name, *_ in describe(agents.find(agent).config)} for agent in names):
+        raise UserError(
+            f"{left[0]} is an option of the agent; in a sweep it is --grid {option}=VALUE, or several values."
+        )
+    parser.error(f"unrecognized arguments: {' '.join(left)}")
 
 
 def run(arguments: list[str]) -> int:
@@ -61,7 +73,9 @@ def run(arguments: list[str]) -> int:
     parser.add_argument(
         "--progress", choices=("auto", "plain", "none"), default="auto", help="how to show progress (default auto)"
     )
-    parsed = parser.parse_args(arguments)
+    parsed, left = parser.parse_known_args(arguments)
+    if left:
+        _refuse(left, parser, parsed.agent or [DEFAULT_AGENT])
     if parsed.address and parsed.engine != "ray":
         raise UserError("--address is a Ray cluster's; add --engine ray.")
     if parsed.address and len(parsed.address) > 1:

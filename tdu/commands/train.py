@@ -55,6 +55,8 @@ def _check_engine(parsed: argparse.Namespace) -> None:
 
 def _train_one(parsed: argparse.Namespace, given: dict[str, Any], arguments: list[str], output: TextIO) -> int:
     del arguments
+    if parsed.resume is True and parsed.out is not None and not parsed.out.exists():
+        raise UserError(f"{parsed.out} does not exist, so there is nothing to resume; start it without --resume.")
     out = parsed.out or _default_out(parsed, given)
     settings = _settings(parsed, given)
     if parsed.resume and (out / folders.CONFIG).exists():

@@ -94,6 +94,18 @@ def make(env: Any, seed: Seed = 0, *, num_envs: int = 1, vectorises: bool = Fals
     return PythonVector([made, *(_in_python(_single(env, seed)) for _ in range(num_envs - 1))])
 
 
+def canonical(env_id: str) -> str:
+    """One name for one task, as far as an id's settings can be written in several ways: `size=05,` is `size=5`."""
+    scheme, colon, rest = env_id.partition(":")
+    if not colon or scheme not in BUILT_IN or "/" in env_id:
+        return env_id
+    given = parse_settings(scheme, rest)
+    built = build(BUILT_IN[scheme].settings, given, kind=f"environment {scheme}")
+    values = {name: getattr(built, name) for name in given}
+    texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in values.items()}
+    return ":".join(filter(None, (scheme, ",".join(f"{name}={text}" for name, text in texts.items()))))
+
+
 def own_seed(env_id: str, seed: int) -> int:
     """What a run's agent grows from: its seed, and on settings of bsuite that are copies of each other one of their own."""
     return bsuite.own_seed(env_id.removeprefix("bsuite:"), seed)
@@ -192,7 +204,24 @@ def _by_id(env_id: str, seed: Seed) -> Environment | PythonEnvironment:
             setting = _twin_index(env_id, name, index)
             return _make_built_in("deep_sea", DeepSeaSettings(size=10 + 2 * setting, stochastic=TWINS[name]))
         return bsuite.load(env_id, seed)
-    raise unknown("environment", scheme, [*BUILT_IN, *TWINS, *SCHEMES])
+    raise _unknown(scheme)
+
+
+def _unknown(scheme: str) -> UserError:
+    """The error for an id that begins with nothing we know."""
+    if scheme in EXAMPLES:
+        return UserError(f"'{scheme}' alone is no environment; write {EXAMPLES[scheme]}, for example.")
+    return unknown("environment", scheme, [*BUILT_IN, *TWINS, *SCHEMES, "atari/GAME", "a bsuite id as in catch/0"])
+
+
+EXAMPLES = {
+    "gym": "gym:CartPole-v1",
+    "gymnax": "gymnax:Catch-bsuite",
+    "python": "python:my_module:make",
+    "bsuite": "bsuite:catch/0",
+    "atari": "atari/freeway",
+}
+"""Of each scheme that needs more than its name."""
 
 
 @lru_cache(maxsize=32)
@@ -257,10 +286,10 @@ def default_episodes(env_id: str) -> int | None:
     if (scheme in BUILT_IN or not colon) and scheme not in SCHEMES:
         official = not colon and "/" in env_id and env_id.partition("/")[0] not in TWINS
         return bsuite.default_episodes(env_id) if official else _by_id(env_id, 0).spec.default_episodes
+    if not colon or (scheme not in SCHEMES and scheme not in BUILT_IN):
+        raise _unknown(scheme)
     if scheme == "bsuite":
         return bsuite.default_episodes(env_id.partition(":")[2])
-    if scheme not in SCHEMES:
-        raise unknown("environment", scheme, [*BUILT_IN, *TWINS, *SCHEMES])
     return dict.fromkeys(("gym", "gymnax"), GYM_EPISODES).get(scheme)
 
 

@@ -116,7 +116,9 @@ def _rows_words(name: str, used: Sequence[Row], shown: Sequence[Row], every: Map
     )
     if not used:
         return f"None was run yet; `results/{name}/runs.csv` will have a line per run."
-    there = f"`results/{name}/runs.csv` has a line per run." if own else "All of its runs are rows of other experiments."
+    there = (
+        f"`results/{name}/runs.csv` has a line per run." if own else "All of its runs are rows of other experiments."
+    )
     words = [there]
     if more:
         words.append(f"Tables and figures show {len(more)} runs beside those of the grid, of other seeds.")

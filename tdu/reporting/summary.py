@@ -17,6 +17,7 @@ from tdu.environments import bsuite
 from tdu.errors import UserError
 from tdu.options import unwritten
 from tdu.reporting import atari_scores, bsuite_scores, figures, statistics
+from tdu.runs.folder import CONFIG
 
 Summary = dict[str, Any]
 
@@ -96,6 +97,8 @@ def _read(folder: Path) -> tuple[list[Found], dict[str, str], list[str]]:
         found.append(run)
         notes += [f"{path.name}: {sentence}" for sentence in said]
     if not found and not damaged:
+        if (Path(folder) / CONFIG).exists():
+            raise UserError(f"{folder} is a run itself; name the folder that it lies in, or see tdu evaluate {folder}.")
         raise UserError(f"{folder} has no runs in it.")
     return found, damaged, notes
 
@@ -232,6 +235,8 @@ def write_bsuite_csv(folder: Path, out: Path) -> int:
         if bsuite_id is not None and run.log and (place, bsuite_id) not in written:
             bsuite_scores.write_csv(run.log, bsuite_id, place)
             written.add((place, bsuite_id))
+    if not written:
+        raise UserError(f"{folder} has no runs on bsuite's ids, so there are no logs to write.")
     return len(written)
 
 

@@ -182,7 +182,7 @@ def ask(
             "tdu sweep --engine ray is for."
         )
     return RunConfig(
-        env=env,
+        env=environments.canonical(env),
         agent=agent,
         seed=whole_number("seed", seed, 0, LARGEST_SEED),
         episodes=None if episodes is None else whole_number("episodes", episodes, 1, MOST_EPISODES),
