@@ -10,7 +10,18 @@ import numpy as np
 from tdu import runs
 from tdu.agents.grids import BETAS
 from tdu.experiments import deep_sea
-from tdu.experiments.experiment import EPISODES, Grid, Measured, Report, Verdict, cell, interval_words, judged, markdown
+from tdu.experiments.experiment import (
+    EPISODES,
+    Grid,
+    Measured,
+    Report,
+    Verdict,
+    cell,
+    checked,
+    interval_words,
+    judged,
+    markdown,
+)
 from tdu.experiments.rows import Row, first_of_each
 from tdu.reporting import bsuite_scores, drawing, statistics
 from tdu.reporting.figures import ORDER
@@ -234,10 +245,14 @@ def _verdict(compared: Scores) -> Verdict:
     hurts = True if hurt.estimate < -LOSS and hurt.high < 0 else False if hurt.low > -LOSS else None
     repairs = repaired.estimate >= -hurt.estimate / 2 and repaired.low > 0 if hurts else hurts
     keeps = True if elsewhere.low > -LOSS else False if elsewhere.high < -LOSS else None
+    statements = {
+        f"a bonus hurts Mountain Car (change {interval_words(hurt, 3)})": hurts,
+        "the bandit repairs that": repairs,
+        f"the other {len(others)} experiments are kept (change {interval_words(elsewhere, 3)})": keeps,
+    }
     words = (
-        f"Mountain Car ({len(cars)} settings): {means[0]:.3f} without the bonus, {means[1]:.3f} with it, {means[2]:.3f} "
-        f"with the bandit; the bonus changes it by {interval_words(hurt, 3)}, and the other {len(others)} experiments by "
-        f"{interval_words(elsewhere, 3)}"
+        f"{checked(statements)} (Mountain Car, {len(cars)} settings: {means[0]:.3f} without the bonus, {means[1]:.3f} with "
+        f"it, {means[2]:.3f} with the bandit)"
     )
     return Verdict(judged(hurts, repairs, keeps), words)
 

@@ -15,6 +15,7 @@ from tdu.experiments.experiment import (
     Report,
     Verdict,
     cell,
+    checked,
     ended,
     every_word,
     interval_words,
@@ -311,9 +312,9 @@ def _c2(rows: Sequence[Row], scores: Scores) -> Verdict:
     checks = {
         f"BDQN loses much of its score ({before.all.estimate:.2f} deterministic, {bdqn.all.estimate:.2f} stochastic)": drops,
         f"TDU recovers nearly all of it ({tdu.all.estimate:.2f})": recovers,
-        f"TDU solves sooner (stratified log-rank z = {test.z:+.2f}, {p_words(test.p)})": bool(sooner(test)),
+        f"TDU solves sooner (stratified log-rank z = {test.z:+.2f}, {p_words(test.p)})": sooner(test),
     }
-    words = f"{_checked(checks)} ({_seeds_words(seeds)})"
+    words = f"{checked(checks)} ({_seeds_words(seeds)})"
     if all(checks.values()):
         return Verdict("reproduced", words)
     return Verdict("partly reproduced" if sooner(test) or (drops and recovers) else "not reproduced", words)
@@ -329,13 +330,6 @@ def _solved_words(mine: Score) -> str:
 
 def _seeds_words(seeds: Sequence[int]) -> str:
     return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
-
-
-def _checked(checks: Mapping[str, bool]) -> str:
-    """Which statements hold and which do not."""
-    held = [words for words, holds in checks.items() if holds]
-    failed = [words for words, holds in checks.items() if not holds]
-    return f"holds: {', '.join(held) or 'nothing'}; does not: {', '.join(failed) or 'nothing'}"
 
 
 def _c3(on_few: Scores) -> Verdict:
@@ -361,7 +355,7 @@ def _c3(on_few: Scores) -> Verdict:
     }
     checks = alone | su | fail
     numbers = ", ".join(f"{a} {value[a, False]:.2f} / {value[a, True]:.2f}" for a in methods)
-    words = f"{_checked(checks)} (sizes {_few()}, {_seeds_words(seeds)}: {numbers})"
+    words = f"{checked(checks)} (sizes {_few()}, {_seeds_words(seeds)}: {numbers})"
     if all(checks.values()):
         return Verdict("reproduced", words)
     return Verdict("partly reproduced" if all(alone.values()) or all(su.values()) else "not reproduced", words)

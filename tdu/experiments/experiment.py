@@ -43,6 +43,13 @@ def judged(*statements: bool | None) -> Word:
     return "not reproduced" if any(held is False for held in statements) else "inconclusive"
 
 
+def checked(statements: Mapping[str, bool | None]) -> str:
+    """Which statements hold, which do not, and which the runs leave open."""
+    words = {"holds": True, "does not": False, "open": None}
+    found = {word: [name for name, held in statements.items() if held is value] for word, value in words.items()}
+    return "; ".join(f"{word}: {', '.join(names)}" for word, names in found.items() if names)
+
+
 def sooner(test: Comparison) -> bool | None:
     """Whether a test says that the first group solves sooner; None where it says neither that nor the opposite."""
     return test.z > 0 if test.p < 0.05 else None
