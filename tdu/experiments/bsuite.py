@@ -277,7 +277,7 @@ def _draw_radar(by_tag: Scores) -> Any:
         values = [mine[tag] for tag in tags]
         axes.plot([*angles, angles[0]], [*values, values[0]], color=_COLOURS[i], linewidth=3.2 - 0.9 * i, label=variant)
     axes.set_xticks(angles, [tag.replace("_", " ") for tag in tags])
-    axes.tick_params(axis="x", pad=14)
+    axes.tick_params(axis="x", pad=24)
     axes.set_ylim(0, 1)
     drawn.legend(frameon=False, fontsize=9, loc="outside lower center", ncols=3)
     return drawn
