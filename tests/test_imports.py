@@ -21,8 +21,10 @@ FLOORS = (
     ("runners.parallel", "runners.distributed", "track"),
     ("runners.distributed_messages", "runners.distributed_rollouts", "runners.distributed_actors"),
     ("runners.distributed_crew", "runners.distributed_recurrent"),
-    ("training", "train", "evaluate", "sweeps"),
-    ("reporting", "progress"),
+    ("training",),
+    ("progress",),
+    ("train", "evaluate", "sweeps"),
+    ("reporting",),
     ("experiments", "demo"),
     ("",),  # `import tdu` itself: what a user sees
     ("commands",),
