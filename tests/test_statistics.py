@@ -38,6 +38,16 @@ def test_a_mean_has_student_s_interval():
     assert statistics.mean_interval([0.1, -0.2, 0.4, 0.0, 0.3]) == pytest.approx((0.12, by_scipy.low, by_scipy.high))
 
 
+def test_a_bootstrap_of_five_values_holds_their_mean_in_84_of_100():
+    """Which `mean_interval` gives as its reason, and Student's interval in 95."""
+    samples = np.random.default_rng(0).normal(size=(2000, 5))
+    held = np.zeros(2)
+    for values in samples:
+        both = (statistics.bootstrap(values, lambda x: x.mean(axis=1), draws=500), statistics.mean_interval(values))
+        held += [found.low <= 0 <= found.high for found in both]
+    assert held / len(samples) == pytest.approx([0.84, 0.95], abs=0.015)
+
+
 def test_a_share_is_wilson_s():
     assert statistics.share(0, 0)[1:] == (0.0, 1.0)
     z2 = stats.norm.ppf(0.975) ** 2

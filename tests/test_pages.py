@@ -1,0 +1,85 @@
+"""What is committed under results/ and said of it in the README: made again from the rows, bit for bit."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tdu.experiments import catalogue, deep_sea, pages, reproduce, rows
+from tdu.experiments.rows import FILE
+from tdu.reporting.statistics import success_rate
+
+ROOT = Path(__file__).parent.parent
+
+
+def text_of(path):
+    return path.read_text().splitlines()
+
+
+@pytest.mark.parametrize("name", list(catalogue.grids()))
+def test_every_page_and_figure_is_made_again_bit_for_bit(name, tmp_path):
+    """From as many committed rows as the page says it was made from; later rows do not change that."""
+    page = ROOT / "results" / name / pages.PAGE
+    preset, counts = pages.made_from(page)
+    every = reproduce.read_all(ROOT / "results", pytest.fail)
+    assert all(len(every[other]) >= count for other, count in counts.items())
+    made = tmp_path / name
+    pages.write(name, preset, {other: theirs[: counts.get(other, 0)] for other, theirs in every.items()}, made)
+    for path in sorted(made.iterdir()):
+        committed = page.parent / path.name
+        if path.suffix == ".png":
+            import matplotlib.image
+
+            assert (matplotlib.image.imread(path) == matplotlib.image.imread(committed)).all(), path.name
+        else:
+            assert path.read_bytes() == committed.read_bytes(), path.name
+    kept = {p.name for p in page.parent.iterdir() if p.suffix in (".svg", ".png")}
+    assert kept == {p.name for p in made.iterdir() if p.suffix != ".md"}
+
+
+def test_the_committed_rows_are_all_understood():
+    for name in catalogue.grids():
+        assert rows.read(ROOT / "results" / name / FILE, pytest.fail) or name not in ("deep_sea", "binary_tree")
+
+
+def test_the_readme_s_scores_are_the_page_s():
+    page = text_of(ROOT / "results" / "deep_sea" / pages.PAGE)
+    start = page.index(next(line for line in page if line.startswith("| method | sea |")))
+    table = page[start : page.index("", start)]
+    readme = (ROOT / "README.md").read_text()
+    assert "\n".join(table) in readme, "copy the page's table of scores into README.md"
+
+
+def test_the_readme_s_verdicts_are_the_pages():
+    readme = (ROOT / "README.md").read_text()
+    for name, grid in catalogue.grids().items():
+        page = (ROOT / "results" / name / pages.PAGE).read_text()
+        for claim in (claim for claim in grid.claims if re.fullmatch(r"C\d", claim)):
+            word = re.search(rf"^- \*\*{claim}: (.*?)\.\*\*", page, re.MULTILINE).group(1)
+            told = next(line for line in readme.splitlines() if line.startswith(f"| {claim} |"))
+            assert f"[{word}](results/{name}/README.md)" in told
+
+
+def test_the_readme_s_speeds_are_the_files():
+    readme = (ROOT / "README.md").read_text()
+    speed = json.loads((ROOT / "results" / "bench.json").read_text())
+    steps, ratios = speed["steps_per_second"]["single"], speed["ratio_to_bsuite"]
+    times = [f"{1000 / steps[size]:.2f}" for size in ("10", "20", "50")]
+    assert f"takes {times[0]}, {times[1]} and {times[2]} ms on one core" in readme
+    for where, words in (
+        ("single", "{:.0f}×, {:.0f}× and {:.0f}× the speed"),
+        ("per core", "{:.0f}×, {:.0f}× and {:.0f}× with a run"),
+    ):
+        assert words.format(*(ratios[where][size] for size in ("10", "20", "50"))) in readme
+    stepwise = json.loads((ROOT / "results" / "stepwise_speed.json").read_text())["ratio_to_bsuite"]
+    words = (
+        f"{stepwise['cartpole/0']}× boot_dqn on `cartpole/0`, {min(stepwise.values())}× to {max(stepwise.values())}×"
+    )
+    assert words in readme
+
+
+def test_reference_lines():
+    assert dict(deep_sea.published()["DP-DQN"])[20] == 407
+    assert "HyperAgent" not in deep_sea.published(), "budgets are not what it took"
+    assert success_rate(0.87, 30, 20) == pytest.approx(0.27, abs=0.01)

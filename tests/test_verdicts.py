@@ -1,0 +1,218 @@
+"""The rules by which rows are judged: made-up rows that settle a claim, contradict it, or leave it open."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from tdu.experiments import binary_tree, bsuite, deep_sea, deep_sea_grid, pages
+from tdu.experiments.experiment import cell
+from tdu.experiments.rows import Row
+from tdu.reporting import statistics
+from tdu.reporting.statistics import Episodes
+
+ROW = Row("deep_sea:size=10", "tdu", "paper", "", 0, 10_000, 49, 49, 490, 1.0, 3, 0.5, "abc1234", "a processor")
+
+
+def made_up(agent, size, seed, solved, *, stochastic):
+    env = deep_sea.sea(size, stochastic=stochastic)
+    episodes = solved or 10_000
+    return ROW._replace(
+        env=env, agent=agent, seed=seed, solved_episode=solved, episodes=episodes, score=float(solved is not None)
+    )
+
+
+def test_the_verdict_on_deep_sea_follows_its_rule():
+    def rows_with(bdqn_stochastic):
+        found = []
+        for size in deep_sea.SIZES:
+            for seed in (0, 1):
+                found += [made_up(a, size, seed, 20 * size, stochastic=False) for a in ("tdu", "bdqn")]
+                found += [made_up("tdu", size, seed, 50 * size, stochastic=True)]
+                found += [made_up("bdqn", size, seed, bdqn_stochastic(size), stochastic=True)]
+        return found
+
+    worse = deep_sea.report(rows_with(lambda size: 90 * size if size < 40 else None)).verdicts
+    assert worse["C1"].word == "reproduced"
+    assert worse["C2"].word == "reproduced"
+    assert worse["C3"].word == "not yet enough data"
+    assert deep_sea.report(rows_with(lambda size: 60 * size)).verdicts["C2"].word == "partly reproduced"
+    assert deep_sea.report(rows_with(lambda size: 40 * size)).verdicts["C2"].word == "not reproduced"
+    assert deep_sea.report(rows_with(lambda size: 40 * size)[4:]).verdicts["C1"].word == "reproduced"  # seed 1 has all
+    of_others = [made_up("bdqn", size, 7, 20, stochastic=True) for size in (20, 30)]
+    more = deep_sea.report([*rows_with(lambda size: 60 * size), *of_others]).verdicts["C2"]
+    assert more == deep_sea.report(rows_with(lambda size: 60 * size)).verdicts["C2"], (
+        "seeds that are not scored do not count"
+    )
+    assert "does not: BDQN loses much of its score (1.00 deterministic, 1.00 stochastic)" in more.because
+    assert "(seeds 0, 1)" in more.because
+    half = [r for r in rows_with(lambda size: 60 * size) if r.seed == 0 or deep_sea.size_of(r.env) < 48]
+    assert "all 21 on seed 0" in deep_sea.report(half).verdicts["C1"].because, "a seed counts once it is whole"
+    assert "(seed 0)" in deep_sea.report(half).verdicts["C2"].because
+    lost = [
+        made_up("tdu", 30, 1, None, stochastic=False)
+        if (r.agent, r.env, r.seed) == ("tdu", "deep_sea:size=30", 1)
+        else r
+        for r in rows_with(lambda size: 60 * size)
+    ]
+    assert deep_sea.report(lost).verdicts["C1"].word == "partly reproduced", "one of 42 is not all"
+    assert "TDU solves 41 of 42" in deep_sea.report(lost).verdicts["C1"].because
+    few = [r for r in rows_with(lambda size: 40 * size) if deep_sea.size_of(r.env) < 50]
+    assert deep_sea.report(few).verdicts["C1"].word == "not yet enough data"
+
+
+def test_the_verdict_on_the_other_methods_counts_what_holds():
+    scores = {"tdu": (1, 1), "bdqn": (1, 0), "cts": (0, 0), "rnd": (0, 0), "su": (1, 0), "nns": (0, 0), "qex": (0, 0)}
+
+    def verdict(**changed):
+        found = []
+        for agent, both in (scores | changed).items():
+            for size in deep_sea.FEW_SIZES:
+                found += [made_up(agent, size, 0, 100 if works else None, stochastic=s) for s, works in enumerate(both)]
+        return deep_sea.report(found).verdicts["C3"]
+
+    assert verdict().word == "reproduced"
+    assert verdict(qex=(1, 0)).word == "partly reproduced"
+    assert verdict(tdu=(1, 0), su=(0, 0)).word == "not reproduced", "that NNS and QEX fail is not enough"
+    assert "QEX does not work" in verdict(qex=(1, 0)).because.partition("does not:")[2]
+    assert "SU collapses" in verdict(su=(0, 0)).because.partition("does not:")[2], "what never worked cannot collapse"
+
+
+def test_the_grid_s_verdicts_leave_open_what_the_runs_leave_open():
+    def verdicts(no_prior, prior, sizes=deep_sea_grid.FEW_SIZES, **others):
+        """Episodes by β without priors; with them; of QU and Q+UCB. None is unsolved, and so is size 40 without priors."""
+        found = []
+        for size, seed in itertools.product(sizes, deep_sea_grid.SEEDS):
+            env = deep_sea.sea(size, stochastic=True)
+            wanted = {cell(env, agent, seed): episodes for agent, episodes in others.items()}
+            for beta, episodes in zip(deep_sea_grid.FEW_BETAS, no_prior, strict=True):
+                wanted[deep_sea_grid.ensemble(env, seed, beta=beta, prior=0.0)] = episodes if size < 40 else None
+                wanted[deep_sea_grid.ensemble(env, seed, beta=beta, prior=3.0)] = prior
+            for one, episodes in wanted.items():
+                at = episodes + seed if episodes else None
+                row = ROW._replace(env=env, agent=one.agent, options=one.options_text, seed=seed)
+                found.append(row._replace(solved_episode=at, episodes=at or 10_000, score=float(bool(at))))
+        return deep_sea_grid.report(found).verdicts
+
+    falls, flat = (None, 9000, 5000, 2000), (5000,) * 4
+    clear = verdicts(falls, 500, qu=2000, q_ucb=None)
+    assert (clear["C4"].word, clear["C5"].word) == ("reproduced", "reproduced")
+    half = verdicts(flat, 500, qu=2000, q_ucb=500)
+    assert (half["C4"].word, half["C5"].word) == ("partly reproduced", "partly reproduced")
+    assert verdicts(flat, 500, qu=500, q_ucb=500)["C5"].word == "inconclusive"
+    assert verdicts(flat, 5000, qu=500, q_ucb=5000)["C5"].word == "not reproduced"
+    assert "at λ = 0 and 0.00 at λ = 3" in verdicts(flat, None)["C4"].because
+    assert verdicts(flat, None)["C4"].word == "not reproduced"
+    more = verdicts(falls, 500, (20, 22, 30, 40))["C4"]
+    assert "solve 0.00, 0.75, 0.75, 0.75" in more.because, "size 22 counts where every setting has it"
+    assert verdicts(falls, 500, (20, 30))["C4"].word == "not yet enough data"
+
+
+def test_how_much_six_runs_against_six_can_see(monkeypatch):
+    """The figures in the grid's rules: two seeds at three sizes, exponential times, cut off at 10,000 episodes."""
+    monkeypatch.setattr(statistics, "PERMUTATIONS", 1000)
+    generator = np.random.default_rng(0)
+
+    def two(median):
+        times = generator.exponential(median / math.log(2), size=2)
+        return [Episodes(int(min(time, 10_000)), bool(time < 10_000)) for time in times]
+
+    def seen(times_as_long, draws=400):
+        pairs = [[(two(m), two(m * times_as_long)) for m in (1000, 2500, 9000)] for _ in range(draws)]
+        found = [statistics.stratified_logrank(pair) for pair in pairs]
+        return sum(one.p < 0.05 and one.z > 0 for one in found) / draws
+
+    assert seen(2) == pytest.approx(1 / 12, abs=0.04)
+    assert seen(5) == pytest.approx(1 / 3, abs=0.05)
+    said = "twice the episodes in one of twelve cases and five times the episodes in one of three"
+    assert said in deep_sea_grid.DEEP_SEA_GRID.rules
+
+
+def test_the_tree_s_verdict_follows_its_rule():
+    def rows_with(episodes):
+        cells = binary_tree.cells("laptop")
+        return [
+            ROW._replace(
+                env=c.env,
+                agent=c.agent,
+                options=c.options_text,
+                seed=c.seed,
+                solved_episode=e,
+                episodes=e,
+                limit=10_000,
+            )
+            for c in cells
+            for e in [episodes(dict(c.options), c.agent) + c.seed]
+        ]
+
+    def better(options, agent):
+        beta = 0.0 if agent == "bdqn" else options.get("beta", 1.0)
+        return 900 - 100 * int(beta * 2) - 10 * options.get("explorers", 10)
+
+    assert binary_tree.report(rows_with(better)).verdicts["C6"].word == "reproduced"
+    assert binary_tree.report(rows_with(lambda options, agent: 500)).verdicts["C6"].word == "not reproduced"
+    assert binary_tree.report(rows_with(better)[:50]).verdicts["C6"].word == "not yet enough data"
+
+
+OTHERS = ("catch", "cartpole", "bandit", "discounting_chain", "umbrella_length", "memory_len", "bandit_noise", "bandit_scale",
+          "catch_noise", "catch_scale")  # fmt: skip
+
+
+def of_bsuite(without, with_bonus, bandit, *, elsewhere=(0.7,) * 10):
+    """Rows of Mountain Car's settings and of the other experiments, where only the bonus makes a difference."""
+    found = []
+    unchanged = (0.7,) * len(OTHERS)
+    variants = (
+        ("bdqn", "", without, unchanged),
+        ("tdu", "", with_bonus, elsewhere),
+        ("tdu", "head_choice=ucb1", bandit, unchanged),
+    )
+    for agent, options, cars, other in variants:
+        scores = {f"mountain_car/{i}": score for i, score in enumerate(cars)}
+        scores |= {f"{name}/0": score for name, score in zip(OTHERS, other, strict=True)}
+        for env, score in scores.items():
+            run = Row(env, agent, "paper", options, 0, None, None, 1000, 9, score, None, 1.0, "abc1234", "a processor")
+            found.append(run)
+    return found
+
+
+def of_seed(seed, rows_there, agent, score):
+    """More runs of one agent alone, with another seed."""
+    mine = [row for row in rows_there if row.agent == agent and not row.options]
+    return [row._replace(seed=seed, score=score) for row in mine]
+
+
+FIVE = (0.88, 0.9, 0.9, 0.91, 0.92)
+WORSE = tuple(score - 0.2 for score in FIVE)
+SAME = of_bsuite(FIVE, FIVE, FIVE)
+
+
+@pytest.mark.parametrize(
+    ("rows_there", "word", "words"),
+    [
+        (of_bsuite(FIVE, WORSE, FIVE), "reproduced", "hurts Mountain Car (change −0.200 (−0.200 to −0.200))"),
+        (of_bsuite(FIVE, WORSE, WORSE), "partly reproduced", "does not: the bandit repairs that"),
+        (SAME, "partly reproduced", "10 experiments are kept (change 0.000"),
+        (SAME + of_seed(1, SAME, "tdu", 0.1), "partly reproduced", "hurts Mountain Car (change 0.000"),
+        (of_bsuite(FIVE, WORSE, FIVE, elsewhere=(0.25,) + (0.7,) * 9), "partly reproduced", "(change −0.045"),
+        (of_bsuite(FIVE, (0.1, 1, 1, 1, 1), FIVE, elsewhere=(0.5,) * 10), "not reproduced", "change −0.082"),
+        (of_bsuite(FIVE, (0.1, 1, 1, 1, 1), FIVE, elsewhere=(0.3, 0.9) * 5), "inconclusive", "open: a bonus hurts"),
+        (of_bsuite(FIVE[:4], WORSE[:4], FIVE[:4]), "not yet enough data", "4 settings of Mountain Car"),
+    ],
+    ids=["hurt and repaired", "hurt for good", "not hurt", "a seed of one variant says nothing", "one experiment is lost",
+         "one bad car shows no harm", "all is noise", "too few"],
+)  # fmt: skip
+def test_what_a_bonus_does_to_bsuite_is_judged_by_pairs_and_intervals(rows_there, word, words):
+    verdict = bsuite.report(rows_there).verdicts["C7"]
+    assert verdict.word == word
+    assert words in verdict.because
+
+
+def test_bsuite_s_page_is_drawn(tmp_path):
+    every = {"bsuite": of_bsuite(FIVE, WORSE, FIVE)}
+    pages.write("bsuite", "laptop", every, tmp_path)
+    page = (tmp_path / pages.PAGE).read_text()
+    assert "| mountain_car | 5 of 20 | 0.902 | 0.702 | 0.902 | 0.93 |" in page
+    assert "| Mountain Car, bandit less β = 1 | 5 | 0.200 (0.200–0.200) |" in page
+    assert {path.name for path in tmp_path.iterdir()} == {pages.PAGE, "bars.svg", "bars.png", "radar.svg", "radar.png"}
