@@ -16,7 +16,7 @@ class Ring(NamedTuple):
     filled: Array
     """How many there are."""
     streams: State = ()
-    """How many environments they come from, in turn; empty where steps are not joined."""
+    """How many environments they come from, in turn; empty where steps are drawn one by one."""
 
 
 def example(spec: EnvSpec, extras: dict[str, Array] | None = None) -> Transition:
@@ -26,14 +26,15 @@ def example(spec: EnvSpec, extras: dict[str, Array] | None = None) -> Transition
     return Transition(observation, jnp.zeros((), jnp.int32), number, number, observation, extras or {})
 
 
-def uniform(capacity: int, batch_size: int, *, joined: int = 1, discount: float = 1.0) -> Replay:
+def uniform(capacity: int, batch_size: int, *, steps: int = 1, join: float | None = None) -> Replay:
     """Keeps the last `capacity` transitions; a batch is drawn uniformly with replacement.
 
-    With `joined` above 1, what is drawn is a transition over so many steps of an episode, or as many as follow: its reward is
-    the steps' discounted sum, and γ times its d_t is what the value of o_t is worth. Transitions then carry `last` and `row`;
-    what they carry under a name that ends in `_t` belongs to o_t.
+    With `steps` above 1, a transition that is drawn has the others of so many under `later`; which of them `follows` the one
+    before in its episode they say. Or, with `join` a discount γ, they are one, as many as follow: its reward is the steps'
+    discounted sum, and γ times its d_t is what the value of o_t is worth. Transitions then carry `last` and `row`; what they
+    carry under a name that ends in `_t` belongs to o_t.
     """
-    several = joined > 1
+    several = steps > 1
 
     def init(example: Transition) -> Ring:
         empty = jax.tree.map(lambda x: jnp.zeros((capacity, *jnp.shape(x)), jnp.asarray(x).dtype), example)
@@ -51,28 +52,38 @@ def uniform(capacity: int, batch_size: int, *, joined: int = 1, discount: float 
 
     def sample(state: Ring, key: Key) -> Transition:
         places = jax.random.randint(key, (batch_size,), 0, jnp.maximum(size(state), 1))
-        return over_steps(state, places) if several else drawn(state, places)
+        if not several:
+            return drawn(state, places)
+        return with_later(state, places) if join is None else joined(state, places, join)
 
     def drawn(state: Ring, places: Array) -> Transition:
         return jax.tree.map(lambda ring: ring[places], state.data)
 
-    def over_steps(state: Ring, first: Array) -> Transition:
-        """The transitions that begin at `first`, [B]."""
-        ahead = state.streams * jnp.arange(joined)
+    def ahead_of(state: Ring, first: Array) -> tuple[Array, Array]:
+        """Where the steps from `first` [B] on are, [B, n], and whether each but the first follows the one before."""
+        ahead = state.streams * jnp.arange(steps)
         places = (first[:, None] + ahead) % capacity
         newer = (state.next - 1 - first) % capacity  # how many were stored since
         row, last = (state.data.extras[name][places] for name in ("row", "last"))
-        follows = (ahead[1:] <= newer[:, None]) & (row[:, 1:] == row[:, :1]) & ~last[:, :-1]
-        counts = jnp.cumprod(jnp.concatenate([jnp.ones_like(last[:, :1]), follows], axis=1), axis=1)
+        return places, (ahead[1:] <= newer[:, None]) & (row[:, 1:] == row[:, :1]) & ~last[:, :-1]
+
+    def with_later(state: Ring, first: Array) -> Transition:
+        places, follows = ahead_of(state, first)
+        later = drawn(state, places[:, 1:])
+        return drawn(state, first)._replace(later=later._replace(extras=later.extras | {"follows": follows}))
+
+    def joined(state: Ring, first: Array, discount: float) -> Transition:
+        places, follows = ahead_of(state, first)
+        counts = jnp.cumprod(jnp.concatenate([jnp.ones_like(follows[:, :1]), follows], axis=1), axis=1)
         d_t = jnp.where(counts, state.data.d_t[places], 1.0)
         before = jnp.concatenate([jnp.ones_like(d_t[:, :1]), jnp.cumprod(discount * d_t[:, :-1], axis=1)], axis=1)
-        steps = jnp.sum(counts, axis=1)
-        end = jnp.take_along_axis(places, steps[:, None] - 1, axis=1)[:, 0]
+        count = jnp.sum(counts, axis=1)
+        end = jnp.take_along_axis(places, count[:, None] - 1, axis=1)[:, 0]
         of_first, of_end = drawn(state, first), drawn(state, end)
         extras = {name: (of_end if name.endswith("_t") else of_first).extras[name] for name in of_first.extras}
         return of_first._replace(
             r_t=jnp.sum(counts * before * state.data.r_t[places], axis=1),
-            d_t=jnp.prod(d_t, axis=1) * discount ** (steps - 1),
+            d_t=jnp.prod(d_t, axis=1) * discount ** (count - 1),
             o_t=of_end.o_t,
             extras=extras,
         )

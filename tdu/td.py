@@ -27,6 +27,29 @@ def double_q_learning(q_tm1: Array, a_tm1: Array, r_t: Array, d_t: Array, q_t: A
     return jax.lax.stop_gradient(r_t + d_t * v_t) - taken(q_tm1, a_tm1)
 
 
+def cut_q_learning(
+    q_tm1: Array, a_tm1: Array, r_t: Array, d_t: Array, q_t: Array, selector_t: Array, follows: Array
+) -> Array:
+    """Q-learning's error over n steps, cut where somebody else's step was worse than one's own would have been.
+
+    `q_tm1` [A] is of the first step; `a_tm1`, `r_t` and `d_t` are [n], `q_t` and `selector_t` [n, A]. A step counts where it
+    is what `selector_t` picks (so far Watkins' Q(λ) with λ = 1), and where it and what counts after it earned more than the
+    value of what `selector_t` picks. Elsewhere that value stands for it and all that follows; so it does where a step does
+    not follow the one before it: `follows`, [n − 1].
+    """
+    _assert_ranks(one=(q_tm1, a_tm1, r_t, d_t, follows), none=())
+    best = jnp.argmax(selector_t, axis=-1)
+    v_t = taken(q_t, best[:, None])
+
+    def earlier(after: Array, step: tuple[Array, ...]) -> tuple[Array, None]:
+        r, d, v, is_own, follows = step
+        return r + d * jnp.where(follows & (is_own | (after > v)), after, v), None
+
+    steps = (r_t[:-1], d_t[:-1], v_t[:-1], a_tm1[1:] == best[:-1], follows)
+    earned, _ = jax.lax.scan(earlier, r_t[-1] + d_t[-1] * v_t[-1], steps, reverse=True, unroll=8)
+    return jax.lax.stop_gradient(earned) - taken(q_tm1, a_tm1[0])
+
+
 def lambda_returns(r_t: Array, d_t: Array, v_t: Array, lambda_t: Array) -> Array:
     """λ-returns [T] of a sequence, G_t = r_t + d_t·((1 − λ_t)·v_t + λ_t·G_{t+1}); no gradient. A λ_t of 0 cuts it there."""
 

@@ -44,6 +44,8 @@ class Transition(NamedTuple):
     d_t: Array
     o_t: Array
     extras: dict[str, Array]
+    later: Any = ()
+    """Transitions of the steps after it, with an axis of their own, where a target may look at them; else empty."""
 
 
 class SolvedRule(NamedTuple):

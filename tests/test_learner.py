@@ -89,6 +89,51 @@ def heads(state, observation):
     return _q(state.values.prior.shape[1])(state.values, jnp.int32(observation))
 
 
+def test_each_head_counts_the_steps_it_would_have_taken_and_better_ones():
+    """Of what was stored, every draw's errors by hand from the heads' values; at the start the target is the network."""
+    options = TDU | {"return_steps": 3, "return_cut": "worse", "reward_unit": "largest"}
+    it = make(**options)
+    state, acting = begun(it)
+    rng, stored = np.random.default_rng(0), []
+    for i in range(8):
+        o_tm1, action, o_t, last = *rng.integers(2, size=3), rng.random() < 0.2
+        stored.append((int(o_tm1), int(action), 20.0 * i * (-1) ** i, float(i != 6), int(o_t), bool(last)))
+        extras = {"last": jnp.asarray(last), "row": jnp.int32(0)}
+        step = Transition(*map(jnp.asarray, stored[-1][:5]), extras)
+        state = it.agent.observe(state, acting, step, jax.random.key(i))
+    q = np.asarray([heads(state, o) for o in (0, 1)])  # [S, H, A]
+
+    def value(head, place, steps):
+        """Of one draw, as far as the head goes along, in units of the largest reward."""
+        _, _, reward, discount, o_t, last = stored[place]
+        v = q[o_t, head].max()
+        if steps > 1 and not last and place < 7:
+            after = value(head, place + 1, steps - 1)
+            v = after if stored[place + 1][1] == q[o_t, head].argmax() else max(v, after)
+        return reward / 140 + 0.99 * discount * v
+
+    def by_hand(places, steps):
+        return np.array([[value(h, i, steps) - q[stored[i][0], h, stored[i][1]] for i in places] for h in range(5)])
+
+    def drawn(key):
+        batch = it.agent.examiner.remembered(state, key)
+        return batch, (np.abs(batch.r_t) / 20).round().astype(int)
+
+    cut = []
+    for key in jax.random.split(jax.random.key(4), 10):
+        batch, places = drawn(key)
+        found = it.agent.examiner.examine(state, batch)
+        np.testing.assert_allclose(found.td, 140 * by_hand(places, 3), rtol=1e-4, atol=1e-3)
+        cut.append(np.isclose(by_hand(places, 3), by_hand(places, 1)))
+    assert 0.1 < np.mean(cut) < 0.9, "some heads go along and some do not"
+    delta = by_hand(drawn(jax.random.key(3))[1], 3)
+    _, metrics = it.learn(state, jax.random.key(3))
+    sigma = np.std(delta[:3], axis=0, ddof=1)
+    delta[3:] += 0.7 * sigma
+    assert metrics["bonus"] == pytest.approx(140 * sigma.mean(), rel=1e-4)
+    assert metrics["loss"] == pytest.approx(np.mean(0.5 * delta**2), rel=1e-4)
+
+
 def test_explorers_are_paid_and_exploiters_are_not():
     """After one step from the same start, β changes the explorers' weights and no exploiter's."""
     start = filled(make(**TDU))

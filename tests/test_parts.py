@@ -291,11 +291,13 @@ def test_replay_keeps_the_last_and_samples_all_of_it():
 def joined_steps(rows, skipping, steps):
     """Of many draws from a ring of joined steps: how many steps each has, and that it is what so many steps amount to.
 
+    Drawn apart they are the same steps.
+
     Environments take turns, their episodes end at random, in the task or by a time limit; where `skipping`, an environment
     spends a turn on beginning the next.
     """
     rng, discount = np.random.default_rng(rows), 0.9
-    ring = replay.uniform(capacity=60, batch_size=3000, joined=steps, discount=discount)
+    ring, apart = (replay.uniform(capacity=60, batch_size=3000, steps=steps, join=join) for join in (discount, None))
     extras = {"last": jnp.zeros((), bool), "row": jnp.int32(0), "prior_tm1": jnp.int32(0), "prior_t": jnp.int32(0)}
     state, add = ring.init(transition()._replace(extras=extras)), jax.jit(ring.add)
     histories, over, stored = [[] for _ in range(rows)], [False] * rows, 0
@@ -312,8 +314,9 @@ def joined_steps(rows, skipping, steps):
             more |= {"prior_tm1": jnp.int32(name), "prior_t": jnp.int32(name + 1)}
             step = transition(reward, name)._replace(d_t=jnp.float32(history[-1][1]), extras=more)
             state, stored = add(state, step), stored + 1
-    batch = jax.tree.map(np.asarray, ring.sample(state, jax.random.key(0)))
-    counts = []
+    batch, parts = (jax.tree.map(np.asarray, one.sample(state, jax.random.key(0))) for one in (ring, apart))
+    later, counts = parts.later, []
+    np.testing.assert_array_equal(parts.o_t, parts.o_tm1 + 1)
     for i, name in enumerate(batch.o_tm1.tolist()):
         row, first = divmod(name, 1000)
         count = int(batch.o_t[i]) - name
@@ -327,6 +330,12 @@ def joined_steps(rows, skipping, steps):
         )
         np.testing.assert_allclose(discount * batch.d_t[i], worth[-1], atol=1e-6)
         assert (batch.extras["prior_tm1"][i], batch.extras["prior_t"][i]) == (name, name + count)
+        follows = later.extras["follows"][i]
+        assert follows[: count - 1].all()
+        assert not follows[count - 1 : count].any()
+        np.testing.assert_array_equal(later.o_tm1[i, : count - 1], name + np.arange(1, count))
+        np.testing.assert_allclose([parts.r_t[i], *later.r_t[i, : count - 1]], [r for r, _, _ in passed], atol=1e-6)
+        np.testing.assert_array_equal([parts.d_t[i], *later.d_t[i, : count - 1]], [d for _, d, _ in passed])
         full = passed[-1][2] or count == steps or first + count == len(histories[row])
         counts.append((count, full))
     return counts

@@ -33,6 +33,48 @@ def test_equal_to_rlax_on_batches():
     np.testing.assert_allclose(ours, jax.vmap(rlax.double_q_learning)(q_tm1, a, r, d, q_t, selector), rtol=1e-6)
 
 
+def of_three_steps(actions, follows=(True, True), q_t=((0.0, 50.0), (200.0, 1.0), (5.0, 4.0))):
+    """Rewards 1, 10 and 100 and γ = 0.9; the selector picks actions 1, 0 and 1. Any first action counts."""
+    selector = jnp.array([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
+    r_t, d_t = jnp.array([1.0, 10.0, 100.0]), jnp.full(3, 0.9)
+    error = td.cut_q_learning(Q_TM1[:2], jnp.array(actions), r_t, d_t, jnp.array(q_t), selector, jnp.array(follows))
+    return error + 2.0
+
+
+def test_steps_count_up_to_the_first_that_is_not_one_s_own_and_was_worse():
+    """After the first step, 1 and then 0 would be one's own. The last one earned 103.6."""
+    to_the_end = 1 + 0.9 * (10 + 0.9 * (100 + 0.9 * 4.0))
+    assert of_three_steps([1, 1, 0]) == pytest.approx(to_the_end), "one's own, though worse than expected"
+    assert of_three_steps([1, 1, 1]) == pytest.approx(1 + 0.9 * (10 + 0.9 * 200.0)), "worse than 200"
+    hopeless = ((0.0, 50.0), (90.0, 1.0), (5.0, 4.0))
+    assert of_three_steps([1, 1, 1], q_t=hopeless) == pytest.approx(to_the_end), "better than 90"
+    assert of_three_steps([1, 0, 1], q_t=hopeless) == pytest.approx(to_the_end), "and better than 50"
+    modest = ((0.0, 300.0), (90.0, 1.0), (5.0, 4.0))
+    assert of_three_steps([1, 0, 1], q_t=modest) == pytest.approx(1 + 0.9 * 300.0), "what follows it counts no more"
+    assert of_three_steps([1, 1, 0], (True, False)) == pytest.approx(1 + 0.9 * (10 + 0.9 * 200.0))
+    assert of_three_steps([1, 1, 0], (False, True)) == pytest.approx(1 + 0.9 * 50.0)
+
+
+def test_cut_steps_are_a_lambda_return_cut_there_and_of_one_step_double_q_learning():
+    keys = jax.random.split(jax.random.key(1), 6)
+    q_tm1, (q_t, selector) = jax.random.normal(keys[0], (500, 3)), jax.random.normal(keys[1], (2, 500, 4, 3))
+    a, follows = jax.random.randint(keys[2], (500, 4), 0, 3), jax.random.bernoulli(keys[3], 0.8, (500, 3))
+    r, d = jax.random.normal(keys[4], (500, 4)), jax.random.uniform(keys[5], (500, 4))
+    ours = jax.vmap(td.cut_q_learning)(q_tm1, a, r, d, q_t, selector, follows)
+    best = np.argmax(selector, axis=-1)
+    v_t = np.take_along_axis(np.asarray(q_t), best[..., None], axis=-1)[..., 0]
+    lambda_t = np.zeros((500, 4), np.float32)
+    for k in (2, 1, 0):  # whether a step counts depends on what counts after it
+        after = np.asarray(jax.vmap(rlax.lambda_returns)(r, d, v_t, lambda_t))[:, k + 1]
+        lambda_t[:, k] = follows[:, k] & ((best[:, k] == a[:, k + 1]) | (after > v_t[:, k]))
+    returns = jax.vmap(rlax.lambda_returns)(r, d, v_t, lambda_t)
+    np.testing.assert_allclose(ours, returns[:, 0] - jax.vmap(td.taken)(q_tm1, a[:, 0]), atol=1e-5)
+    assert 0.2 < lambda_t[:, 0].mean() < 0.8, "some go on and some do not"
+    one = jax.vmap(td.cut_q_learning)(q_tm1, *(x[:, :1] for x in (a, r, d, q_t, selector)), follows[:, :0])
+    double = jax.vmap(td.double_q_learning)(q_tm1, a[:, 0], r[:, 0], d[:, 0], q_t[:, 0], selector[:, 0])
+    np.testing.assert_allclose(one, double, atol=1e-6)
+
+
 def test_gradient_reaches_only_the_action_taken():
     args = (jnp.int32(1), jnp.float32(0.5), jnp.float32(0.9), Q_T)
     np.testing.assert_array_equal(jax.grad(td.q_learning)(Q_TM1, *args), [0.0, -1.0, 0.0])

@@ -42,6 +42,20 @@ def quiet(*arguments, **settings):
 # Which settings
 
 
+def test_general_settings_open_a_lock_that_steps_of_others_would_keep_shut():
+    """In a sea one wrong step of many loses all. Heads that count it among their own do not find the way."""
+    sea = {"env": "deep_sea:size=10", "preset": "general", "episodes": 500, "progress": None, "say": [].append}
+    for seed in (0, 1):
+        assert tdu.train(seed=seed, **sea).result["solved_episode"]
+        assert not tdu.train(seed=seed, return_cut="never", **sea).result["solved_episode"]
+
+
+def test_of_one_step_nothing_is_cut():
+    both = [quiet(GRID, return_steps=1, return_cut=cut, episodes=30)[0].log for cut in ("never", "worse")]
+    for name in ("episode_return", "bonus", "loss"):
+        np.testing.assert_array_equal(both[0][name], both[1][name])
+
+
 @pytest.mark.parametrize(
     ("env", "preset"),
     [

@@ -26,6 +26,7 @@ def q_agent(
     reward_unit: units.Kind = "one",
     head_steps: int = 0,
     return_steps: int = 1,
+    return_cut: Literal["never", "worse"] = "never",
     weights: Weights = values.PLAIN,
 ) -> Agent:
     """A Q-learner of `exploiters` + `explorers` heads."""
@@ -43,6 +44,7 @@ def q_agent(
         reward_unit=reward_unit,
         head_steps=head_steps,
         return_steps=return_steps,
+        return_cut=return_cut,
     )
     networks = shape(config, heads=exploiters + explorers, prior_scale=prior_scale)
     heads = values.make(spec, networks, weights=weights, force_dense=config.dense)
@@ -84,6 +86,7 @@ def ensemble(
         reward_unit=config.reward_unit,
         head_steps=config.head_steps,
         return_steps=config.return_steps,
+        return_cut=config.return_cut,
     )
 
 

@@ -77,6 +77,12 @@ class EnsembleConfig(QConfig):
     return_steps: int = option(
         1, "n of n-step returns: a target sums the rewards of so many steps.", minimum=1, maximum=1000, new=True
     )
+    return_cut: Literal["never", "worse"] = option(
+        "never",
+        "Where those steps end for a head: never before the last, or (worse) at the first that it would not have taken and "
+        "that earned less than it expects.",
+        new=True,
+    )
     mask_prob: float = option(1.0, "Probability ρ that a head trains on a transition.", above=0, maximum=1)
     noise_scale: float = option(0.0, "Standard deviation of Gaussian reward noise, drawn per head.", minimum=0)
     acting: Literal["frozen", "live"] = option(
@@ -118,6 +124,7 @@ PRESETS: dict[str, dict[str, object]] = {
         "learning_rate": 5e-4,
         "target_period": 300,
         "return_steps": 3,
+        "return_cut": "worse",
         "replay_capacity": 50_000,
         "epsilon": 0.05,
         "acting": "live",

@@ -5,10 +5,12 @@ Exploiters regress on the reward r, explorers on what the bonus pays for the tra
     Σ_heads mean_batch ½ · mask · δ²,    δ_k = r_k + γ·d·v_k(s') − Q_k(s, a),
 
 with v_k the target network's largest value, or, with double Q, its value of the online network's best action.
-With `return_steps` above 1 a transition is so many steps as one: r their discounted sum, σ the spread of its TD error.
+With `return_steps` above 1 a transition is so many steps as one: r their discounted sum, σ the spread of its TD error. With
+`return_cut`, each head counts those up to the first that it would not have taken and that earned less than it expects.
 An agent is a choice of values, bonus and behaviour (see the AGENTS table).
 """
 
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -52,6 +54,7 @@ class Learner(NamedTuple):
     reward_unit: units.Kind = "one"
     head_steps: int = 0
     return_steps: int = 1
+    return_cut: Literal["never", "worse"] = "never"
 
 
 _PRIORS = ("prior_tm1", "prior_t")
@@ -88,9 +91,8 @@ class ActingHead(NamedTuple):
 def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus, behaviour: Behaviour) -> Agent:
     """The agent made of these parts."""
     heads = learner.exploiters + learner.explorers
-    replay = replays.uniform(
-        learner.replay_capacity, learner.batch_size, joined=learner.return_steps, discount=learner.discount
-    )
+    join = learner.discount if learner.return_cut == "never" else None
+    replay = replays.uniform(learner.replay_capacity, learner.batch_size, steps=learner.return_steps, join=join)
     learning_the_task = max(learner.exploiters, 1)  # where none does nothing else, the explorer
     unit = units.make(learner.reward_unit, learner.discount)
     tells_rows = learner.return_steps > 1 or learner.reward_unit == "returns"
@@ -120,8 +122,18 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
         return x * unit.size(largest) if unit else x
 
     def in_values(transition: Transition, largest: State) -> Transition:
-        """The transition with its reward in the unit of values."""
-        return transition._replace(r_t=transition.r_t / unit.size(largest)) if unit else transition
+        """The transition with its reward in the unit of values, and those after it."""
+        if not unit:
+            return transition
+        later = transition.later and in_values(transition.later, largest)
+        return transition._replace(r_t=transition.r_t / unit.size(largest), later=later)
+
+    def next_of(batch: Transition, of: Callable[[Transition], Array]) -> Array:
+        """Something of every o_t whose value a target may need, [B·n, …]: the batch's own, and those of its later steps."""
+        if not batch.later:
+            return of(batch)
+        steps = jnp.concatenate([of(batch)[:, None], of(batch.later)], axis=1)
+        return steps.reshape(-1, *steps.shape[2:])
 
     def observe(state: LearnerState, acting: ActingHead, transition: Transition, key: Key) -> LearnerState:
         key_mask, key_noise = jax.random.split(key)
@@ -151,8 +163,11 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
         begun = replay.size(state.replay) >= learner.min_replay
         return values.rescaled(state.values, jnp.where(begun, unit.change(state.largest, largest), 1.0))
 
-    def errors(q_tm1: Array, batch: Transition, r_t: Array, target_t: Array, online_t: Array | None) -> Array:
-        """TD errors [H, B] for rewards r_t [H, B]."""
+    def errors(q_tm1: Array, batch: Transition, target_t: Array, online_t: Array | None) -> Array:
+        """TD errors [H, B] on the environment's rewards, from the values of `next_of`."""
+        if batch.later:
+            return cut_errors(q_tm1, batch, target_t, target_t if online_t is None else online_t)
+        r_t = jnp.broadcast_to(batch.r_t, (heads, *batch.r_t.shape))
         d_t = learner.discount * batch.d_t
         over_heads = (0, None, 0, None, 0)
         if online_t is not None:
@@ -160,13 +175,21 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
             return double(q_tm1, batch.a_tm1, r_t, d_t, target_t, online_t)
         return jax.vmap(jax.vmap(td.q_learning), in_axes=over_heads)(q_tm1, batch.a_tm1, r_t, d_t, target_t)
 
+    def cut_errors(q_tm1: Array, batch: Transition, target_t: Array, online_t: Array) -> Array:
+        a_tm1, r_t, d_t = (
+            jnp.concatenate([first[:, None], then], axis=1)
+            for first, then in zip(batch[1:4], batch.later[1:4], strict=True)
+        )
+        target_t, online_t = (x.reshape(heads, *a_tm1.shape, -1) for x in (target_t, online_t))
+        error = jax.vmap(jax.vmap(td.cut_q_learning), in_axes=(0, None, None, None, 0, 0, None))
+        return error(q_tm1, a_tm1, r_t, learner.discount * d_t, target_t, online_t, batch.later.extras["follows"])
+
     def update(state: LearnerState, key: Key) -> tuple[LearnerState, learning.Metrics]:
         batch = in_values(replay.sample(state.replay, key), state.largest)
         bonus_state, novelty = bonus.learn(state.bonus, batch)
 
         def loss(q_tm1: Array, target_t: Array, online_t: Array | None) -> tuple[Array, learning.Metrics]:
-            r_t = jnp.broadcast_to(batch.r_t, (heads, *batch.r_t.shape))
-            plain = errors(q_tm1, batch, r_t, target_t, online_t)
+            plain = errors(q_tm1, batch, target_t, online_t)
             exploit_td = jax.lax.stop_gradient(plain[: learner.exploiters])
             taken = jax.vmap(jax.vmap(td.taken), in_axes=(0, None))(q_tm1[: learner.exploiters], batch.a_tm1)
             q = jax.lax.stop_gradient(taken)
@@ -187,8 +210,11 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
 
         priors = None
         if values.prior is not None:
-            priors = tuple(jnp.swapaxes(batch.extras[name], 0, 1) for name in _PRIORS)
-        values_state, metrics = values.update(state.values, batch.o_tm1, batch.o_t, loss, priors)
+            before, after = _PRIORS
+            both = batch.extras[before], next_of(batch, lambda steps: steps.extras[after])
+            priors = tuple(jnp.swapaxes(prior, 0, 1) for prior in both)
+        o_t = next_of(batch, lambda steps: steps.o_t)
+        values_state, metrics = values.update(state.values, batch.o_tm1, o_t, loss, priors)
         state = state._replace(values=values_state, bonus=bonus_state)
         return state, metrics
 
@@ -209,14 +235,13 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
         _, novelty = bonus.learn(state.bonus, batch)
 
         def look(q_tm1: Array, target_t: Array, online_t: Array | None) -> tuple[Array, Examined]:
-            r_t = jnp.broadcast_to(batch.r_t, (heads, *batch.r_t.shape))
             q = jax.vmap(jax.vmap(td.taken), in_axes=(0, None))(q_tm1, batch.a_tm1)
-            delta = errors(q_tm1, batch, r_t, target_t, online_t)
+            delta = errors(q_tm1, batch, target_t, online_t)
             exploit = Exploit(q[: learner.exploiters], delta[: learner.exploiters])
             found = Examined(q, delta, bonus.reward(novelty, batch, exploit)[1])
             return jnp.zeros(()), jax.tree.map(lambda x: in_rewards(x, state.largest), found)
 
-        return values.update(state.values, batch.o_tm1, batch.o_t, look)[1]
+        return values.update(state.values, batch.o_tm1, next_of(batch, lambda steps: steps.o_t), look)[1]
 
     def rebase(state: LearnerState) -> LearnerState:
         return state._replace(values=values.rebase(state.values), bonus=bonus.rebase(state.bonus))
