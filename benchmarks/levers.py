@@ -28,6 +28,7 @@ LEVERS: dict[str, dict[str, Any]] = {
     "target_period=1000": {"target_period": 1000},
     "return_steps=1": {"return_steps": 1},
     "return_steps=5": {"return_steps": 5},
+    "return_cut=worse": {"return_cut": "worse"},
     "epsilon=0": {"epsilon": 0.0},
     "acting=frozen": {"acting": "frozen"},
     "epsilon=0 acting=frozen": {"epsilon": 0.0, "acting": "frozen"},
@@ -50,6 +51,7 @@ DENSE_LEVERS: dict[str, dict[str, Any]] = {
     "dense_prior=1": {"dense_prior": 1.0},
     "return_steps=1": {"return_steps": 1},
     "return_steps=5": {"return_steps": 5},
+    "return_cut=worse": {"return_cut": "worse"},
     "target_period=100": {"target_period": 100},
     "learning_rate=1e-3": {"learning_rate": 1e-3},
 }

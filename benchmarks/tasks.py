@@ -239,19 +239,17 @@ def markdown(rows: list[dict[str, str]]) -> str:
 
 def summary(rows: list[dict[str, str]]) -> str:
     """A line per task: every agent's median step of the target, how many seeds got there, and how TDU stands."""
-    from tdu.reporting.statistics import median_interval
+    import numpy as np
+
+    from tdu.reporting.statistics import bootstrap
 
     lines = [f"| task | {' | '.join(AGENTS)} | tdu is |", "|---" * (len(AGENTS) + 2) + "|"]
     for name, task in TASKS.items():
         steps = {
-            agent: [
-                int(r["target_step"]) if r["target_step"] else None
-                for r in rows
-                if (r["task"], r["agent"]) == (name, agent)
-            ]
+            agent: [float(r["target_step"] or "inf") for r in rows if (r["task"], r["agent"]) == (name, agent)]
             for agent in AGENTS
         }
-        found = {agent: median_interval(mine) for agent, mine in steps.items() if mine}
+        found = {agent: bootstrap(mine, lambda x: np.median(x, axis=1)) for agent, mine in steps.items() if mine}
         if "tdu" not in found:
             continue
         first = min(found, key=lambda agent: found[agent].estimate)
@@ -263,7 +261,7 @@ def summary(rows: list[dict[str, str]]) -> str:
             within = found["tdu"].estimate <= found[first].high and found["tdu"].estimate < float("inf")
             standing = f"{'within the interval of' if within else 'behind'} {first}"
         cells = [
-            f"{_thousands(found[agent].estimate)} ({sum(s is not None for s in steps[agent])}/{len(steps[agent])})"
+            f"{_thousands(found[agent].estimate)} ({sum(s < float('inf') for s in steps[agent])}/{len(steps[agent])})"
             if agent in found
             else "–"
             for agent in AGENTS

@@ -87,3 +87,15 @@ def test_the_example_of_a_sweep_draws_its_picture(tmp_path, monkeypatch):
 def test_the_example_of_many_seeds_runs_them():
     example = imported("examples/many_seeds_at_once.py")
     assert example.main(3, steps=60).shape == (3,)
+
+
+def test_the_tables_on_your_own_task_are_those_of_the_files(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    levers, tasks, rows = (importlib.import_module(name) for name in ("levers", "tasks", "rows"))
+    page = (ROOT / "docs" / "your-task.md").read_text()
+    of_tasks = rows.read(ROOT / "results" / "tasks.csv")
+    assert tasks.summary(of_tasks) in page, "python benchmarks/tasks.py --summary"
+    assert tasks.markdown(of_tasks) in (ROOT / "results" / "tasks.md").read_text(), (
+        "python benchmarks/tasks.py --markdown"
+    )
+    assert levers.markdown(rows.read(ROOT / "results" / "levers.csv")) in page, "python benchmarks/levers.py --markdown"

@@ -124,7 +124,6 @@ PRESETS: dict[str, dict[str, object]] = {
         "learning_rate": 5e-4,
         "target_period": 300,
         "return_steps": 3,
-        "return_cut": "worse",
         "replay_capacity": 50_000,
         "epsilon": 0.05,
         "acting": "live",
