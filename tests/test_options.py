@@ -25,7 +25,11 @@ TINY = {"hidden_sizes": (3,), "exploiters": 2, "explorers": 2, "critics": 2, "fe
 TINY |= {"min_replay": 2, "replay_capacity": 4, "sequence_length": 2}
 TINY |= {"lstm_size": 8, "head_size": 8, "filters": (2,), "burn_in": 1, "trace_length": 4, "replay_period": 2}
 
-NEEDS = {"ucb_eta": {"head_choice": "ucb1"}, "explorer_prob": {"head_choice": "mixed"}}
+NEEDS = {
+    "ucb_eta": {"head_choice": "ucb1"},
+    "explorer_prob": {"head_choice": "mixed"},
+    "return_cut": {"return_steps": 2},
+}
 NEEDS |= {"resolution": {"bonus": "counts"}}
 """Options that mean something beside another one only; alone they are refused."""
 

@@ -50,12 +50,6 @@ def test_a_lock_opens_where_heads_do_not_count_the_wrong_steps_of_others():
         assert not tdu.train(seed=seed, **sea).result["solved_episode"]
 
 
-def test_of_one_step_nothing_is_cut():
-    both = [quiet(GRID, return_steps=1, return_cut=cut, episodes=30)[0].log for cut in ("never", "worse")]
-    for name in ("episode_return", "bonus", "loss"):
-        np.testing.assert_array_equal(both[0][name], both[1][name])
-
-
 @pytest.mark.parametrize(
     ("env", "preset"),
     [
