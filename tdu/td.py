@@ -32,10 +32,10 @@ def cut_q_learning(
 ) -> Array:
     """Q-learning's error over n steps, cut where somebody else's step was worse than one's own would have been.
 
-    `q_tm1` [A] is of the first step; `a_tm1`, `r_t` and `d_t` are [n], `q_t` and `selector_t` [n, A]. A step counts where it
-    is what `selector_t` picks (so far Watkins' Q(λ) with λ = 1), and where it and what counts after it earned more than the
-    value of what `selector_t` picks. Elsewhere that value stands for it and all that follows; so it does where a step does
-    not follow the one before it: `follows`, [n − 1].
+    `q_tm1` [A] is of the first step; `a_tm1`, `r_t` and `d_t` are [n], `q_t` and `selector_t` [n, A]. A later step counts if
+    it is what `selector_t` picks, as in Watkins' Q(λ) with λ = 1, or else if it and what counts after it earned more than
+    the value of that pick. Otherwise that value stands for it and all that follows; so it does where a step does not follow
+    the one before it: `follows`, [n − 1]. Where chance decides what a step earns, the lucky ones count: values are too large.
     """
     _assert_ranks(one=(q_tm1, a_tm1, r_t, d_t, follows), none=())
     best = jnp.argmax(selector_t, axis=-1)

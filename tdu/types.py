@@ -173,9 +173,10 @@ class Values(NamedTuple):
 
     init: Callable[[Key], State]
     update: Callable[..., tuple[State, Any]]
-    """update(state, o_tm1 [B], o_t [B], loss, priors): one step on `loss(q_tm1, target_t, online_t)`, all `[H, B, A]`.
+    """update(state, o_tm1 [B], o_t [C], loss, priors): one step on `loss(q_tm1, target_t, online_t)`, all `[H, ·, A]`.
 
-    `priors` are those of o_tm1 and of o_t, where `prior` exists and they are known already."""
+    Where a target needs the values of several steps, C is as many times B. `priors` are those of o_tm1 and of o_t, where
+    `prior` exists and they are known already."""
     params: Callable[[State], Params]
     """params(state) -> all that evaluating the online networks needs."""
     q: Callable[[Params, Array], Array]
@@ -204,7 +205,10 @@ class Exploit(NamedTuple):
 
 
 class Bonus(NamedTuple):
-    """What explorers are paid for. `observe` is given every step; in a batch for `learn` and `reward` several may be one."""
+    """What explorers are paid for. `observe` is given every step; in a batch for `learn` and `reward` several may be one.
+
+    Or a batch holds the first of several, with the others under `later`: what is paid is its reward and something more.
+    """
 
     init: Callable[[Key], State]
     observe: Callable[[State, Transition], State]

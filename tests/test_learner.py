@@ -89,10 +89,18 @@ def heads(state, observation):
     return _q(state.values.prior.shape[1])(state.values, jnp.int32(observation))
 
 
-def test_each_head_counts_the_steps_it_would_have_taken_and_better_ones():
-    """Of what was stored, every draw's errors by hand from the heads' values; at the start the target is the network."""
-    options = TDU | {"return_steps": 3, "return_cut": "worse", "reward_unit": "largest"}
-    it = make(**options)
+def online_and_target(it, state):
+    """Values of all heads in both states, [S, H, A] in rewards, by a dense ensemble's networks and by their targets."""
+    params = it.agent.params(state)
+    of_target = params._replace(values=params.values._replace(trained=state.values.target))
+    return (np.asarray([it.agent.examiner.q(one, jnp.int32(o)) for o in (0, 1)]) for one in (params, of_target))
+
+
+@pytest.mark.parametrize("bootstrap", ["max", "double"])
+def test_each_head_counts_the_steps_it_would_have_taken_and_better_ones(bootstrap):
+    """Of what was stored, every draw's errors by hand from the heads' values, with priors that the replay keeps."""
+    options = {"return_steps": 3, "return_cut": "worse", "reward_unit": "largest", "target_period": 100, "dense": True}
+    it = make(**TDU, **options, bootstrap=bootstrap)
     state, acting = begun(it)
     rng, stored = np.random.default_rng(0), []
     for i in range(8):
@@ -101,15 +109,20 @@ def test_each_head_counts_the_steps_it_would_have_taken_and_better_ones():
         extras = {"last": jnp.asarray(last), "row": jnp.int32(0)}
         step = Transition(*map(jnp.asarray, stored[-1][:5]), extras)
         state = it.agent.observe(state, acting, step, jax.random.key(i))
-    q = np.asarray([heads(state, o) for o in (0, 1)])  # [S, H, A]
+    for i in range(20):
+        state, _ = it.learn(state, jax.random.key(100 + i))
+    q, target = (values / 140 for values in online_and_target(it, state))
+    selector = q if bootstrap == "double" else target
+    assert np.abs(q - target).max() > 0.01, "the networks have moved away from their targets"
 
     def value(head, place, steps):
         """Of one draw, as far as the head goes along, in units of the largest reward."""
         _, _, reward, discount, o_t, last = stored[place]
-        v = q[o_t, head].max()
+        best = selector[o_t, head].argmax()
+        v = target[o_t, head, best]
         if steps > 1 and not last and place < 7:
             after = value(head, place + 1, steps - 1)
-            v = after if stored[place + 1][1] == q[o_t, head].argmax() else max(v, after)
+            v = after if stored[place + 1][1] == best else max(v, after)
         return reward / 140 + 0.99 * discount * v
 
     def by_hand(places, steps):

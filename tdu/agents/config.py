@@ -80,7 +80,7 @@ class EnsembleConfig(QConfig):
     return_cut: Literal["never", "worse"] = option(
         "never",
         "Where those steps end for a head: never before the last, or (worse) at the first that it would not have taken and "
-        "that earned less than it expects.",
+        "that earned less than it expects: for tasks that leave little to chance; the more steps, the slower.",
         new=True,
     )
     mask_prob: float = option(1.0, "Probability ρ that a head trains on a transition.", above=0, maximum=1)

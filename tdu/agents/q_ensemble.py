@@ -177,8 +177,8 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
 
     def cut_errors(q_tm1: Array, batch: Transition, target_t: Array, online_t: Array) -> Array:
         a_tm1, r_t, d_t = (
-            jnp.concatenate([first[:, None], then], axis=1)
-            for first, then in zip(batch[1:4], batch.later[1:4], strict=True)
+            jnp.concatenate([getattr(batch, name)[:, None], getattr(batch.later, name)], axis=1)
+            for name in ("a_tm1", "r_t", "d_t")
         )
         target_t, online_t = (x.reshape(heads, *a_tm1.shape, -1) for x in (target_t, online_t))
         error = jax.vmap(jax.vmap(td.cut_q_learning), in_axes=(0, None, None, None, 0, 0, None))
