@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, stats
 
 from tdu.reporting import statistics
 from tdu.reporting.statistics import Episodes
@@ -112,12 +112,34 @@ def test_ratio_of_medians():
 
 def test_a_power_law_is_found_again():
     sizes = [10, 20, 30, 40, 50]
-    factor, exponent = statistics.power_law(sizes, [5.33 * n**1.45 for n in sizes])
-    assert factor == pytest.approx(5.33)
-    assert exponent == pytest.approx((1.45, 1.45, 1.45))
-    _, noisy = statistics.power_law(sizes * 2, [n**2.0 for n in sizes] + [2 * n**2.0 for n in sizes])
+    factor, exponent = statistics.power_law(sizes, [Episodes(round(1e6 * n**1.45), True) for n in sizes])
+    assert factor == pytest.approx(1e6, rel=1e-4)
+    assert exponent == pytest.approx((1.45, 1.45, 1.45), abs=1e-4)
+    _, noisy = statistics.power_law(sizes * 2, [Episodes(k * n**2, True) for k in (1, 2) for n in sizes])
     assert noisy.estimate == pytest.approx(2)
     assert noisy.low < 2 < noisy.high
+
+
+def test_a_power_law_knows_that_the_unsolved_take_longer():
+    rng = np.random.default_rng(0)
+    sizes = np.repeat([10, 20, 40, 80], 50)
+    times = 3 * sizes**2.0 * np.exp(0.5 * rng.normal(size=200))
+    limit = 12_000  # two thirds of the largest take longer
+    cut = [Episodes(int(min(time, limit)), bool(time < limit)) for time in times]
+    assert 0.1 < np.mean([not run.solved for run in cut]) < 0.3
+    _, power = statistics.power_law(sizes, cut)
+    assert power.low < 2 < power.high
+    _, naive = statistics.power_law(sizes, [run._replace(solved=True) for run in cut])
+    assert naive.high < 1.95, "at their last episode they are too early"
+    x, y, beyond = np.log(sizes), np.log([run.episode for run in cut]), np.array([not run.solved for run in cut])
+
+    def unlikely(line):
+        start, slope, log_spread = line
+        z = (y - start - slope * x) / np.exp(log_spread)
+        return -np.where(beyond, stats.norm.logsf(z), stats.norm.logpdf(z) - log_spread).sum()
+
+    best = optimize.minimize(unlikely, [0.0, 2.0, 0.0], method="Nelder-Mead", options={"maxiter": 4000, "fatol": 1e-9})
+    assert power.estimate == pytest.approx(best.x[1], abs=2e-3)
 
 
 def test_psi_is_found_again():

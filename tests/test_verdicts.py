@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from tdu.experiments import binary_tree, bsuite, deep_sea, deep_sea_grid, pages
+from tdu.experiments import binary_tree, bsuite, deep_sea, deep_sea_grid, pages, scaling
 from tdu.experiments.experiment import cell
 from tdu.experiments.rows import Row
 from tdu.reporting import statistics
@@ -127,6 +127,29 @@ def test_how_much_six_runs_against_six_can_see(monkeypatch):
     assert seen(5) == pytest.approx(1 / 3, abs=0.05)
     said = "twice the episodes in one of twelve cases and five times the episodes in one of three"
     assert said in deep_sea_grid.DEEP_SEA_GRID.rules
+
+
+def test_the_exponent_is_of_what_is_solved_and_says_what_is_not():
+    def rows_with(solved_to, sizes=(*deep_sea.SIZES, *scaling.LARGE)):
+        cells = [c for c in scaling.cells("laptop") if c.agent == "tdu" and deep_sea.size_of(c.env) in sizes]
+        found = []
+        for c in cells:
+            n = deep_sea.size_of(c.env)
+            at = 2 * n**2 + c.seed if n <= solved_to else None
+            row = ROW._replace(env=c.env, seed=c.seed, limit=c.episodes or ROW.limit, solved_episode=at)
+            found.append(row._replace(episodes=at or row.limit, score=float(bool(at))))
+        return found
+
+    verdict = scaling.report(rows_with(60)).verdicts["exponent"]
+    assert verdict.word == "answered"
+    assert "over sizes 12 to 60, where every run is solved, TDU's exponent is 2.00 (2.00–2.00)" in verdict.because
+    assert (
+        "of 4 runs at 80 and 100, 4 are not solved in 30,000 episodes, where that law expects 12,7" in verdict.because
+    )
+    assert "| tdu | 12–100 | 46 | 4 |" in scaling.report(rows_with(60)).body
+    assert "not solved" not in scaling.report(rows_with(100)).verdicts["exponent"].because
+    assert scaling.report(rows_with(60, deep_sea.SIZES)).verdicts["exponent"].word == "not yet enough data"
+    assert scaling.report([]).verdicts["exponent"].word == "not yet enough data"
 
 
 def test_the_tree_s_verdict_follows_its_rule():

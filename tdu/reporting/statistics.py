@@ -19,6 +19,10 @@ _CHI2 = 3.841458820694124
 """And below so much lie 95 % of χ² with one degree of freedom."""
 
 
+_ROUNDS = 100
+"""Of expectation and maximisation."""
+
+
 class Interval(NamedTuple):
     """An estimate and what 95 % of its like would lie between; infinite where the unsolved reach so far."""
 
@@ -192,14 +196,19 @@ def ratio_of_medians(pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, se
     return Interval(math.exp(estimate), float(low), float(high))
 
 
-def power_law(sizes: Sequence[float], episodes: Sequence[float], *, seed: int = 0) -> tuple[float, Interval]:
-    """c and b of episodes = c · size^b by least squares on logarithms, b with its bootstrap interval over runs."""
-    x, y = np.log(np.asarray(sizes, float)), np.log(np.asarray(episodes, float))
+def power_law(sizes: Sequence[float], runs: Sequence[Episodes], *, seed: int = 0) -> tuple[float, Interval]:
+    """c and b of episodes = c · size^b, errors of the logarithms being normal; b with its bootstrap interval over runs.
+
+    By maximum likelihood: least squares where all are solved, and the unsolved count as longer than they were run.
+    """
+    x, y = np.log(np.asarray(sizes, float)), np.log([float(run.episode) for run in runs])
+    unsolved = np.array([not run.solved for run in runs])
     chosen = np.random.default_rng(seed).integers(len(x), size=(DRAWS, len(x)))
     chosen = chosen[np.ptp(x[chosen], axis=1) > 0]  # of one size alone there is no slope
-    low, high = np.percentile(_slopes(x[chosen], y[chosen]), [2.5, 97.5])
-    slope = float(_slopes(x[None], y[None])[0])
-    return float(np.exp(y.mean() - slope * x.mean())), Interval(slope, float(low), float(high))
+    _, slopes = _censored_lines(x[chosen], y[chosen], unsolved[chosen])
+    low, high = np.percentile(slopes, [2.5, 97.5])
+    start, slope = _censored_lines(x[None], y[None], unsolved[None])
+    return float(np.exp(start[0])), Interval(float(slope[0]), float(low), float(high))
 
 
 def success_rate(psi: float, size: int, heads: int) -> float:
@@ -237,6 +246,28 @@ def _medians(drawn: np.ndarray) -> np.ndarray:
     return (ordered[:, (n - 1) // 2] + ordered[:, n // 2]) / 2
 
 
-def _slopes(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    x = x - x.mean(axis=1, keepdims=True)
-    return (x * y).sum(axis=1) / (x * x).sum(axis=1)
+def _censored_lines(x: np.ndarray, y: np.ndarray, beyond: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Intercepts and slopes [D] of lines through points [D, n], some of which lie somewhere above y: `beyond`.
+
+    By expectation and maximisation: what is unknown is replaced by what the line and its spread expect of it.
+    """
+    from scipy import special
+
+    centred = x - x.mean(axis=1, keepdims=True)
+
+    def least_squares(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        slope = (centred * values).sum(axis=1) / (centred * centred).sum(axis=1)
+        return values.mean(axis=1) - slope * x.mean(axis=1), slope
+
+    start, slope = least_squares(y)
+    spread = np.sqrt(((y - start[:, None] - slope[:, None] * x) ** 2).mean(axis=1, keepdims=True)) + 1e-9
+    for _ in range(_ROUNDS if beyond.any() else 0):
+        line = start[:, None] + slope[:, None] * x
+        z = (y - line) / spread
+        hazard = np.exp(-(z**2) / 2 - special.log_ndtr(-z)) / math.sqrt(2 * math.pi)
+        expected = np.where(beyond, line + spread * hazard, y)
+        uncertain = np.where(beyond, spread**2 * (1 + z * hazard - hazard**2), 0.0)
+        start, slope = least_squares(expected)
+        error = expected - start[:, None] - slope[:, None] * x
+        spread = np.sqrt((error**2 + uncertain).mean(axis=1, keepdims=True)) + 1e-9
+    return start, slope
