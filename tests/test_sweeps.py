@@ -312,3 +312,14 @@ def test_one_task_has_one_name_however_it_is_written(tmp_path, capsys):
     assert "is a run itself; name the folder that it lies in" in capsys.readouterr().err
     assert cli.main(["score", str(tmp_path), "--bsuite-csv", str(tmp_path / "logs")]) == 2
     assert "no runs on bsuite's ids" in capsys.readouterr().err
+
+
+def test_a_sweep_s_runs_are_evaluated_on_the_way_where_that_is_asked_for(tmp_path):
+    out = tmp_path / "sweep"
+    arguments = ["sweep", "key_door:size=3,limit=12", "--seeds", "2", "--episodes", "20", "--out", str(out), *SMALL]
+    assert cli.main([*arguments, "--evaluate-every", "5", "--workers", "1", "--progress", "none"]) == 0
+    evaluations = [(folder / "evaluations.csv").read_text().splitlines() for folder in out.iterdir()]
+    assert [len(lines) for lines in evaluations] == [5, 5]
+    figure = tmp_path / "figure.svg"
+    assert cli.main(["plot", str(out), "--metric", "greedy_return", "--out", str(figure)]) == 0
+    assert figure.exists()

@@ -68,8 +68,12 @@ def add_length(parser: argparse.ArgumentParser, default: str) -> None:
     )  # fmt: skip
 
 
-def add_record(parser: argparse.ArgumentParser) -> None:
-    """The arguments that ask for snapshots of what the agent knows."""
+def add_watching(parser: argparse.ArgumentParser) -> None:
+    """The arguments that ask what the agent can do and what it knows on the way; they change nothing in the run."""
+    parser.add_argument(
+        "--evaluate-every", type=whole("evaluate_every", 1, MOST_EPISODES), metavar="E",
+        help="play with the trained policy every E episodes, and keep the agent that did best",
+    )  # fmt: skip
     parser.add_argument("--record", action="store_true", help="keep what the maps of tdu report need, in record.jsonl")
     parser.add_argument(
         "--record-every", type=whole("record_every", 1, MOST_EPISODES), metavar="E",

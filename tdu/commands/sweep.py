@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tdu import agents, runs, sweeps
 from tdu import progress as displays
-from tdu.commands.parser import Parser, add_length, add_preset, add_record, folder, whole
+from tdu.commands.parser import Parser, add_length, add_preset, add_watching, folder, whole
 from tdu.errors import UserError
 from tdu.options import describe
 from tdu.runners import parallel
@@ -63,7 +63,7 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("--paper-grid", action="store_true", help="the grid of the paper's table 3 for each agent")
     add_length(parser, "each environment's")
     parser.add_argument("--no-stop", dest="stop", action="store_false", help="go on after an environment is solved")
-    add_record(parser)
+    add_watching(parser)
     parser.add_argument("--out", type=folder, metavar="DIR", help="the sweep's folder (default sweeps/…)")
     parser.add_argument("--engine", choices=("local", "ray"), default="local", help="where it runs (default local)")
     parser.add_argument(
@@ -96,9 +96,10 @@ def run(arguments: list[str]) -> int:
         )  # fmt: skip
     out = parsed.out or Path("sweeps") / sweeps.file_name(parsed.targets[0])
     jobs = sweeps.missing(cells, out)
-    record = ["--record"] if parsed.record else []
-    record += ["--record-every", str(parsed.record_every)] if parsed.record_every else []
-    jobs = [job._replace(arguments=[*job.arguments, *record]) for job in jobs]
+    watching = ["--record"] if parsed.record else []
+    watching += ["--record-every", str(parsed.record_every)] if parsed.record_every else []
+    watching += ["--evaluate-every", str(parsed.evaluate_every)] if parsed.evaluate_every else []
+    jobs = [job._replace(arguments=[*job.arguments, *watching]) for job in jobs]
     if len(jobs) < len(cells):
         print(f"tdu: {len(cells) - len(jobs)} of {len(cells)} runs are there already.", file=sys.stderr)
     engine: displays.Engine = parallel.run_all

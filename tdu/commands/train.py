@@ -11,13 +11,13 @@ from typing import Any, TextIO
 from tdu import agents, environments, options, runs, sweeps, track
 from tdu import progress as displays
 from tdu.commands.output import own_output
-from tdu.commands.parser import Parser, add_length, add_preset, add_record, folder, number, whole
+from tdu.commands.parser import Parser, add_length, add_preset, add_watching, folder, number, whole
 from tdu.errors import UserError, unknown
 from tdu.runners import parallel
 from tdu.runners.one_core import stay_on_one_core
 from tdu.runs import folder as folders
 from tdu.train import CHECKPOINT_SECONDS, EVALUATION_EPISODES, Interrupted, plan, train
-from tdu.training.plan import DEFAULT_AGENT, LARGEST_SEED, MOST_ACTORS, MOST_EPISODES, asked_for
+from tdu.training.plan import DEFAULT_AGENT, LARGEST_SEED, MOST_ACTORS, asked_for
 from tdu.training.session import Report
 
 EXAMPLES = """\
@@ -175,11 +175,7 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     parser.add_argument(
         "--no-stop", dest="stop", action="store_const", const=False, help="go on after the environment counts as solved"
     )
-    parser.add_argument(
-        "--evaluate-every", type=whole("evaluate_every", 1, MOST_EPISODES), metavar="E",
-        help="play with the trained policy every E episodes, and keep the agent that did best",
-    )  # fmt: skip
-    add_record(parser)
+    add_watching(parser)
     parser.add_argument(
         "--evaluation-episodes", type=whole("evaluation_episodes", 0, 10**6), default=EVALUATION_EPISODES,
         metavar="N",
