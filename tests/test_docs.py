@@ -5,9 +5,11 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import tdu
 from tdu import agents
+from tdu.training import session
 
 ROOT = Path(__file__).parent.parent
 
@@ -64,6 +66,32 @@ def test_the_example_of_an_own_task_trains():
     run = tdu.train(example.Room(), episodes=5, evaluation_episodes=1, say=lambda words: None, **options)
     assert run.result["episodes"] == 5
     assert run.agent.act(0) in range(4)
+
+
+def test_the_example_s_lock_is_opened():
+    """As it stands there. Heads that count the wrong steps of others open it once in five (`results/lock.csv`)."""
+    example = imported("examples/lock.py")
+    is_open = {"evaluate_every": 20, "on_evaluation": lambda tried: tried.returns.mean > 0.95}
+    run = tdu.train(example.make(), episodes=400, return_cut="worse", progress=None, say=[].append, **is_open)
+    assert tuple(run.agent.act(right) for right in range(12)) == example.COMBINATION
+
+
+@pytest.mark.parametrize(
+    ("agent", "options", "words"),
+    [
+        ("tdu", {}, "leads back, try return_cut=worse"),
+        ("tdu", {"return_cut": "worse"}, "try more steps, or a larger beta"),
+        ("dqn", {}, "try the agent tdu"),
+    ],
+)
+def test_a_run_that_met_no_reward_says_what_to_try(agent, options, words, monkeypatch):
+    monkeypatch.setattr(session, "_LONG", 100)
+    said, lock = [], imported("examples/lock.py").make()
+    small = {"hidden_sizes": (8,), "min_replay": 16}
+    small |= {"exploiters": 2, "explorers": 1} if agent == "tdu" else {}
+    tdu.train(lock, agent, episodes=3, evaluation_episodes=0, progress=None, say=said.append, **small, **options)
+    assert "no reward was met in 180 steps" in said[-1]
+    assert words in said[-1]
 
 
 def test_the_example_of_an_own_bonus_trains_and_its_options_are_options(monkeypatch):

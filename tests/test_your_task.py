@@ -42,12 +42,6 @@ def quiet(*arguments, **settings):
 # Which settings
 
 
-def test_a_lock_opens_where_heads_do_not_count_the_wrong_steps_of_others():
-    """In a sea one wrong step of many loses all. `results/general_deep_sea.csv` has what counting all steps does there."""
-    sea = {"env": "deep_sea:size=10", "preset": "general", "episodes": 1000, "progress": None, "say": [].append}
-    assert all(tdu.train(seed=seed, return_cut="worse", **sea).result["solved_episode"] for seed in (0, 1))
-
-
 @pytest.mark.parametrize(
     ("env", "preset"),
     [

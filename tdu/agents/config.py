@@ -106,7 +106,9 @@ class EnsembleConfig(QConfig):
         if self.head_choice == "mixed" and getattr(self, "explorers", 0) < 1:
             raise UserError("head_choice mixed needs at least one explorer; use uniform or ucb1.")
         if self.return_cut != "never" and self.return_steps == 1:
-            raise UserError("return_cut is for targets of several steps; give return_steps above 1 as well.")
+            raise UserError(
+                "return_cut is for targets of several steps, and return_steps is 1; give return_steps=3 as well."
+            )
         for name, choice in (("ucb_eta", "ucb1"), ("explorer_prob", "mixed")):
             if self.head_choice != choice and changed(self, name):
                 raise UserError(f"{name} is for head_choice={choice}; with {self.head_choice} it would change nothing.")

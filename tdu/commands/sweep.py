@@ -115,5 +115,6 @@ def run(arguments: list[str]) -> int:
     failed = [o for o in outcomes if o.code]
     for outcome in failed:
         print(f"tdu: {outcome.job.name} failed: {outcome.reason}", file=sys.stderr)
-    print(f"{len(cells) - len(failed)} of {len(cells)} runs are in {out}; see tdu score {out}.")
+    there = len(cells) - len(failed)
+    print(f"{there} of {len(cells)} runs are in {out}{f'; see tdu score {out}' if there else ''}.")
     return 2 if failed else 0

@@ -38,6 +38,9 @@ _DIVERGED = "the loss stopped being finite {}; {}"
 _DRIFT = 2.0
 """Values that are so many times what rewards can explain are worth a warning …"""
 
+_LONG = 5_000
+"""Steps without a reward after which the end of a run is worth a word on what to try."""
+
 _NO_END = 20_000
 """Steps without the end of an episode after which a run that counts episodes says so."""
 
@@ -356,6 +359,19 @@ class Session:
             more.append("the preset general")
         return f"try {', '.join(more[:-1])} or {more[-1]}."
 
+    def _advise_where_no_reward_was_met(self) -> None:
+        """Says what to try next, once a run is over that learned nothing because there was nothing to learn from."""
+        steps, config = self._runner.clock.steps, self._config.config
+        if steps < _LONG or not self._recent_q or self._runner.progress.possible_return:
+            return
+        if "exploiters" not in config:
+            advice = "try the agent tdu, or more steps"
+        elif config.get("return_steps", 1) > 1 and config.get("return_cut", "never") == "never":
+            advice = "where one wrong step of many loses all or leads back, try return_cut=worse; otherwise more steps"
+        else:
+            advice = "try more steps, or a larger beta"
+        self._say(f"no reward was met in {steps:,} steps; {advice}.")
+
     def _warn_of_no_end(self) -> None:
         """Says once that no episode ends, where the run is to end after so many of them."""
         clock = self._runner.clock
@@ -393,6 +409,7 @@ class Session:
         """The result of a run whose last step is taken."""
         runner, folder = self._runner, self._folder
         self._record(last=True)
+        self._advise_where_no_reward_was_met()
         # The checkpoint comes before the evaluation, which may leave its traces in the environment.
         manifest = None if folder is None else self._checkpoint(folder)
         trained = TrainedAgent(runner.spec, self._agent, runner.params())

@@ -1,0 +1,50 @@
+"""A combination to be found: a task in which one wrong step of many leads back to the start.
+
+    python examples/lock.py [SEED]
+    cd examples && tdu sweep python:lock:make --grid return_cut=never,worse --seeds 5 --episodes 500 --evaluate-every 20
+
+Twelve times one of four buttons is right, and nothing is paid before the last. Heads that count the wrong buttons of others
+among what their own would earn do not find it; `return_cut="worse"` leaves those out (docs/your-task.md).
+"""
+
+import sys
+
+import gymnasium
+from gymnasium import spaces
+
+COMBINATION = (2, 0, 3, 1, 1, 0, 2, 3, 0, 1, 3, 2)
+
+
+class Lock(gymnasium.Env):
+    """Press what is right twelve times in a row. Observed is how many of them were."""
+
+    observation_space = spaces.Discrete(len(COMBINATION) + 1)
+    action_space = spaces.Discrete(4)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.right, self.time = 0, 0
+        return self.right, {}
+
+    def step(self, action):
+        self.right = self.right + 1 if action == COMBINATION[self.right] else 0
+        self.time += 1
+        opened = self.right == len(COMBINATION)
+        return self.right, float(opened), opened, self.time >= 60, {}
+
+
+def make():
+    """For the command line: python:lock:make."""
+    return Lock()
+
+
+if __name__ == "__main__":
+    import tdu
+
+    def is_open(tried):
+        return tried.returns.mean > 0.95
+
+    seed = int(sys.argv[1]) if len(sys.argv) > 1 else 0
+    run = tdu.train(Lock(), seed=seed, return_cut="worse", evaluate_every=20, on_evaluation=is_open)
+    print(run)
+    print("the combination is", [run.agent.act(right) for right in range(len(COMBINATION))])
