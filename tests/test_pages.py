@@ -83,3 +83,10 @@ def test_reference_lines():
     assert dict(deep_sea.published()["DP-DQN"])[20] == 407
     assert "HyperAgent" not in deep_sea.published(), "budgets are not what it took"
     assert success_rate(0.87, 30, 20) == pytest.approx(0.27, abs=0.01)
+
+
+def test_the_readme_s_exponent_is_the_page_s():
+    page = (ROOT / "results" / "scaling" / pages.PAGE).read_text()
+    largest, exponent = re.search(r"[Oo]ver sizes 12 to (\d+), .*? exponent is ([\d.]+) ", page).groups()
+    readme = (ROOT / "README.md").read_text()
+    assert f"grow as N^{exponent} up to size {largest} of deterministic Deep Sea" in readme
