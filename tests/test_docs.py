@@ -81,7 +81,7 @@ def test_the_example_s_lock_is_opened():
     [
         ("tdu", {}, "leads back, try return_cut=worse"),
         ("tdu", {"return_cut": "worse"}, "try more steps, or a larger beta"),
-        ("dqn", {}, "try the agent tdu"),
+        ("dqn", {}, "try more steps, or the agent tdu"),
     ],
 )
 def test_a_run_that_met_no_reward_says_what_to_try(agent, options, words, monkeypatch):
