@@ -448,6 +448,14 @@ def test_curves_are_means_of_the_last_episodes():
     assert np.isnan(band.high[1])
 
 
+def test_a_curve_says_where_seeds_have_ended():
+    """One seed of return 1 ends first; that the mean falls then is no forgetting, and is drawn apart."""
+    band = curves.band(np.array([[0.0, 1, 1, np.nan, np.nan, np.nan], [0.0, 0, 0, 0, 0, np.nan]]))
+    np.testing.assert_array_equal(band.of_all(), [0, 0.5, 0.5, np.nan, np.nan, np.nan])
+    np.testing.assert_array_equal(band.of_some(), [np.nan, np.nan, 0.5, 0, 0, np.nan])
+    assert np.isnan(curves.band(np.array([[0.0, 1], [1.0, 1]])).of_some()).all()
+
+
 def test_an_interval_leaves_the_seeds_half_of_the_height():
     two = np.array([[0.0, 4.0, 8.0], [0.0, 4.0, 9.0]])
     assert curves.band(two).high[2] == pytest.approx(8.5 + 6.353, abs=1e-3)

@@ -12,8 +12,8 @@ from tdu.reporting.learning_figure import draw, is_ours
 def run(arguments: list[str]) -> int:
     parser = Parser(
         prog="tdu plot",
-        description="Learning curves of any runs or sweeps: the mean over seeds with its 95 % interval, a panel for each "
-        "environment.",
+        description="Learning curves of any runs or sweeps: the mean over seeds with its 95 % interval (thin where not "
+        "every seed gets so far), a panel for each environment.",
         allow_abbrev=False,
     )
     parser.add_argument("folders", nargs="+", type=folder, metavar="DIR", help="runs or sweeps")

@@ -1,7 +1,8 @@
 """Learning curves: a column of a log over episodes, steps or seconds, smoothed, and what several seeds have in common.
 
 A curve at x is the mean of the last `window` episodes that had ended by x. A group's curve is the mean over the seeds that
-get so far, with the 95 % interval of Student's t where there are two at least. Numbers that are not finite are left out.
+get so far (drawn thin where not all do), with the 95 % interval of Student's t where there are two at least. Numbers that
+are not finite are left out.
 """
 
 from collections.abc import Sequence
@@ -26,6 +27,19 @@ class Band(NamedTuple):
     high: np.ndarray
     seeds: np.ndarray
     """How many get so far."""
+
+    def of_all(self) -> np.ndarray:
+        """The mean where every seed gets so far, NaN elsewhere."""
+        return np.where(self.seeds == self.seeds.max(initial=0), self.mean, np.nan)
+
+    def of_some(self) -> np.ndarray:
+        """The mean where some seeds are missing, and the places beside, so that its line joins the other; NaN elsewhere.
+
+        Seeds that end earlier take their returns with them: what is left can look like forgetting, and is none.
+        """
+        few = self.seeds < self.seeds.max(initial=0)
+        beside = few | np.append(few[1:], False) | np.append(False, few[:-1])
+        return np.where(beside, self.mean, np.nan)
 
 
 def grid(logs: Sequence[Log], axis: str, points: int = POINTS) -> np.ndarray:

@@ -14,6 +14,7 @@ from tdu.reporting.collect import Shown
 from tdu.reporting.figures import COLOURS
 
 KINDS = (".svg", ".pdf", ".png")
+SOME = "thin: some seeds have ended"
 _DASHES: tuple[Any, ...] = ("-", "--", ":", "-.", (0, (5, 1)), (0, (1, 1)), (0, (3, 1, 1, 1)), (0, (8, 2)))
 
 
@@ -64,12 +65,13 @@ def draw(
         panel.set(title=env, xlabel=axis, ylabel=page_data.METRICS[metric])
         panel.title.set_fontsize(10)
         panel.spines[["top", "right"]].set_visible(False)
-    handles, names = panels[0].get_legend_handles_labels()
-    for panel in panels[1 : len(environments)]:
+    entries: dict[str, Any] = {}
+    for panel in panels[: len(environments)]:
         for handle, name in zip(*panel.get_legend_handles_labels(), strict=True):
-            if name not in names:
-                handles.append(handle)
-                names.append(name)
+            entries.setdefault(name, handle)
+    if SOME in entries:
+        entries[SOME] = entries.pop(SOME)  # last
+    names, handles = list(entries), list(entries.values())
     letters = int((figure.get_figwidth() - 0.8) / _LETTER)
     beside = max(1, min(3, len(names), letters // (max(map(len, names)) + 6)))
     wrapped = [textwrap.fill(name, max(letters, 20)) for name in names]
@@ -102,6 +104,10 @@ def _line(panel: Any, at: np.ndarray, own: np.ndarray, agent: str, number: int, 
     band = curves.band(own)
     seeds = f" ({len(own)} seeds)" if len(own) > 1 else ""
     point = "o" if np.isfinite(band.mean).sum() == 1 else ""  # a line of one point is not seen
-    panel.plot(at, band.mean, color=colour, linestyle=dash, marker=point, linewidth=1.8, label=agent + seeds)
+    panel.plot(at, band.of_all(), color=colour, linestyle=dash, marker=point, linewidth=1.8, label=agent + seeds)
+    some = band.of_some()
+    if np.isfinite(some).any():
+        panel.plot(at, some, color=colour, linestyle=dash, linewidth=0.8, alpha=0.6)
+        panel.plot([], [], color="grey", linewidth=0.8, label=SOME)
     if np.isfinite(band.low).any():
         panel.fill_between(at, band.low, band.high, color=colour, alpha=0.18, linewidth=0)

@@ -78,8 +78,10 @@
           bands.push({ series: [columns.length - 2, columns.length - 1], fill: colour(c.hue) + "2e" });
         }
         const one = here.x.length < 3 || c.mean.filter(x => x != null).length === 1;
-        add(c.mean, { stroke: colour(c.hue), width: 2.5, dash: dash(c.dash), points: { show: one } });
-        means.push(columns.length - 1);
+        const most = Math.max(...c.count), few = k => c.count[k] < most;
+        add(c.mean.map((x, k) => few(k) || few(k - 1) || few(k + 1) ? x : null), { stroke: colour(c.hue), width: 1, dash: dash(c.dash) });
+        add(c.mean.map((x, k) => few(k) ? null : x), { stroke: colour(c.hue), width: 2.5, dash: dash(c.dash), points: { show: one } });
+        means.push(columns.length - 1, columns.length - 2);
       });
       // The interval of two seeds is twelve times as wide as what lies between them: it gets half of the height at most.
       const range = (u, min, max) => {
@@ -111,8 +113,8 @@
       const greedy = "Greedy return: what the trained policy returns, without exploration, from evaluation to evaluation.";
       figure.querySelector(".note").textContent = (metric.value === "bad_share" ? "Share of all episodes so far."
         : metric.value === "greedy_return" ? greedy
-        : env.window > 1 ? `Mean of the last ${env.window} episodes.` : "Every episode.") + (evaluated ? ` ${greedy}` : "") + (seeds ? " Thick: mean over the seeds that get so far; shaded: its 95 % "
-        + "interval, as far as there is room; thin: every seed." : "");
+        : env.window > 1 ? `Mean of the last ${env.window} episodes.` : "Every episode.") + (evaluated ? ` ${greedy}` : "") + (seeds ? " Thick: mean over all seeds, thin: over those that "
+        + "get so far, where others have ended; shaded: its 95 % interval, as far as there is room; faint: every seed." : "");
     };
     for (const control of [metric, axis, every]) control.addEventListener("change", draw);
     redraws.push(draw);
