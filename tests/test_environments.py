@@ -12,6 +12,7 @@ from tdu import environments
 from tdu.environments import binary_tree, deep_sea
 from tdu.environments.vector import PythonVector
 from tdu.errors import UserError
+from tdu.training import plan
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -193,6 +194,18 @@ def test_settings_of_bsuite_that_differ_by_chance_alone_are_several_runs():
     def untrained(bsuite_id):
         sizes = {"hidden_sizes": (4,), "exploiters": 2, "evaluation_episodes": 0}
         return tdu.train(bsuite_id, "bdqn", episodes=1, **sizes).agent.values(np.ones((10, 5)))
+
+    assert (untrained("catch/3") != untrained("catch/0")).any()
+    assert (untrained("catch/0") == untrained("catch/0")).all()
+
+
+def test_so_they_are_on_a_cluster():
+    """Each begins with networks of its own; that takes no cluster to see."""
+
+    def untrained(bsuite_id):
+        planned = plan.plan(bsuite_id, "tdu_r2d2", actors=1, steps=1, hidden_sizes=(4,), lstm_size=4)
+        runner, _ = plan.make_runner(planned.config, planned.env, compiled=False)
+        return np.concatenate([np.ravel(x) for x in jax.tree.leaves(runner.params())])
 
     assert (untrained("catch/3") != untrained("catch/0")).any()
     assert (untrained("catch/0") == untrained("catch/0")).all()

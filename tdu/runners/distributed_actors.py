@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tdu import environments
 from tdu.greedy import greedy_returns
 from tdu.r2d2 import replay as replays
 from tdu.r2d2.learner import Batch
@@ -76,7 +77,7 @@ class Replay:
         sentence = replays.check_room(self._spec, running.shape, running.replay, **sizes)
         self._replay = replays.Replay(self._spec, running.shape, running.replay, **sizes)
         self._replay.start_at(start_at)
-        self._slack, self._seed = slack(config, agent), config.seed
+        self._slack, self._seed = slack(config, agent), environments.own_seed(config.env, config.seed)
         self._most = float("inf") if config.steps is None else config.steps
         self._steps, handed_over, self._learns_from, self._updates = counters
         self._handed_over = dict(handed_over)

@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tdu import environments
 from tdu.errors import RunError, TrainingError, UserError
 from tdu.r2d2.replay import check_room
 from tdu.runners import distributed, interaction
@@ -100,7 +101,8 @@ class RayRunner:
         """Of the learner, when it was last asked for."""
 
     def _first_state(self) -> State:
-        first = interaction.first_keys(interaction.run_key(self._config.seed))[0]
+        seed = environments.own_seed(self._config.env, self._config.seed)
+        first = interaction.first_keys(interaction.run_key(seed))[0]
         return jax.tree.map(np.asarray, jax.jit(self._agent.init)(first))
 
     @property

@@ -87,9 +87,9 @@ class _Gathering:
 
     def __init__(self, env: Any, agent: RecurrentAgent, config: RunConfig, name: int, rung: int, params: Params):
         assert config.actors is not None
-        self._agent, self._seed, self._name = agent, config.seed, name
+        self._agent, self._seed, self._name = agent, environments.own_seed(config.env, config.seed), name
         self._size, self._spec = config.num_envs, env.spec
-        own = random.for_use(interaction.run_key(config.seed), random.Use.ROLLOUT)
+        own = random.for_use(interaction.run_key(self._seed), random.Use.ROLLOUT)
         self._key = jax.random.fold_in(own, name)
         self._acting: CompiledActing | SteppedActing
         if isinstance(env, Environment):
