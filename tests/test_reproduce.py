@@ -12,7 +12,7 @@ import pytest
 
 from tdu import cli
 from tdu.errors import UserError
-from tdu.experiments import binary_tree, bsuite, catalogue, deep_sea, reproduce, rows
+from tdu.experiments import binary_tree, bsuite, catalogue, deep_sea, reproduce, rows, seas
 from tdu.experiments.experiment import Grid, Own, Report, Verdict, cell, select
 from tdu.experiments.rows import FILE, Row
 
@@ -106,7 +106,7 @@ def test_a_run_has_one_name_in_every_grid():
     shared = {"deep_sea_grid", "forgetting", "bsuite", "deep_sea"}
     sizes = {"deep_sea_grid": 20, "forgetting": 30, "bsuite": 30, "deep_sea": 20}
     for name in shared:
-        env = deep_sea.sea(sizes[name], stochastic=True)
+        env = seas.sea(sizes[name], stochastic=True)
         assert rows.identity(cell(env, "tdu", 0)) in {rows.identity(c) for c in catalogue.grids()[name].cells("laptop")}
 
 

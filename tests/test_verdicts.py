@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from tdu.experiments import binary_tree, bsuite, deep_sea, deep_sea_grid, pages, scaling
+from tdu.experiments import binary_tree, bsuite, deep_sea, deep_sea_grid, pages, scaling, seas
 from tdu.experiments.experiment import cell
 from tdu.experiments.rows import Row
 from tdu.reporting import statistics
@@ -16,7 +16,7 @@ ROW = Row("deep_sea:size=10", "tdu", "paper", "", 0, 10_000, 49, 49, 490, 1.0, 3
 
 
 def made_up(agent, size, seed, solved, *, stochastic):
-    env = deep_sea.sea(size, stochastic=stochastic)
+    env = seas.sea(size, stochastic=stochastic)
     episodes = solved or 10_000
     return ROW._replace(
         env=env, agent=agent, seed=seed, solved_episode=solved, episodes=episodes, score=float(solved is not None)
@@ -45,11 +45,12 @@ def test_the_verdict_on_deep_sea_follows_its_rule():
     assert more == deep_sea.report(rows_with(lambda size: 60 * size)).verdicts["C2"], (
         "seeds that are not scored do not count"
     )
-    assert "does not: BDQN loses much of its score (1.00 deterministic, 1.00 stochastic)" in more.because
-    assert "(seeds 0, 1)" in more.because
-    half = [r for r in rows_with(lambda size: 60 * size) if r.seed == 0 or deep_sea.size_of(r.env) < 48]
+    assert "does not: BDQN loses much of its score (1.00 deterministic, 1.00 (0.92–1.00) stochastic)" in more.because
+    assert "unsolved are 0 of TDU's runs and 0 of BDQN's, p = 1" in more.because
+    assert "(seeds 0, 1; unsolved" in more.because
+    half = [r for r in rows_with(lambda size: 60 * size) if r.seed == 0 or seas.size_of(r.env) < 48]
     assert "all 21 on seed 0" in deep_sea.report(half).verdicts["C1"].because, "a seed counts once it is whole"
-    assert "(seed 0)" in deep_sea.report(half).verdicts["C2"].because
+    assert "(seed 0; " in deep_sea.report(half).verdicts["C2"].because
     lost = [
         made_up("tdu", 30, 1, None, stochastic=False)
         if (r.agent, r.env, r.seed) == ("tdu", "deep_sea:size=30", 1)
@@ -58,18 +59,20 @@ def test_the_verdict_on_deep_sea_follows_its_rule():
     ]
     assert deep_sea.report(lost).verdicts["C1"].word == "partly reproduced", "one of 42 is not all"
     assert "TDU solves 41 of 42" in deep_sea.report(lost).verdicts["C1"].because
-    few = [r for r in rows_with(lambda size: 40 * size) if deep_sea.size_of(r.env) < 50]
+    few = [r for r in rows_with(lambda size: 40 * size) if seas.size_of(r.env) < 50]
     assert deep_sea.report(few).verdicts["C1"].word == "not yet enough data"
 
 
 def test_the_verdict_on_the_other_methods_counts_what_holds():
     scores = {"tdu": (1, 1), "bdqn": (1, 0), "cts": (0, 0), "rnd": (0, 0), "su": (1, 0), "nns": (0, 0), "qex": (0, 0)}
 
-    def verdict(**changed):
+    def verdict(sizes=deep_sea.SIZES, seeds=(0, 1), **changed):
         found = []
         for agent, both in (scores | changed).items():
-            for size in deep_sea.FEW_SIZES:
-                found += [made_up(agent, size, 0, 100 if works else None, stochastic=s) for s, works in enumerate(both)]
+            for size, seed in itertools.product(sizes, seeds):
+                found += [
+                    made_up(agent, size, seed, 100 if works else None, stochastic=s) for s, works in enumerate(both)
+                ]
         return deep_sea.report(found).verdicts["C3"]
 
     assert verdict().word == "reproduced"
@@ -77,6 +80,34 @@ def test_the_verdict_on_the_other_methods_counts_what_holds():
     assert verdict(tdu=(1, 0), su=(0, 0)).word == "not reproduced", "that NNS and QEX fail is not enough"
     assert "QEX does not work" in verdict(qex=(1, 0)).because.partition("does not:")[2]
     assert "SU collapses" in verdict(su=(0, 0)).because.partition("does not:")[2], "what never worked cannot collapse"
+    few = verdict(sizes=deep_sea.FEW_SIZES, seeds=(0,))
+    assert few.word == "inconclusive", "five runs of each leave all of it open"
+    assert "open: TDU alone is near-optimal on both" in few.because
+    assert "NNS does not work (0.00 (0.00–0.28) of 10)" in few.because
+
+
+def test_runs_that_luck_has_solved_are_marked_and_the_verdict_without_them_is_told():
+    def row(agent, size, solved, chests):
+        return made_up(agent, size, 0, solved, stochastic=True)._replace(successes=chests)
+
+    lucky, sober, old = row("tdu", 10, 100, 9), row("tdu", 12, 100, 10), row("bdqn", 12, 100, None)
+    assert [seas.luck(r) for r in (lucky, sober, old, row("tdu", 14, None, 0))] == ["°", "", "?", ""]
+    assert seas.luck(made_up("tdu", 10, 0, 5, stochastic=False)) == "", "in a deterministic sea it cannot help"
+    taken = seas.without_luck([lucky, sober, old])
+    assert taken == [lucky._replace(solved_episode=None, score=0.0), sober, old]
+    body = deep_sea.report([lucky, sober, old, row("bdqn", 10, None, 0)]).body
+    assert "Of 3 runs here that count as solved on stochastic seas 1 were solved by luck" in body
+    assert "of 1 the chests were not written down" in body
+    assert "100°" in body
+    assert "100?" in body
+
+    every = [
+        made_up(a, n, 0, 900, stochastic=s) for n in deep_sea.SIZES for a in ("tdu", "bdqn") for s in (False, True)
+    ]
+    as_told = deep_sea.report([r._replace(successes=99 if r.agent == "bdqn" else 0) for r in every])
+    assert "(1.00 (0.85–1.00))" in as_told.verdicts["C2"].because
+    without = as_told.body.partition("it would be:")[2]
+    assert "TDU recovers nearly all of it (0.00 (0.00–0.15))" in without.partition("does not:")[2]
 
 
 def test_the_grid_s_verdicts_leave_open_what_the_runs_leave_open():
@@ -84,7 +115,7 @@ def test_the_grid_s_verdicts_leave_open_what_the_runs_leave_open():
         """Episodes by β without priors; with them; of QU and Q+UCB. None is unsolved, and so is size 40 without priors."""
         found = []
         for size, seed in itertools.product(sizes, deep_sea_grid.SEEDS):
-            env = deep_sea.sea(size, stochastic=True)
+            env = seas.sea(size, stochastic=True)
             wanted = {cell(env, agent, seed): episodes for agent, episodes in others.items()}
             for beta, episodes in zip(deep_sea_grid.FEW_BETAS, no_prior, strict=True):
                 wanted[deep_sea_grid.ensemble(env, seed, beta=beta, prior=0.0)] = episodes if size < 40 else None
@@ -131,10 +162,10 @@ def test_how_much_six_runs_against_six_can_see(monkeypatch):
 
 def test_the_exponent_is_of_what_is_solved_and_says_what_is_not():
     def rows_with(solved_to, sizes=(*deep_sea.SIZES, *scaling.LARGE)):
-        cells = [c for c in scaling.cells("laptop") if c.agent == "tdu" and deep_sea.size_of(c.env) in sizes]
+        cells = [c for c in scaling.cells("laptop") if c.agent == "tdu" and seas.size_of(c.env) in sizes]
         found = []
         for c in cells:
-            n = deep_sea.size_of(c.env)
+            n = seas.size_of(c.env)
             at = 2 * n**2 + c.seed if n <= solved_to else None
             row = ROW._replace(env=c.env, seed=c.seed, limit=c.episodes or ROW.limit, solved_episode=at)
             found.append(row._replace(episodes=at or row.limit, score=float(bool(at))))
@@ -146,6 +177,10 @@ def test_the_exponent_is_of_what_is_solved_and_says_what_is_not():
     assert (
         "of 4 runs at 80 and 100, 4 are not solved in 30,000 episodes, where that law expects 12,7" in verdict.because
     )
+    assert "none of those runs met the chest" not in verdict.because, "these met it three times"
+    never = scaling.report([r if r.solved_episode else r._replace(successes=0) for r in rows_with(60)])
+    assert "it ends there, and none of those runs met the chest even once" in never.verdicts["exponent"].because
+    assert "| tdu | 80 | >30000 | >30000, >30000 | 0, 0 | 12,7" in never.body
     assert "| tdu | 12–100 | 46 | 4 |" in scaling.report(rows_with(60)).body
     assert "not solved" not in scaling.report(rows_with(100)).verdicts["exponent"].because
     assert scaling.report(rows_with(60, deep_sea.SIZES)).verdicts["exponent"].word == "not yet enough data"
@@ -174,7 +209,12 @@ def test_the_tree_s_verdict_follows_its_rule():
         return 900 - 100 * int(beta * 2) - 10 * options.get("explorers", 10)
 
     assert binary_tree.report(rows_with(better)).verdicts["C6"].word == "reproduced"
-    assert binary_tree.report(rows_with(lambda options, agent: 500)).verdicts["C6"].word == "not reproduced"
+    assert binary_tree.report(rows_with(lambda options, agent: 500)).verdicts["C6"].word == "inconclusive"
+
+    def worse(options, agent):
+        return 1800 - better(options, agent)
+
+    assert binary_tree.report(rows_with(worse)).verdicts["C6"].word == "not reproduced"
     assert binary_tree.report(rows_with(better)[:50]).verdicts["C6"].word == "not yet enough data"
 
 
@@ -217,19 +257,23 @@ SAME = of_bsuite(FIVE, FIVE, FIVE)
         (of_bsuite(FIVE, WORSE, FIVE), "reproduced", "hurts Mountain Car (change −0.200 (−0.200 to −0.200))"),
         (of_bsuite(FIVE, WORSE, WORSE), "partly reproduced", "does not: the bandit repairs that"),
         (SAME, "partly reproduced", "10 experiments are kept (change 0.000"),
+        (of_bsuite(FIVE, FIVE, FIVE, elsewhere=(0.1,) + (0.7,) * 9), "not reproduced", "−0.600, is catch's"),
         (SAME + of_seed(1, SAME, "tdu", 0.1), "partly reproduced", "hurts Mountain Car (change 0.000"),
         (of_bsuite(FIVE, WORSE, FIVE, elsewhere=(0.25,) + (0.7,) * 9), "partly reproduced", "(change −0.045"),
         (of_bsuite(FIVE, (0.1, 1, 1, 1, 1), FIVE, elsewhere=(0.5,) * 10), "not reproduced", "change −0.082"),
         (of_bsuite(FIVE, (0.1, 1, 1, 1, 1), FIVE, elsewhere=(0.3, 0.9) * 5), "inconclusive", "open: a bonus hurts"),
         (of_bsuite(FIVE[:4], WORSE[:4], FIVE[:4]), "not yet enough data", "4 settings of Mountain Car"),
     ],
-    ids=["hurt and repaired", "hurt for good", "not hurt", "a seed of one variant says nothing", "one experiment is lost",
-         "one bad car shows no harm", "all is noise", "too few"],
+    ids=["hurt and repaired", "hurt for good", "not hurt", "not hurt, and all else is open",
+         "a seed of one variant says nothing", "one experiment is lost", "one bad car shows no harm", "all is noise",
+         "too few"],
 )  # fmt: skip
 def test_what_a_bonus_does_to_bsuite_is_judged_by_pairs_and_intervals(rows_there, word, words):
     verdict = bsuite.report(rows_there).verdicts["C7"]
     assert verdict.word == word
     assert words in verdict.because
+    if rows_there is SAME:
+        assert "bandit repairs" not in verdict.because, "there is nothing to repair"
 
 
 def test_bsuite_s_page_is_drawn(tmp_path):
@@ -237,5 +281,6 @@ def test_bsuite_s_page_is_drawn(tmp_path):
     pages.write("bsuite", "laptop", every, tmp_path)
     page = (tmp_path / pages.PAGE).read_text()
     assert "| mountain_car | 5 of 20 | 0.902 | 0.702 | 0.902 | 0.93 |" in page
+    assert "| memory_len | 1 of 23 | 0.700 | 0.700 | 0.700 | – |" in page, "memory of one step compares with nothing"
     assert "| Mountain Car, bandit less β = 1 | 5 | 0.200 (0.200–0.200) |" in page
     assert {path.name for path in tmp_path.iterdir()} == {pages.PAGE, "bars.svg", "bars.png", "radar.svg", "radar.png"}

@@ -5,12 +5,13 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from tdu.agents.grids import BETAS
-from tdu.experiments.deep_sea import SIZES, measure, sea
+from tdu.experiments.deep_sea import SIZES, measure
 from tdu.experiments.experiment import (
     EPISODES,
     Grid,
     Report,
     Verdict,
+    against,
     cell,
     ended,
     every_word,
@@ -21,6 +22,7 @@ from tdu.experiments.experiment import (
     sooner,
 )
 from tdu.experiments.rows import Identity, Row, first_of_each, identity
+from tdu.experiments.seas import ABOUT_LUCK, luck, luck_words, sea, without_luck
 from tdu.reporting import drawing, statistics
 from tdu.reporting.statistics import Interval
 from tdu.sweeps import Cell
@@ -78,14 +80,7 @@ class Setting(NamedTuple):
 
 def report(rows: Sequence[Row]) -> Report:
     """Share solved and medians for β × λ and for QU and Q+UCB."""
-    found = first_of_each(rows)
-    grid = {
-        (beta, prior): _setting(found, f"β = {beta:g}, λ = {prior:g}", partial(ensemble, beta=beta, prior=prior))
-        for beta in BETAS
-        for prior in PRIORS
-    }
-    grid = {key: setting for key, setting in grid.items() if key[0] in FEW_BETAS or setting.rows}
-    others = {name: _setting(found, name, partial(_other, agent)) for name, agent in (("QU", "qu"), ("Q+UCB", "q_ucb"))}
+    grid, others = _settings(rows)
     settings = [*grid.values(), *others.values()]
     special = [
         s for key, s in grid.items() if key not in ((0.0, 3.0), (1.0, 3.0))
@@ -94,10 +89,29 @@ def report(rows: Sequence[Row]) -> Report:
     body = [
         f"## Stochastic seas of sizes {', '.join(map(str, sizes))}, seeds 0 and 1",
         "![β against λ](deep_sea_grid.svg)",
+        ABOUT_LUCK,
         _table([s.on(sizes) for s in settings], sizes),
+        luck_words([row for s in settings for row in s.on(sizes).rows], _verdicts(*_settings(without_luck(rows)))),
     ]
-    verdicts = {"C4": _c4(grid), "C5": _c5(grid[1.0, 3.0], others)}
+    verdicts = _verdicts(grid, others)
     return Report(verdicts, "\n\n".join(body), {"deep_sea_grid": lambda: _draw(grid, others)})
+
+
+def _settings(rows: Sequence[Row]) -> tuple[dict[tuple[float, float], Setting], dict[str, Setting]]:
+    """By β and λ; QU and Q+UCB by name."""
+    found = first_of_each(rows)
+    grid = {
+        (beta, prior): _setting(found, f"β = {beta:g}, λ = {prior:g}", partial(ensemble, beta=beta, prior=prior))
+        for beta in BETAS
+        for prior in PRIORS
+    }
+    grid = {key: setting for key, setting in grid.items() if key[0] in FEW_BETAS or setting.rows}
+    others = {name: _setting(found, name, partial(_other, agent)) for name, agent in (("QU", "qu"), ("Q+UCB", "q_ucb"))}
+    return grid, others
+
+
+def _verdicts(grid: dict[tuple[float, float], Setting], others: dict[str, Setting]) -> dict[str, Verdict]:
+    return {"C4": _c4(grid), "C5": _c5(grid[1.0, 3.0], others)}
 
 
 def _other(agent: str, env: str, seed: int) -> Cell:
@@ -119,16 +133,11 @@ def _is_whole(setting: Setting) -> bool:
     return set(FEW_SIZES) <= set(_shared([setting]))
 
 
-def _against(first: Setting, second: Setting) -> statistics.Comparison:
-    both = [n for n in first.by_size if n in second.by_size]
-    return statistics.stratified_logrank([(ended(first.by_size[n]), ended(second.by_size[n])) for n in both])
-
-
 def _table(settings: Sequence[Setting], sizes: Sequence[int]) -> str:
     lines = []
     for setting in settings:
         cells = [setting.name, interval_words(setting.solved) if setting.rows else "–"]
-        lines.append([*cells, *(every_word(setting.by_size.get(n, [])) for n in sizes)])
+        lines.append([*cells, *(every_word(setting.by_size.get(n, []), mark=luck) for n in sizes)])
     header = ["setting", "share solved (95 %)", *(f"size {n}: episodes, every seed" for n in sizes)]
     return markdown(header, lines)
 
@@ -165,7 +174,7 @@ def _c5(tdu: Setting, others: dict[str, Setting]) -> Verdict:
         return Verdict("not yet enough data", f"of six runs each there are {counts}")
     sizes = _shared([tdu, *others.values()])
     tdu, others = tdu.on(sizes), {name: setting.on(sizes) for name, setting in others.items()}
-    tests = {name: _against(tdu, setting) for name, setting in others.items()}
+    tests = {name: against(tdu.by_size, setting.by_size) for name, setting in others.items()}
     words = f"TDU solves {tdu.solved.estimate:.2f}; " + "; ".join(
         f"{name} {others[name].solved.estimate:.2f} (z = {test.z:+.2f}, {p_words(test.p)})"
         for name, test in tests.items()
@@ -212,14 +221,16 @@ DEEP_SEA_GRID = Grid(
         "helps.",
         "C5": "σ over values in place of TD errors is worse, as a bonus (QU) and in the policy (Q+UCB).",
     },
-    rules="both ask for both seeds at sizes 20, 30 and 40, and are judged on every size that all settings have. C4 is two "
-    "statements: of β > 0, the best share solved is higher at λ = 3 than at λ = 0 and the log-rank test stratified by "
-    "size says that λ = 3 solves sooner (p < 0.05, by permutation within sizes); without priors a larger β solves sooner, "
-    "by the same test for a trend over β 0, 0.1, 1 and 3. C5 is two: TDU solves sooner than QU, and sooner than Q+UCB. "
-    "Partly if one of the two holds, not reproduced if none does and one is contradicted, inconclusive if the runs say "
-    "neither. Six runs against six are few: were the times exponential, the test would see twice the episodes in one of "
-    "twelve cases and five times the episodes in one of three. (The tests by permutation and the trend are of 17 November "
-    "2026, when seed 0 of C4 and all of C5 were there; until then β had to solve more runs, without a test.)",
+    rules="both ask for both seeds at sizes 20, 30 and 40, and are judged on every size that all settings have. Runs are "
+    "compared by the log-rank test stratified by size (p < 0.05; z and p by permutation within sizes).\n\n"
+    "- C4 is two statements: of β > 0, the best share solved is higher at λ = 3 than at λ = 0 and λ = 3 solves sooner; and "
+    "without priors a larger β solves sooner, by the same test for a trend over β 0, 0.1, 1 and 3.\n"
+    "- C5 is two: TDU solves sooner than QU, and sooner than Q+UCB. Six runs against six are few: were the times "
+    "exponential, the test would see twice the episodes in one of twelve cases and five times the episodes in one of three.\n"
+    "- Partly if one of the two holds, not reproduced if none does and one is contradicted, inconclusive if the runs say "
+    "neither.\n"
+    "- The tests by permutation and the trend are of 17 November 2026, when seed 0 of C4 and all of C5 were there; until "
+    "then β had to solve more runs, without a test.",
     cells=cells,
     left_out="18 of 21 sizes, the deterministic seas, β 0.01, 0.5, 2 and 5, and every β but 1 of QU and Q+UCB.",
     measure=measure,

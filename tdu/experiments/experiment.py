@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from tdu import agents, runs
 from tdu.experiments.rows import Row, first_of_each, identity
+from tdu.reporting import statistics
 from tdu.reporting.statistics import Comparison, Episodes, Interval
 from tdu.sweeps import Cell
 
@@ -53,6 +54,11 @@ def checked(statements: Mapping[str, bool | None]) -> str:
 def sooner(test: Comparison) -> bool | None:
     """Whether a test says that the first group solves sooner; None where it says neither that nor the opposite."""
     return test.z > 0 if test.p < 0.05 else None
+
+
+def at_least(found: Interval, bound: float) -> bool | None:
+    """Whether all of an interval reaches a bound, or none of it does; None where the bound lies inside."""
+    return True if found.low >= bound else False if found.high < bound else None
 
 
 class Report(NamedTuple):
@@ -120,6 +126,17 @@ def select(rows: Sequence[Row], cells: Sequence[Cell]) -> list[Row]:
 def ended(rows: Sequence[Row]) -> list[Episodes]:
     """When each run was solved, or that it was not."""
     return [Episodes(row.solved_episode or row.episodes, row.solved_episode is not None) for row in rows]
+
+
+def against(first: Mapping[int, Sequence[Row]], second: Mapping[int, Sequence[Row]]) -> Comparison:
+    """Whether the first runs solve sooner, on the sizes that both have, each compared with itself."""
+    return statistics.stratified_logrank([(ended(first[n]), ended(second[n])) for n in first if n in second])
+
+
+def middle(rows: Sequence[Row]) -> float:
+    """The median episode of solving; the last one run where the unsolved reach into the middle."""
+    found = statistics.censored_median([row.solved_episode for row in rows])
+    return max(row.episodes for row in rows) if found is None else found
 
 
 def every_word(rows: Sequence[Row], mark: Callable[[Row], str] = lambda row: "") -> str:

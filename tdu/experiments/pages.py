@@ -57,8 +57,8 @@ def _page(name: str, preset: str, every: Mapping[str, Sequence[Row]], report: Re
         f"# {name}: {grid.summary}",
         "\n".join(claims),
         f"How it is judged: {grid.rules}",
-        f"    tdu reproduce {name}            # goes on with what is missing\n    tdu reproduce {name} --pages    # "
-        "this page again, from the rows that are there",
+        f"```\ntdu reproduce {name}            # goes on with what is missing\ntdu reproduce {name} --pages    # "
+        "this page again, from the rows that are there\n```",
         report.body,
         "## The grid, and what of it was run",
         _grid_words(name, preset, cells, used),

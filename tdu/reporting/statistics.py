@@ -108,55 +108,20 @@ def share(successes: int, count: int) -> Interval:
     return Interval(p, min(p, max(0.0, centre - half)), max(p, min(1.0, centre + half)))  # rounding keeps p inside
 
 
-def logrank(first: Sequence[Episodes], second: Sequence[Episodes]) -> Comparison:
-    """Whether two groups of runs are solved at the same pace (Mantel's log-rank test, as SciPy has it)."""
-    from scipy import stats
-
-    def censored(group: Sequence[Episodes]) -> stats.CensoredData:
-        return stats.CensoredData(
-            uncensored=[float(e.episode) for e in group if e.solved],
-            right=[float(e.episode) for e in group if not e.solved],
-        )
-
-    if not any(e.solved for e in (*first, *second)):
-        return Comparison(0.0, 1.0, 1)
-    found = stats.logrank(censored(first), censored(second))
-    return Comparison(float(found.statistic), float(found.pvalue), 1)
-
-
 def stratified_logrank(strata: Sequence[tuple[Sequence[Episodes], Sequence[Episodes]]], *, seed: int = 0) -> Comparison:
-    """The same over many tasks: observed less expected solutions are summed over tasks, and so are their variances.
+    """Whether two groups of runs are solved at the same pace, over many tasks, each compared with itself alone.
 
-    So every task is compared with itself alone. A task that one of the groups did not run says nothing. Tasks have few
-    runs, often one of each group, so p is of permutations: how often runs dealt out anew within each task would differ as
-    much. z is the usual one.
+    The log-rank test: solutions less those to be expected are summed over tasks. A task that one of the groups did not run
+    says nothing. Tasks have few runs, often one of each group, so z and p are of permutations: how far, and how often as
+    far, runs dealt out anew within each task would differ.
     """
-    pairs = [(first, second) for first, second in strata if first and second]
-    difference, by_chance = _dealt_out([(second, first) for first, second in pairs], seed)
-    variance = 0.0
-    for first, second in pairs:
-        every = [*first, *second]
-        for episode in sorted({e.episode for e in every if e.solved}):
-            at_risk = sum(e.episode >= episode for e in every)
-            mine = sum(e.episode >= episode for e in first)
-            solved = sum(e.episode == episode and e.solved for e in every)
-            if at_risk > 1:
-                fraction = mine / at_risk
-                variance += solved * fraction * (1 - fraction) * (at_risk - solved) / (at_risk - 1)
-    return Comparison(difference / math.sqrt(variance) if variance else 0.0, _rarity(difference, by_chance), len(pairs))
+    return stratified_trend([(second, first) for first, second in strata if first and second], seed=seed)
 
 
 def stratified_trend(strata: Sequence[Sequence[Sequence[Episodes]]], *, seed: int = 0) -> Comparison:
-    """Whether later groups solve sooner: the log-rank test with the groups' places as weights, z and p by permutation."""
-    difference, by_chance = _dealt_out(strata, seed)
-    spread = float(by_chance.std())
-    return Comparison(difference / spread if spread else 0.0, _rarity(difference, by_chance), len(strata))
-
-
-def _dealt_out(strata: Sequence[Sequence[Sequence[Episodes]]], seed: int) -> tuple[float, np.ndarray]:
-    """How much sooner later groups of each task solve than was to be expected, and the same with runs dealt out anew."""
+    """Whether later groups solve sooner: the same test with the groups' places as weights."""
     generator = np.random.default_rng(seed)
-    difference, by_chance = 0.0, np.zeros(PERMUTATIONS)
+    difference, variance, by_chance = 0.0, 0.0, np.zeros(PERMUTATIONS)
     for groups in strata:
         every = [e for group in groups for e in group]
         places = np.array([place for place, group in enumerate(groups) for _ in group], float)
@@ -165,8 +130,11 @@ def _dealt_out(strata: Sequence[Sequence[Sequence[Episodes]]], seed: int) -> tup
             at_risk = np.array([e.episode >= episode for e in every])
             surplus -= at_risk * sum(e.episode == episode and e.solved for e in every) / at_risk.sum()
         difference += float(places @ surplus)
+        if len(every) > 1:
+            variance += float(surplus @ surplus) * float(places.var()) * len(every) / (len(every) - 1)
         by_chance += generator.permuted(np.broadcast_to(surplus, (PERMUTATIONS, len(every))), axis=1) @ places
-    return difference, by_chance
+    z = difference / math.sqrt(variance) if variance > 1e-12 else 0.0
+    return Comparison(z, _rarity(difference, by_chance), len(strata))
 
 
 def _rarity(difference: float, by_chance: np.ndarray) -> float:
@@ -174,26 +142,18 @@ def _rarity(difference: float, by_chance: np.ndarray) -> float:
     return (1 + int((np.abs(by_chance) >= abs(difference) - 1e-9).sum())) / (1 + PERMUTATIONS)
 
 
-def ratio_of_medians(pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, seed: int = 0) -> Interval:
+def ratio_of_medians(pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Interval:
     """How many times the second group's episodes the first one needs: geometric mean over tasks of the ratio of medians.
 
     Unsolved runs count as solved at their last episode, which is too early and draws the ratio to 1 where both groups have
-    them. Tasks are drawn anew, and runs within each task and group: where a group has one run, tasks are all that tells
-    how far it varies.
+    them. The interval is Student's over the tasks' logarithms, whose spread holds both what tasks differ in and what runs
+    do; of one task there is none.
     """
-    generator = np.random.default_rng(seed)
-    logs = np.zeros((len(pairs), DRAWS))
-    estimate = 0.0
-    for task, (first, second) in enumerate(pairs):
-        for sign, group in ((1, first), (-1, second)):
-            values = np.asarray(group, float)
-            drawn = values[generator.integers(len(values), size=(DRAWS, len(values)))]
-            logs[task] += sign * np.log(_medians(drawn))
-            estimate += sign * math.log(float(np.median(values))) / len(pairs)
-    tasks = generator.integers(len(pairs), size=(len(pairs), DRAWS))
-    means = np.take_along_axis(logs, tasks, axis=0).mean(axis=0)
-    low, high = np.percentile(np.exp(means), [2.5, 97.5])
-    return Interval(math.exp(estimate), float(low), float(high))
+    logs = [math.log(float(np.median(first)) / float(np.median(second))) for first, second in pairs]
+    if len(logs) < 2:
+        return Interval(math.exp(logs[0]), 0.0, math.inf)
+    middle, low, high = mean_interval(logs)
+    return Interval(math.exp(middle), math.exp(low), math.exp(high))
 
 
 def power_law(sizes: Sequence[float], runs: Sequence[Episodes], *, seed: int = 0) -> tuple[float, Interval]:
@@ -206,19 +166,15 @@ def power_law(sizes: Sequence[float], runs: Sequence[Episodes], *, seed: int = 0
     chosen = np.random.default_rng(seed).integers(len(x), size=(DRAWS, len(x)))
     chosen = chosen[np.ptp(x[chosen], axis=1) > 0]  # of one size alone there is no slope
     _, slopes = _censored_lines(x[chosen], y[chosen], unsolved[chosen])
-    low, high = np.percentile(slopes, [2.5, 97.5])
+    low, high = _percentiles(slopes)
     start, slope = _censored_lines(x[None], y[None], unsolved[None])
-    return float(np.exp(start[0])), Interval(float(slope[0]), float(low), float(high))
-
-
-def success_rate(psi: float, size: int, heads: int) -> float:
-    """1 − (1 − ψ^N)^K: one of K heads finds a way of N moves, each of which goes right with probability ψ."""
-    return -math.expm1(heads * math.log1p(-(psi**size))) if psi < 1 else 1.0
+    return float(np.exp(start[0])), Interval(float(slope[0]), low, high)
 
 
 def fit_psi(outcomes: Sequence[tuple[int, int, int]], heads: int) -> Interval:
-    """ψ of `success_rate` by maximum likelihood from (size, solved, runs), with its likelihood-ratio interval.
+    """ψ by maximum likelihood from (size, solved, runs), with its likelihood-ratio interval.
 
+    Success has probability 1 − (1 − ψ^N)^K: one of K heads finds a way of N moves, each of which goes right with ψ.
     ψ is looked for to four decimals between 0.5 and 1; where every run is solved the estimate is 1 and only the lower end
     says something.
     """
@@ -237,13 +193,6 @@ def _percentiles(values: np.ndarray) -> tuple[float, float]:
     """The ends of the interval; nearest values, because nothing lies between a number and infinity."""
     low, high = np.percentile(values, [50 * (1 - LEVEL), 50 * (1 + LEVEL)], method="nearest")
     return float(low), float(high)
-
-
-def _medians(drawn: np.ndarray) -> np.ndarray:
-    """Medians of rows; the mean of the middle two where there are two."""
-    ordered = np.sort(drawn, axis=1)
-    n = ordered.shape[1]
-    return (ordered[:, (n - 1) // 2] + ordered[:, n // 2]) / 2
 
 
 def _censored_lines(x: np.ndarray, y: np.ndarray, beyond: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
