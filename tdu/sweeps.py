@@ -101,9 +101,9 @@ def expand(target: str) -> list[str]:
         return bsuite.ids(target.partition(":")[2])
     if target.startswith("atari:"):
         return atari.ids(target.partition(":")[2])
+    if target in environments.TWINS:
+        return environments.twin_ids(target)  # which need no extra
     if not set(target) & set(":/") and target not in environments.BUILT_IN:
-        return bsuite.ids(target)
-    if target in bsuite.DEEP_SEAS:
         return bsuite.ids(target)
     return [target]
 

@@ -4,6 +4,7 @@ import importlib.util
 import re
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -18,8 +19,8 @@ def snippets(page):
     return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.S)
 
 
-def test_the_readme_s_many_seeds_in_one_call():
-    (snippet,) = [s for s in snippets("README.md") if "vmap" in s]
+def test_many_seeds_in_one_call():
+    (snippet,) = [s for s in snippets("docs/gpu.md") if "vmap" in s]
     small = 'agents.configure("tdu", {"hidden_sizes": (8,), "exploiters": 2, "explorers": 1, "min_replay": 16})'
     for long, short in (
         ("steps=10_000", "steps=60"),
@@ -35,6 +36,17 @@ def test_the_readme_s_many_seeds_in_one_call():
     assert log.real.shape == (8, 60, 6)
     np.testing.assert_array_equal(log.length[:, :15], 4)
     assert len(np.unique(log.real[:, :15, 0].sum(axis=1))) > 1, "eight seeds are eight runs"
+
+
+def test_the_readme_s_own_environment(tmp_path, monkeypatch, capsys):
+    (snippet,) = [s for s in snippets("README.md") if "my_env" in s]
+    monkeypatch.chdir(tmp_path)
+    lake = gymnasium.make("FrozenLake-v1")
+    exec(snippet.replace("steps=40_000", "steps=900, evaluation_episodes=1"), {"my_env": lake, "observation": 0})
+    assert (tmp_path / "runs" / "mine" / "best").is_dir()
+    told = capsys.readouterr().out.split()
+    assert 0 <= float(told[-2]) <= 1
+    assert told[-1] in "0123"
 
 
 def test_your_own_environment_in_five_lines(tmp_path, monkeypatch, capsys):

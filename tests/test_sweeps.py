@@ -35,6 +35,14 @@ def test_targets():
         sweeps.expand("cartpol")
 
 
+def test_deep_sea_needs_no_extra(monkeypatch):
+    assert sweeps.expand("deep_sea_stochastic") == environments.bsuite.ids("deep_sea_stochastic")
+    monkeypatch.setitem(sys.modules, "bsuite", None)
+    assert len(sweeps.plan(["deep_sea", "deep_sea_stochastic"], ["tdu"])) == 42
+    with pytest.raises(UserError, match="needs the extra 'bsuite'"):
+        sweeps.plan(["catch"], ["tdu"])
+
+
 def test_a_plan_is_every_combination_and_checks_its_grid():
     cells = sweeps.plan(["deep_sea:size=4", "catch/0"], ["tdu", "qu"], seeds=2, grid={"beta": ["0", "1"]})
     assert len(cells) == 2 * 2 * 2 * 2

@@ -68,6 +68,11 @@ TWINS = bsuite.DEEP_SEAS
 _SETTINGS_PER_TWIN = 21
 
 
+def twin_ids(name: str) -> list[str]:
+    """All settings of an experiment that has a twin."""
+    return [f"{name}/{index}" for index in range(_SETTINGS_PER_TWIN)]
+
+
 MadeEnvironment = Environment | VectorEnvironment
 """Compiled, or stepped in Python."""
 
