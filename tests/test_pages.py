@@ -102,6 +102,11 @@ def test_the_readme_s_episodes_are_the_pages():
     found = [
         re.search(rf"\| {a}, the paper's settings \| 12 \| 10 of 12 \| (\d+) ", tail).group(1) for a in ("TDU", "BDQN")
     ]
+    both = (ROOT / "results" / "forgetting" / pages.PAGE).read_text()
+    told = {a: re.findall(rf"\| {a}, the paper's settings \| 12 \| (\d+) of 12 ", both) for a in ("TDU", "BDQN")}
+    over_both = float(re.search(r"both sizes, each compared with itself: z = .*?, p = ([\d.]+)\.", both).group(1))
+    words = "each TDU solves\n{} at size 30 and {} at size 40, BDQN {} and {}, p = {:.1g} over both"
+    assert words.format(*told["TDU"], *told["BDQN"], over_both) in readme
     words = f"of twelve seeds\n  each both solve ten (TDU's median {found[0]}, BDQN's {found[1]};"
     assert words in (ROOT / "docs" / "results.md").read_text()
     page = (ROOT / "results" / "deep_sea" / pages.PAGE).read_text()

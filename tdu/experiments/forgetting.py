@@ -55,7 +55,7 @@ def report(rows: Sequence[Row]) -> Report:
     for size in SIZES:
         body += [f"## Stochastic Deep Sea {size}", _table(groups[size])]
     body.insert(1, "![Share of runs not yet solved](forgetting.svg)")
-    body += [ABOUT_LUCK, _failures(rows)]
+    body += [_both_sizes(groups), ABOUT_LUCK, _failures(rows)]
     return Report({"tail": _verdict(groups)}, "\n\n".join(body), {"forgetting": lambda: _draw(groups)})
 
 
@@ -116,6 +116,12 @@ def _median_words(middle: Interval, mine: Sequence[Row]) -> str:
 
 def _test_words(test: statistics.Comparison) -> str:
     return f"z = {test.z:+.2f}, {p_words(test.p)}"
+
+
+def _both_sizes(groups: dict[int, Groups]) -> str:
+    """TDU against BDQN over all sizes."""
+    test = statistics.stratified_logrank([(ended(groups[n][TDU]), ended(groups[n][BDQN])) for n in SIZES])
+    return f"TDU against BDQN at the paper's settings, both sizes, each compared with itself: {_test_words(test)}."
 
 
 def _failures(rows: Sequence[Row]) -> str:
