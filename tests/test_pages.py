@@ -116,3 +116,8 @@ def test_the_readme_s_episodes_are_the_pages():
     ).groups()
     assert f"TDU solves sooner (p = {float(sooner):.1g})" in readme
     assert re.search(rf"{tdu} against {bdqn} of 42, may be chance \(p = {at_all}\)", readme)
+    scores = [
+        re.search(rf"^\| {a}, boot_dqn \| stochastic \| .*? \| [^|]*\| ([\d.]+) \(", page, re.MULTILINE).group(1)
+        for a in ("tdu", "bdqn")
+    ]
+    assert f"TDU scores {scores[0]} and BDQN {scores[1]} on stochastic seas" in readme
