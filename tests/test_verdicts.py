@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from tdu.experiments import binary_tree, bsuite, deep_sea, deep_sea_grid, pages, scaling, seas
+from tdu.experiments import binary_tree, bsuite, deep_sea, deep_sea_grid, forgetting, pages, scaling, seas
 from tdu.experiments.experiment import cell
 from tdu.experiments.rows import Row
 from tdu.reporting import statistics
@@ -185,6 +185,30 @@ def test_the_exponent_is_of_what_is_solved_and_says_what_is_not():
     assert "not solved" not in scaling.report(rows_with(100)).verdicts["exponent"].because
     assert scaling.report(rows_with(60, deep_sea.SIZES)).verdicts["exponent"].word == "not yet enough data"
     assert scaling.report([]).verdicts["exponent"].word == "not yet enough data"
+
+
+def test_what_cuts_the_tail_is_told_with_what_makes_it_longer():
+    def rows_with(**episodes):
+        """Episodes by what was changed, and by agent where nothing was."""
+        found = []
+        for c in forgetting.cells("laptop"):
+            (changed,) = dict(c.options) or (c.agent,)
+            at = episodes.get(changed, 3000)
+            at = at and at + 10 * c.seed
+            row = ROW._replace(env=c.env, agent=c.agent, options=c.options_text, seed=c.seed, limit=c.episodes)
+            found.append(row._replace(solved_episode=at, episodes=at or 10_000))
+        return found
+
+    found = forgetting.report(rows_with(bdqn=None, batch_size=900, replay_capacity=None)).verdicts["tail"]
+    assert found.word == "answered"
+    assert "0 of 12 unsolved at size 30 (BDQN 12), 0 of 12 unsolved at size 40 (BDQN 12)" in found.because
+    sooner, _, later = found.because.partition("sooner than it solve: ")[2].partition("; later: ")
+    assert sooner.startswith("TDU, batch 128 (z = +")
+    assert later.startswith("TDU, replay 100,000 (z = -")
+    assert "λ = 5" not in sooner + later
+    alike = forgetting.report(rows_with()).verdicts["tail"].because
+    assert alike.endswith("sooner than it solve: none of the changes")
+    assert forgetting.report(rows_with()[1:]).verdicts["tail"].word == "not yet enough data"
 
 
 def test_the_tree_s_verdict_follows_its_rule():

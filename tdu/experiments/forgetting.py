@@ -150,15 +150,15 @@ def _verdict(groups: dict[int, Groups]) -> Verdict:
     ]
     if lacking:
         return Verdict("not yet enough data", f"seeds are missing of {', '.join(lacking)}")
-    cuts = []
+    sooner, later = list[str](), list[str]()
     for name in (f"TDU, {change}" for change in CHANGES):
         test = statistics.stratified_logrank([(ended(groups[n][name]), ended(groups[n][TDU])) for n in SIZES])
-        if test.z > 0 and test.p < BOUND:
-            cuts.append(f"{name} ({_test_words(test)})")
+        if test.p < BOUND:
+            (sooner if test.z > 0 else later).append(f"{name} ({_test_words(test)})")
     unsolved = {(name, n): sum(not e.solved for e in ended(groups[n][name])) for name in (TDU, BDQN) for n in SIZES}
     tails = ", ".join(f"{unsolved[TDU, n]} of {SEEDS} unsolved at size {n} (BDQN {unsolved[BDQN, n]})" for n in SIZES)
-    words = f"TDU leaves {tails}; sooner than it solve: "
-    return Verdict("answered", words + (", ".join(cuts) or "none of the changes"))
+    words = f"TDU leaves {tails}; sooner than it solve: {', '.join(sooner) or 'none of the changes'}"
+    return Verdict("answered", words + (f"; later: {', '.join(later)}" if later else ""))
 
 
 def _draw(groups: dict[int, Groups]) -> Any:
