@@ -135,13 +135,15 @@ def test_bsuite_s_own_tables_say_the_same():
         assert sorted(names) == sorted(n for n, info in summary_analysis.BSUITE_INFO.items() if tag in info.tags)
 
 
-def test_what_is_missing_comes_in_order_and_large_batches_last():
+def test_what_is_missing_comes_in_the_order_of_the_experiments():
     asked = reproduce.missing(list(catalogue.grids()), "laptop", {"deep_sea": [ROW]})
     assert rows.identity(asked[0].cell) == rows.identity(cell("deep_sea:size=10", "bdqn", 0))
     assert len({rows.identity(a.cell) for a in asked}) == len(asked)
-    large = [a.cell.config().config["batch_size"] > 64 for a in asked]
-    assert large == sorted(large)
-    assert asked[-1].cell.config().config["batch_size"] == 128
+    names = list(dict.fromkeys(a.experiment for a in asked))
+    assert names == list(catalogue.grids())
+    assert [a.experiment for a in asked] == sorted((a.experiment for a in asked), key=names.index), (
+        "one after the other"
+    )
 
 
 def test_hours_left_come_from_runs_that_are_alike():
@@ -184,6 +186,10 @@ def test_runs_leave_rows_one_that_fails_stops_no_other_and_nothing_is_made_twice
     ]
     assert cli.main([*command, "--agent", "bdqn"]) == 0
     assert "no run is missing" in capsys.readouterr().err, "of that agent"
+    assert cli.main([*command, "--env", "deep_sea:size=4"]) == 2
+    assert "no run of tiny is on 'deep_sea:size=4'" in capsys.readouterr().err
+    assert cli.main([*command, "--env", "deep_sea:*", "--hours", "1e-9"]) == 0
+    assert "2 runs are missing" in capsys.readouterr().err, "on seas"
     assert cli.main(command) == 2
     said = capsys.readouterr()
     assert "not_there" in said.err
@@ -202,7 +208,7 @@ def test_a_missing_extra_is_named_and_the_rest_goes_on(tmp_path, monkeypatch, ca
     monkeypatch.setitem(sys.modules, "bsuite", None)
     assert cli.main(["reproduce", "--results", str(tmp_path)]) == 0
     out = capsys.readouterr().out
-    assert "not known here: this environment needs the extra 'bsuite'" in out
+    assert "cannot be run here: this environment needs the extra 'bsuite'" in out
     assert "atari" in out
     tiny(monkeypatch, sea(0))
     monkeypatch.setitem(catalogue.EXPERIMENTS, "bsuite", bsuite.BSUITE)

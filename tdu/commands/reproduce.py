@@ -1,7 +1,9 @@
 """`tdu reproduce`: the paper's figures, one name each, from the rows of finished runs and whatever runs are missing."""
 
 import argparse
+import fnmatch
 import functools
+from collections.abc import Sequence
 
 from tdu import agents
 from tdu import progress as displays
@@ -9,6 +11,7 @@ from tdu.commands.parser import Parser, folder, number, whole
 from tdu.errors import UserError, tell, unknown
 from tdu.experiments import catalogue, pages, reproduce
 from tdu.experiments.experiment import PRESETS, Own
+from tdu.experiments.rows import Row
 from tdu.runners import parallel
 
 _EXAMPLES = """\
@@ -17,6 +20,7 @@ examples:
   tdu reproduce deep_sea --hours 2            goes on with what is missing, for two hours
   tdu reproduce deep_sea --preset paper       the grid as published
   tdu reproduce deep_sea --agent cts --agent rnd  of what is missing, the runs of these agents
+  tdu reproduce bsuite --env 'bandit*'        those on environments whose names look so
   tdu reproduce all                           everything, the most valuable first (make evidence)
   tdu reproduce deep_sea --pages              tables, figures and verdict from the rows that are there; no training
 """
@@ -40,6 +44,10 @@ def run(arguments: list[str]) -> int:
     parser.add_argument(
         "--agent", action="append", metavar="AGENT", help="only runs of this agent; may be given several times"
     )
+    parser.add_argument(
+        "--env", action="append", metavar="PATTERN",
+        help="only runs on environments of this name, * and ? as in a shell; may be given several times",
+    )  # fmt: skip
     parser.add_argument("--hours", type=number("hours"), metavar="H", help="stop after so long; nothing is lost")
     parser.add_argument("--jobs", type=whole("jobs", 1, 10**6), default=1, help="runs at a time (default 1)")
     parser.add_argument("--engine", choices=("local", "ray"), default="local", help="where it runs (default local)")
@@ -86,15 +94,13 @@ def _list(parsed: argparse.Namespace) -> int:
         if isinstance(experiment, Own):
             print(f"{name:<16}{'':>27}   {experiment.summary}")
             continue
-        try:
-            state = reproduce.status(name, parsed.preset, every)
-        except UserError as e:
-            print(f"{name:<16}{'':>27}   {experiment.summary}; not known here: {e}")
-            continue
+        state = reproduce.status(name, parsed.preset, every)
         known = f"{state.hours:.1f}" if state.hours or not state.unknown else ""
         hours = " + ".join(filter(None, (known, "?" if state.unknown else "")))
         guessed = guessed or bool(state.unknown)
-        print(f"{name:<16}{state.done:>6}{state.missing:>9}{hours:>12}   {experiment.summary}")
+        print(
+            f"{name:<16}{state.done:>6}{state.missing:>9}{hours:>12}   {experiment.summary}{_lacking(name, parsed, every)}"
+        )
     unknown_hours = " A question mark is for runs like which none was made yet." if guessed else ""
     print(
         f"\nPreset {parsed.preset}: {PRESETS[parsed.preset]}. Hours are of one core, from runs that are alike."
@@ -106,13 +112,21 @@ def _list(parsed: argparse.Namespace) -> int:
     return 0
 
 
+def _lacking(name: str, parsed: argparse.Namespace, every: dict[str, list[Row]]) -> str:
+    try:
+        reproduce.check(reproduce.missing([name], parsed.preset, every))
+    except UserError as e:
+        return f"; cannot be run here: {e}"
+    return ""
+
+
 def _that_can_run(names: list[str], parsed: argparse.Namespace) -> list[str]:
     """Those whose extras are here; of several, one that lacks its own is named and left out."""
     found, every = [], reproduce.read_all(parsed.results)
     for name in names:
         try:
             if name in catalogue.grids() and not parsed.pages:
-                reproduce.missing([name], parsed.preset, every)
+                reproduce.check(reproduce.missing([name], parsed.preset, every))
         except UserError as e:
             if len(names) == 1:
                 raise
@@ -120,6 +134,14 @@ def _that_can_run(names: list[str], parsed: argparse.Namespace) -> list[str]:
             continue
         found.append(name)
     return found
+
+
+def _check_patterns(patterns: Sequence[str], grids: Sequence[str], preset: str) -> None:
+    environments = dict.fromkeys(cell.env for name in grids for cell in catalogue.grids()[name].cells(preset))
+    for pattern in patterns:
+        if not fnmatch.filter(environments, pattern):
+            example = next(iter(environments))
+            raise UserError(f"no run of {', '.join(grids)} is on '{pattern}'; one is on '{example}', for example.")
 
 
 def _reproduce(names: list[str], parsed: argparse.Namespace) -> int:
@@ -132,9 +154,13 @@ def _reproduce(names: list[str], parsed: argparse.Namespace) -> int:
             from tdu.runners import distributed
 
             engine = functools.partial(distributed.run_all, address=parsed.address)
-        asked = reproduce.missing(grids, parsed.preset, reproduce.read_all(parsed.results))
-        if parsed.agent:
-            asked = [one for one in asked if one.cell.agent in parsed.agent]
+        _check_patterns(parsed.env or (), grids, parsed.preset)
+        asked = [
+            one
+            for one in reproduce.missing(grids, parsed.preset, reproduce.read_all(parsed.results))
+            if (not parsed.agent or one.cell.agent in parsed.agent)
+            and (not parsed.env or any(fnmatch.fnmatchcase(one.cell.env, pattern) for pattern in parsed.env))
+        ]
         tell(f"{len(asked)} runs are missing." if asked else "no run is missing.")
         stopped = reproduce.run(
             asked, results=parsed.results, scratch=parsed.runs, hours=parsed.hours, jobs=parsed.jobs, engine=engine,

@@ -67,20 +67,20 @@ def all_rows(every: Mapping[str, Sequence[Row]]) -> list[Row]:
 
 
 def missing(names: Sequence[str], preset: str, every: Mapping[str, Sequence[Row]]) -> list[Asked]:
-    """The runs that no row is there for, the most valuable first; those that learn from large batches last.
-
-    A batch of 128 costs five times as much as one of 32.
-    """
+    """The runs that no row is there for, the most valuable first."""
     known = {row.identity for theirs in every.values() for row in theirs}
     asked: dict[rows.Identity, Asked] = {}
     for name in names:
         for cell in catalogue.grids()[name].cells(preset):
             if rows.identity(cell) not in known:
                 asked.setdefault(rows.identity(cell), Asked(name, cell))
-    return sorted(asked.values(), key=lambda a: a.cell.config().config["batch_size"] > _LARGE_BATCH)
+    return list(asked.values())
 
 
-_LARGE_BATCH = 64
+def check(asked: Sequence[Asked]) -> None:
+    """A UserError says what a run needs that is not here: an extra."""
+    for one in asked:
+        one.cell.config()
 
 
 def status(name: str, preset: str, every: Mapping[str, Sequence[Row]]) -> Status:
