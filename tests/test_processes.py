@@ -411,7 +411,7 @@ def test_a_process_stays_on_its_core_until_it_is_crowded(tmp_path):
         def child(queue):
             queue.put(os.sched_getaffinity(0))
 
-        one_core.stay_on_one_core(every=0.1)
+        let_go = one_core.stay_on_one_core(every=0.1)
         deadline = time.monotonic() + 30
         while os.sched_getaffinity(0) == everywhere and time.monotonic() < deadline:
             busy(time.monotonic() + 0.1)
@@ -420,6 +420,13 @@ def test_a_process_stays_on_its_core_until_it_is_crowded(tmp_path):
         forked = multiprocessing.get_context("fork").Process(target=child, args=(queue,))
         forked.start()
         assert queue.get() == everywhere, "a child does not"
+        let_go()
+        assert os.sched_getaffinity(0) == everywhere, "nor does it afterwards"
+        busy(time.monotonic() + 0.3)
+        assert os.sched_getaffinity(0) == everywhere, "and that lasts"
+        one_core.stay_on_one_core(every=0.1)
+        while len(os.sched_getaffinity(0)) > 1 and time.monotonic() < deadline:
+            busy(time.monotonic() + 0.1)
         one_core._CROWDED = -1.0
         while os.sched_getaffinity(0) != everywhere and time.monotonic() < deadline:
             time.sleep(0.01)

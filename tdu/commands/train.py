@@ -1,6 +1,7 @@
 """`tdu train`: an agent on an environment, one seed or several."""
 
 import argparse
+import contextlib
 import dataclasses
 import itertools
 import sys
@@ -66,27 +67,29 @@ def _train_one(parsed: argparse.Namespace, given: dict[str, Any], arguments: lis
         parsed.engine = "ray"
     parallel.use_one_core()
     shown, close = displays.display(parsed.progress, f"{config.agent} seed {config.seed}", output)
-    try:
-        train(
-            **settings,
-            out=out,
-            resume=parsed.resume,
-            checkpoint_seconds=parsed.checkpoint_seconds,
-            evaluation_episodes=parsed.evaluation_episodes,
-            evaluate_every=parsed.evaluate_every,
-            record=parsed.record,
-            record_every=parsed.record_every,
-            progress=shown if config.actors else _at_the_first(stay_on_one_core, shown),
-            compiling=_announce_compilation if parsed.progress in ("auto", "plain") else None,
-            track=parsed.track,
-            engine=parsed.engine,
-            address=parsed.address,
-        )
-    except Interrupted as e:
-        print(f"tdu: {e}", file=sys.stderr)
-        return e.exit_code
-    finally:
-        close()
+    with contextlib.ExitStack() as at_the_end:
+        at_the_end.callback(close)
+        if not config.actors:
+            shown = _at_the_first(lambda: at_the_end.callback(stay_on_one_core()), shown)
+        try:
+            train(
+                **settings,
+                out=out,
+                resume=parsed.resume,
+                checkpoint_seconds=parsed.checkpoint_seconds,
+                evaluation_episodes=parsed.evaluation_episodes,
+                evaluate_every=parsed.evaluate_every,
+                record=parsed.record,
+                record_every=parsed.record_every,
+                progress=shown,
+                compiling=_announce_compilation if parsed.progress in ("auto", "plain") else None,
+                track=parsed.track,
+                engine=parsed.engine,
+                address=parsed.address,
+            )
+        except Interrupted as e:
+            print(f"tdu: {e}", file=sys.stderr)
+            return e.exit_code
     result = runs.read_result(out)
     if parsed.progress != "json" and result is not None:
         best = f"tdu evaluate {out} --best" if parsed.evaluate_every else None
@@ -94,7 +97,7 @@ def _train_one(parsed: argparse.Namespace, given: dict[str, Any], arguments: lis
     return 0
 
 
-def _at_the_first(begin: Callable[[], None], show: Callable[[Report], None]) -> Callable[[Report], None]:
+def _at_the_first(begin: Callable[[], object], show: Callable[[Report], None]) -> Callable[[Report], None]:
     """`show`, and `begin` before its first report: by then the environment has started whatever processes it has."""
     first = itertools.count()
 

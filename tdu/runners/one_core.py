@@ -9,6 +9,7 @@ cores at once, as an environment with threads does, nobody holds it back.
 import os
 import threading
 import time
+from collections.abc import Callable
 
 _WORKS, _SEVERAL = 0.4, 1.1
 """A process that gets less of a core than this mostly waits for something; one that gets more than that uses several."""
@@ -18,22 +19,33 @@ _LONGEST = 60.0
 """Seconds until it is tried again, at most: twice as many after every time that did not last."""
 
 
-def stay_on_one_core(every: float = 1.0) -> None:
-    """Looks after this process, in the background, at every so many seconds; does nothing where it cannot be done."""
+def stay_on_one_core(every: float = 1.0) -> Callable[[], None]:
+    """Looks after this process, in the background, at every so many seconds; does nothing where it cannot be done.
+
+    Returns what ends that and lets the process go where it could before.
+    """
     if not hasattr(os, "sched_setaffinity"):
-        return
+        return lambda: None
     allowed = os.sched_getaffinity(0)
     if len(allowed) < 2 or not os.path.exists("/proc/self/schedstat"):
-        return
+        return lambda: None
     os.register_at_fork(after_in_child=lambda: os.sched_setaffinity(0, allowed))
-    threading.Thread(target=_keep, args=(allowed, every), daemon=True, name="one core").start()
+    ends = threading.Event()
+    keeper = threading.Thread(target=_keep, args=(allowed, every, ends), daemon=True, name="one core")
+    keeper.start()
+
+    def let_go() -> None:
+        ends.set()
+        keeper.join()
+        _move(allowed)
+
+    return let_go
 
 
-def _keep(allowed: set[int], every: float) -> None:
+def _keep(allowed: set[int], every: float, ends: threading.Event) -> None:
     every *= 1 + os.getpid() % 10 / 10  # so that runs started together do not choose together
     before, is_kept, wait = _times(), False, every
-    while True:
-        time.sleep(every if is_kept else wait)
+    while not ends.wait(every if is_kept else wait):
         now = _times()
         seconds, worked, waited = (b - a for a, b in zip(before, now, strict=True))
         before = now
