@@ -2,6 +2,7 @@
 
 import csv
 import io
+import os
 import signal
 import subprocess
 import sys
@@ -47,6 +48,8 @@ def test_a_row_comes_back_as_it_was_written(tmp_path):
         ("deep_sea:size=10,ppo,paper,,0,10000,49,49,490,1.0,3,0.5,abc,p", "no agent 'ppo'"),
         ("deep_sea:size=10,tdu,paper,,0,100", "number of cells"),
         ("<<<<<<< HEAD", "number of cells"),
+        ('"deep_sea:size=50,stoch', "unexpected end of data"),
+        ("x" * 200_000 + ",tdu,paper,,0,10000,49,49,490,1.0,3,0.5,abc,p", "field larger than field limit"),
     ],
 )
 def test_a_damaged_row_is_named_and_the_rest_goes_on_and_nothing_is_taken_out(tmp_path, line, words):
@@ -75,6 +78,7 @@ def test_rows_of_an_older_version_are_read_and_kept(tmp_path):
     assert (old.solved_episode, old.seconds, old.processor) == (5, None, "AMD EPYC")
     rows.append(path, ROW._replace(seed=1))
     assert [(r.seed, r.solved_episode) for r in rows.read(path, pytest.fail)] == [(0, 5), (1, 49)]
+    assert rows.read(path, pytest.fail)[0] == old, "known by the same name as before"
     assert next(csv.DictReader(io.StringIO(path.read_text())))["size"] == "10"
 
 
@@ -184,8 +188,8 @@ def test_runs_leave_rows_one_that_fails_stops_no_other_and_nothing_is_made_twice
         "--progress",
         "none",
     ]
-    assert cli.main([*command, "--agent", "bdqn"]) == 0
-    assert "no run is missing" in capsys.readouterr().err, "of that agent"
+    assert cli.main([*command, "--agent", "bdqn"]) == 2
+    assert "no run of tiny is of bdqn; its agents are tdu" in capsys.readouterr().err
     assert cli.main([*command, "--env", "deep_sea:size=4"]) == 2
     assert "no run of tiny is on 'deep_sea:size=4'" in capsys.readouterr().err
     assert cli.main([*command, "--env", "deep_sea:*", "--hours", "1e-9"]) == 0
@@ -244,7 +248,7 @@ def test_a_run_that_time_or_a_signal_cut_off_goes_on_from_its_checkpoint(tmp_pat
     ]
     log = []
     with subprocess.Popen([sys.executable, "-c", code, *arguments], stderr=subprocess.PIPE, text=True) as process:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 240
         while time.monotonic() < deadline and not log:
             log = [p for p in (tmp_path / "s").glob("*/log.csv") if len(text_of(p)) > 50]
             time.sleep(0.05)
@@ -260,6 +264,47 @@ def test_a_run_that_time_or_a_signal_cut_off_goes_on_from_its_checkpoint(tmp_pat
     (row,) = rows.read(tmp_path / "r" / "tiny" / FILE, pytest.fail)
     assert row.episodes == len(text_of(log[0])) - 1
     assert row.episodes > before - 1
+
+
+@pytest.mark.parametrize("what", ["folder", "pipe", "another table"])
+def test_a_file_that_no_row_can_be_added_to_is_named_before_anything_is_run(what, tmp_path, monkeypatch, capsys):
+    tiny(monkeypatch, sea(0))
+    monkeypatch.setitem(catalogue.EXPERIMENTS, "other", catalogue.EXPERIMENTS["tiny"]._replace(cells=lambda preset: []))
+    path = tmp_path / "tiny" / FILE
+    path.parent.mkdir()
+    {"folder": path.mkdir, "pipe": lambda: os.mkfifo(path), "another table": lambda: path.write_text("a,b\n1,2\n")}[
+        what
+    ]()
+    command = ["reproduce", "--results", str(tmp_path), "--runs", str(tmp_path / "s"), "--progress", "none"]
+    assert cli.main([*command, "tiny"]) == 2
+    assert f"{path} is no " in capsys.readouterr().err
+    assert cli.main([*command, "tiny", "--pages"]) == 2
+    assert not (tmp_path / "s").exists()
+    assert not (path.parent / "README.md").exists(), "and no page takes the place of a better one"
+    assert cli.main([*command, "all"]) == 0
+    assert f"tiny is left out: {path} is no " in capsys.readouterr().err
+    assert (tmp_path / "other" / "README.md").exists()
+
+
+def test_what_a_spreadsheet_has_saved_is_read(tmp_path):
+    rows.append(tmp_path / FILE, ROW)
+    (tmp_path / FILE).write_bytes(b"\xef\xbb\xbf" + (tmp_path / FILE).read_bytes().replace(b"\n", b"\r\n"))
+    rows.append(tmp_path / FILE, ROW._replace(seed=1))
+    assert [row.seed for row in rows.read(tmp_path / FILE, pytest.fail)] == [0, 1]
+
+
+def test_foreign_seas_disturb_neither_the_list_nor_a_page(tmp_path, capsys):
+    for env in ("deep_sea:size=abc", "deep_sea:size=0", "deep_sea:size=-3,stochastic=true", "deep_sea"):
+        rows.append(tmp_path / "deep_sea" / FILE, ROW._replace(env=env))
+    assert cli.main(["reproduce", "--results", str(tmp_path)]) == 0
+    assert cli.main(["reproduce", "deep_sea", "--pages", "--results", str(tmp_path)]) == 0
+    assert "not yet enough data" in capsys.readouterr().out
+
+
+def test_rows_without_a_score_count_as_what_they_solved():
+    old = [ROW._replace(env=seas.sea(n, stochastic=False), score=None) for n in deep_sea.SIZES]
+    found = deep_sea.score(deep_sea.group(old, "tdu", stochastic=False), deep_sea.SIZES)
+    assert found.by_seed == {0: 21}
 
 
 def test_hours_end_it_cleanly(tmp_path, monkeypatch, capsys):
@@ -289,6 +334,9 @@ def test_the_list_says_what_is_done_and_missing(tmp_path, capsys):
         (["deep_sea", "--hours", "0"], "hours must be above 0"),
         (["deep_sea", "--address", "x"], "add --engine ray"),
         (["deep_sea", "--agent", "ctz"], "did you mean 'cts'?"),
+        (["theory", "--env", "bandit*"], "theory is not made of runs"),
+        (["--env", "bandit*"], "give its name"),
+        (["deep_sea", "--agent", "tdu", "--pages"], "no --pages"),
     ],
 )
 def test_mistakes_are_one_sentence(arguments, words, capsys):

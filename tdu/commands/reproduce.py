@@ -3,16 +3,20 @@
 import argparse
 import fnmatch
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tdu import agents
 from tdu import progress as displays
 from tdu.commands.parser import Parser, folder, number, whole
 from tdu.errors import UserError, tell, unknown
-from tdu.experiments import catalogue, pages, reproduce
+from tdu.experiments import catalogue, pages, reproduce, rows
 from tdu.experiments.experiment import PRESETS, Own
-from tdu.experiments.rows import Row
+from tdu.experiments.reproduce import Asked
 from tdu.runners import parallel
+from tdu.sweeps import Cell
+
+Every = Mapping[str, Sequence[rows.Row]]
+"""Rows by experiment."""
 
 _EXAMPLES = """\
 examples:
@@ -74,6 +78,8 @@ def run(arguments: list[str]) -> int:
     for agent in parsed.agent or ():
         agents.find(agent)
     names = _names(parsed.names)
+    if (parsed.agent or parsed.env) and (parsed.pages or not names):
+        raise UserError("--agent and --env choose which runs of an experiment are made; give its name, and no --pages.")
     if parsed.pages and not parsed.results.exists():
         raise UserError(f"{parsed.results} does not exist, so there are no rows to make pages of.")
     return _list(parsed) if not names else _reproduce(names, parsed)
@@ -112,7 +118,7 @@ def _list(parsed: argparse.Namespace) -> int:
     return 0
 
 
-def _lacking(name: str, parsed: argparse.Namespace, every: dict[str, list[Row]]) -> str:
+def _lacking(name: str, parsed: argparse.Namespace, every: Every) -> str:
     try:
         reproduce.check(reproduce.missing([name], parsed.preset, every))
     except UserError as e:
@@ -120,13 +126,38 @@ def _lacking(name: str, parsed: argparse.Namespace, every: dict[str, list[Row]])
     return ""
 
 
-def _that_can_run(names: list[str], parsed: argparse.Namespace) -> list[str]:
-    """Those whose extras are here; of several, one that lacks its own is named and left out."""
-    found, every = [], reproduce.read_all(parsed.results)
+def _is_chosen(cell: Cell, parsed: argparse.Namespace) -> bool:
+    """Whether --agent and --env, where they are given, want a run."""
+    return (not parsed.agent or cell.agent in parsed.agent) and (
+        not parsed.env or any(fnmatch.fnmatchcase(cell.env, pattern) for pattern in parsed.env)
+    )
+
+
+def _check_choice(grids: Sequence[str], parsed: argparse.Namespace) -> None:
+    """Every agent and every pattern must be of some run, made or missing."""
+    cells = [cell for name in grids for cell in catalogue.grids()[name].cells(parsed.preset)]
+    environments, theirs = dict.fromkeys(cell.env for cell in cells), dict.fromkeys(cell.agent for cell in cells)
+    where = ", ".join(grids)
+    for pattern in parsed.env or ():
+        if not any(fnmatch.fnmatchcase(env, pattern) for env in environments):
+            example = next(iter(environments))
+            raise UserError(f"no run of {where} is on '{pattern}'; one is on '{example}', for example.")
+    for agent in parsed.agent or ():
+        if agent not in theirs:
+            raise UserError(f"no run of {where} is of {agent}; its agents are {', '.join(theirs)}.")
+
+
+def _that_can_run(names: Sequence[str], parsed: argparse.Namespace, every: Every) -> list[str]:
+    """Those whose files can be used and whose extras are here; of several, one that cannot be run is named and left out."""
+    found = []
     for name in names:
         try:
-            if name in catalogue.grids() and not parsed.pages:
-                reproduce.check(reproduce.missing([name], parsed.preset, every))
+            if name in catalogue.grids():
+                rows.check_file(parsed.results / name / rows.FILE)
+                if not parsed.pages:
+                    reproduce.check(_asked([name], parsed, every))
+            elif parsed.agent or parsed.env:
+                raise UserError(f"{name} is not made of runs that --agent and --env could choose from.")
         except UserError as e:
             if len(names) == 1:
                 raise
@@ -136,39 +167,33 @@ def _that_can_run(names: list[str], parsed: argparse.Namespace) -> list[str]:
     return found
 
 
-def _check_patterns(patterns: Sequence[str], grids: Sequence[str], preset: str) -> None:
-    environments = dict.fromkeys(cell.env for name in grids for cell in catalogue.grids()[name].cells(preset))
-    for pattern in patterns:
-        if not fnmatch.filter(environments, pattern):
-            example = next(iter(environments))
-            raise UserError(f"no run of {', '.join(grids)} is on '{pattern}'; one is on '{example}', for example.")
+def _asked(grids: Sequence[str], parsed: argparse.Namespace, every: Every) -> list[Asked]:
+    return [one for one in reproduce.missing(grids, parsed.preset, every) if _is_chosen(one.cell, parsed)]
 
 
-def _reproduce(names: list[str], parsed: argparse.Namespace) -> int:
-    names = _that_can_run(names, parsed)
+def _reproduce(names: Sequence[str], parsed: argparse.Namespace) -> int:
     grids = [name for name in names if name in catalogue.grids()]
+    if grids:
+        _check_choice(grids, parsed)
+    every = reproduce.read_all(parsed.results)
+    able = _that_can_run(names, parsed, every)
     failed = False
+    grids = [name for name in grids if name in able]
     if grids and not parsed.pages:
         engine: displays.Engine = parallel.run_all
         if parsed.engine == "ray":
             from tdu.runners import distributed
 
             engine = functools.partial(distributed.run_all, address=parsed.address)
-        _check_patterns(parsed.env or (), grids, parsed.preset)
-        asked = [
-            one
-            for one in reproduce.missing(grids, parsed.preset, reproduce.read_all(parsed.results))
-            if (not parsed.agent or one.cell.agent in parsed.agent)
-            and (not parsed.env or any(fnmatch.fnmatchcase(one.cell.env, pattern) for pattern in parsed.env))
-        ]
+        asked = _asked(grids, parsed, every)
         tell(f"{len(asked)} runs are missing." if asked else "no run is missing.")
         stopped = reproduce.run(
             asked, results=parsed.results, scratch=parsed.runs, hours=parsed.hours, jobs=parsed.jobs, engine=engine,
             display=parsed.progress, machine="a Ray cluster" if parsed.address else None,
         )  # fmt: skip
         failed = bool(stopped.failed)
-    every = reproduce.read_all(parsed.results)
-    for name in names:
+        every = reproduce.read_all(parsed.results, say=lambda sentence: None)  # it was said above
+    for name in able:
         experiment = catalogue.find(name)
         if isinstance(experiment, Own):
             if parsed.pages:

@@ -91,11 +91,11 @@ def group(
 ) -> dict[int, list[Row]]:
     """One agent's runs without changes to its preset, by size, one row for each seed."""
     found: dict[int, list[Row]] = {}
+    size_of_sea = {sea(size, stochastic=stochastic): size for size in sizes}
     for row in first_of_each(rows).values():
         mine = (row.agent, row.preset, row.options, row.limit) == (agent, preset, "", limit)
-        size = size_of(row.env) if row.env.startswith("deep_sea:size=") else 0
-        if mine and size in sizes and row.env == sea(size, stochastic=stochastic):
-            found.setdefault(size, []).append(row)
+        if mine and row.env in size_of_sea:
+            found.setdefault(size_of_sea[row.env], []).append(row)
     return {size: sorted(found[size], key=lambda row: row.seed) for size in sorted(found)}
 
 
@@ -123,7 +123,10 @@ def score(by_size: Mapping[int, Sequence[Row]], sizes: Sequence[int]) -> Score:
     """Over the seeds that have all of some sizes, so that every size weighs the same."""
     found = {(size, row.seed): row for size in sizes for row in by_size.get(size, ())}
     seeds = sorted({seed for _, seed in found if all((size, seed) in found for size in sizes)})
-    solved = {seed: [row for size in sizes if (row := found[size, seed]).score] for seed in seeds}
+    solved = {
+        seed: [row for size in sizes if beats_dithering((row := found[size, seed]).solved_episode, size)]
+        for seed in seeds
+    }
     by_seed = {seed: len(mine) for seed, mine in solved.items()}
     every = statistics.share(sum(by_seed.values()), len(seeds) * len(sizes))
     return Score(by_seed, every, sizes, [row for mine in solved.values() for row in mine])

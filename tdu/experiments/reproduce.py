@@ -118,7 +118,7 @@ def kind(env: str) -> tuple[str, float]:
     """An environment with N for its size, and that; bsuite's settings of an experiment are taken as alike."""
     if "/" in env:
         return env.partition("/")[0], 1.0
-    size = re.search(r"(?<=size=|epth=)\d+", env)
+    size = re.search(r"(?<=size=|epth=)[1-9]\d*", env)
     return (env.replace(size.group(), "N", 1), float(size.group())) if size else (env, 1.0)
 
 
@@ -143,6 +143,8 @@ def run(
     say: Say = tell,
 ) -> Stopped:
     """Makes the runs and adds a row for each that ends. After `hours` the one under way is saved and left."""
+    if not asked:
+        return Stopped(0, 0, [])
     deadline = None if hours is None else time.monotonic() + 3600 * hours
     by_job = {one.cell.job(scratch).name: one for one in asked}
     grids, where = catalogue.grids(), (commit(), machine or processor())
@@ -155,17 +157,16 @@ def run(
             if outcome.code or outcome.result is None:
                 raise UserError(outcome.reason)
             row = made_of(one.cell, outcome.job.out, outcome.result, grids[one.experiment], where)
+            rows.append(results / one.experiment / FILE, row)
         except UserError as e:
             failed.append(f"{outcome.job.name} failed: {e}")
             say(failed[-1])
             return
-        rows.append(results / one.experiment / FILE, row)
         finished += 1
 
     with_rows = _watched(engine, record, deadline)
     queue = [one.cell.job(scratch) for one in asked]
-    if queue:
-        runs.make_folder(scratch)
+    runs.make_folder(scratch)
     try:
         progress.run_jobs(queue, display, workers=jobs, engine=with_rows)
     except _TimeIsUp:

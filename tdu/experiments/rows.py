@@ -7,11 +7,12 @@ file holds is ever taken out of it: a line that cannot be understood is named an
 
 import contextlib
 import csv
+import errno
 import fcntl
 import io
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,19 +65,20 @@ def identity(cell: Cell) -> Identity:
 def read(path: Path, say: Callable[[str], None]) -> list[Row]:
     """The rows of a file, in its order; of one that cannot be understood, `say` is told where it is and why.
 
-    Older versions had fewer columns: what they did not write down is unknown, and their limit was 10,000 episodes.
+    Older versions had fewer columns: what they did not write down is unknown, but for their limit of 10,000 episodes.
     """
     if not path.exists():
         return []
     rows = []
     text = _text(path)
     _check_header(text, path)
-    reader = csv.DictReader(io.StringIO(text))
-    for cells in reader:
+    header = _header(text)
+    for number, line in enumerate(_lines(text)[1:], 2):
         try:
-            rows.append(_row(cells))
-        except ValueError as e:
-            say(f"line {reader.line_num} of {path} is left out: {e}.")
+            if line:
+                rows.append(_row(_by_name(header, line)))
+        except (ValueError, csv.Error) as e:
+            say(f"line {number} of {path} is left out: {e}.")
     return rows
 
 
@@ -107,9 +109,21 @@ def first_of_each(rows: Iterable[Row]) -> dict[Identity, Row]:
     return found
 
 
+def check_file(path: Path) -> None:
+    """A UserError says why no row could be added to a file; it, or its folder, need not be there yet."""
+    if path.exists():
+        _check_header(_text(path), path)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not os.access(path.parent, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
 def _text(path: Path) -> str:
+    if not path.is_file():
+        raise UserError(f"{path} is no file; move it away.")
     try:
-        return path.read_text()
+        return path.read_text("utf-8-sig")  # what a spreadsheet has saved may begin with a mark
     except (OSError, UnicodeDecodeError) as e:
         raise UserError(f"{path} cannot be read ({e}); move it away.") from None
 
@@ -121,7 +135,27 @@ def _check_header(text: str, path: Path) -> None:
 
 
 def _header(text: str) -> list[str]:
-    return next(csv.reader(io.StringIO(text)), [])
+    try:
+        return _cells(_lines(text)[0])
+    except csv.Error:
+        return []
+
+
+def _lines(text: str) -> list[str]:
+    """One for each row, whatever stands in it: a quote that is not closed spoils no line but its own."""
+    return text.removesuffix("\n").split("\n")
+
+
+def _cells(line: str) -> list[str]:
+    return next(csv.reader([line], strict=True), [])
+
+
+def _by_name(header: Sequence[str], line: str) -> dict[str, str]:
+    """A line's texts; a ValueError where they are not as many as the header's."""
+    cells = _cells(line)
+    if len(cells) != len(header):
+        raise ValueError("it has another number of cells than the header")
+    return dict(zip(header, cells, strict=True))
 
 
 def _line(cells: Sequence[Any]) -> str:
@@ -131,21 +165,28 @@ def _line(cells: Sequence[Any]) -> str:
 
 
 def _with_our_columns(text: str) -> str:
-    """A table of an older version with the columns of this one; what those do not name comes behind them."""
-    reader = csv.DictReader(io.StringIO(text), restkey="", restval="")
-    others = [name for name in reader.fieldnames or () if name not in COLUMNS]
+    """A table of an older version with the columns of this one; what those do not name comes behind them.
+
+    What had no limit of its own had the older versions', and a line that cannot be understood stays as it is.
+    """
+    header = _header(text)
+    others = [name for name in header if name not in COLUMNS]
     lines = [_line([*COLUMNS, *others])]
-    for cells in reader:
-        rest = cells.get("") or []
-        lines.append(_line([*(cells.get(name, "") for name in (*COLUMNS, *others)), *rest]))
+    for line in _lines(text)[1:]:
+        try:
+            cells = {"limit": _OLD_LIMIT} | _by_name(header, line)
+            lines.append(_line([cells.get(name, "") for name in (*COLUMNS, *others)]))
+        except (ValueError, csv.Error):
+            lines.append(line + "\n")
     return "".join(lines)
 
 
-def _row(cells: dict[str | None, Any]) -> Row:
+_OLD_LIMIT = "10000"
+
+
+def _row(cells: Mapping[str, str]) -> Row:
     """A row from a line's texts; a ValueError says what is wrong with it."""
-    if None in cells or any(value is None for value in cells.values()):
-        raise ValueError("it has another number of cells than the header")
-    texts = {str(name): str(value).strip() for name, value in cells.items()}
+    texts = {"limit": _OLD_LIMIT} | {name: value.strip() for name, value in cells.items()}
     for name in ("env", "agent", "preset"):
         if not texts[name]:
             raise ValueError(f"it has no {name}")
@@ -153,7 +194,7 @@ def _row(cells: dict[str | None, Any]) -> Row:
         raise ValueError(f"this version has no agent '{texts['agent']}'")
     if texts["preset"] not in {*agents.PRESETS, *agents.RECURRENT_PRESETS}:
         raise ValueError(f"this version has no preset '{texts['preset']}'")
-    limit = _whole(texts, "limit", 1) if "limit" in texts else 10_000
+    limit = _whole(texts, "limit", 1)
     solved, episodes = _whole(texts, "solved_episode", 1), _whole(texts, "episodes", 1, needed=True)
     assert episodes is not None
     if solved is not None and solved > episodes:
