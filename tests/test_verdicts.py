@@ -31,6 +31,7 @@ def test_the_verdict_on_deep_sea_follows_its_rule():
                 found += [made_up(a, size, seed, 20 * size, stochastic=False) for a in ("tdu", "bdqn")]
                 found += [made_up("tdu", size, seed, 50 * size, stochastic=True)]
                 found += [made_up("bdqn", size, seed, bdqn_stochastic(size), stochastic=True)]
+                found += [made_up("tdu", size, seed, 30 * size, stochastic=False)._replace(options="prior_scale=1.0")]
         return found
 
     worse = deep_sea.report(rows_with(lambda size: 90 * size if size < 40 else None)).verdicts
@@ -39,7 +40,7 @@ def test_the_verdict_on_deep_sea_follows_its_rule():
     assert worse["C3"].word == "not yet enough data"
     assert deep_sea.report(rows_with(lambda size: 60 * size)).verdicts["C2"].word == "partly reproduced"
     assert deep_sea.report(rows_with(lambda size: 40 * size)).verdicts["C2"].word == "not reproduced"
-    assert deep_sea.report(rows_with(lambda size: 40 * size)[4:]).verdicts["C1"].word == "reproduced"  # seed 1 has all
+    assert deep_sea.report(rows_with(lambda size: 40 * size)[5:]).verdicts["C1"].word == "reproduced"  # seed 1 has all
     of_others = [made_up("bdqn", size, 7, 20, stochastic=True) for size in (20, 30)]
     more = deep_sea.report([*rows_with(lambda size: 60 * size), *of_others]).verdicts["C2"]
     assert more == deep_sea.report(rows_with(lambda size: 60 * size)).verdicts["C2"], (
@@ -53,7 +54,7 @@ def test_the_verdict_on_deep_sea_follows_its_rule():
     assert "(seed 0; " in deep_sea.report(half).verdicts["C2"].because
     lost = [
         made_up("tdu", 30, 1, None, stochastic=False)
-        if (r.agent, r.env, r.seed) == ("tdu", "deep_sea:size=30", 1)
+        if (r.agent, r.env, r.seed, r.options) == ("tdu", "deep_sea:size=30", 1, "")
         else r
         for r in rows_with(lambda size: 60 * size)
     ]
@@ -61,6 +62,13 @@ def test_the_verdict_on_deep_sea_follows_its_rule():
     assert "TDU solves 41 of 42" in deep_sea.report(lost).verdicts["C1"].because
     few = [r for r in rows_with(lambda size: 40 * size) if seas.size_of(r.env) < 50]
     assert deep_sea.report(few).verdicts["C1"].word == "not yet enough data"
+    one = rows_with(lambda size: 60 * size)
+    assert deep_sea.report([r for r in one if not r.options]).verdicts["C1"].word == "not yet enough data", (
+        "without λ = 1"
+    )
+    late = [r._replace(solved_episode=None, episodes=10_000, score=0.0) if r.options and r.seed else r for r in one]
+    assert deep_sea.report(late).verdicts["C1"].word == "partly reproduced"
+    assert "at λ = 1 TDU solves 21 of 42" in deep_sea.report(late).verdicts["C1"].because
 
 
 def test_the_verdict_on_the_other_methods_counts_what_holds():
@@ -79,7 +87,8 @@ def test_the_verdict_on_the_other_methods_counts_what_holds():
     assert verdict(qex=(1, 0)).word == "partly reproduced"
     assert verdict(tdu=(1, 0), su=(0, 0)).word == "not reproduced", "that NNS and QEX fail is not enough"
     assert "QEX does not work" in verdict(qex=(1, 0)).because.partition("does not:")[2]
-    assert "SU collapses" in verdict(su=(0, 0)).because.partition("does not:")[2], "what never worked cannot collapse"
+    assert "SU is good on deterministic seas" in verdict(su=(0, 0)).because.partition("does not:")[2]
+    assert "SU collapses" not in verdict(su=(0, 0)).because, "what never worked cannot collapse"
     few = verdict(sizes=deep_sea.FEW_SIZES, seeds=(0,))
     assert few.word == "inconclusive", "five runs of each leave all of it open"
     assert "open: TDU alone is near-optimal on both" in few.because
@@ -95,11 +104,17 @@ def test_runs_that_luck_has_solved_are_marked_and_the_verdict_without_them_is_to
     assert seas.luck(made_up("tdu", 10, 0, 5, stochastic=False)) == "", "in a deterministic sea it cannot help"
     taken = seas.without_luck([lucky, sober, old])
     assert taken == [lucky._replace(solved_episode=None, score=0.0), sober, old]
+    early, late = old, row("bdqn", 14, seas.EARLY, None)
+    taken = seas.without_luck([sober, early, late], early_unknown=True)
+    assert taken == [sober, early._replace(solved_episode=None, score=0.0), late], (
+        "what may be luck and came early, too"
+    )
     body = deep_sea.report([lucky, sober, old, row("bdqn", 10, None, 0)]).body
     assert "Of 3 runs here that count as solved on stochastic seas 1 were solved by luck" in body
     assert "of 1 the chests were not written down" in body
     assert "100°" in body
     assert "100?" in body
+    assert "taken so too (1 runs here)" in body
 
     every = [
         made_up(a, n, 0, 900, stochastic=s) for n in deep_sea.SIZES for a in ("tdu", "bdqn") for s in (False, True)

@@ -22,7 +22,7 @@ from tdu.experiments.experiment import (
     sooner,
 )
 from tdu.experiments.rows import Identity, Row, first_of_each, identity
-from tdu.experiments.seas import ABOUT_LUCK, luck, luck_words, sea, without_luck
+from tdu.experiments.seas import ABOUT_LUCK, luck, luck_words, sea
 from tdu.reporting import drawing, statistics
 from tdu.reporting.statistics import Interval
 from tdu.sweeps import Cell
@@ -91,7 +91,7 @@ def report(rows: Sequence[Row]) -> Report:
         "![β against λ](deep_sea_grid.svg)",
         ABOUT_LUCK,
         _table([s.on(sizes) for s in settings], sizes),
-        luck_words([row for s in settings for row in s.on(sizes).rows], _verdicts(*_settings(without_luck(rows)))),
+        luck_words([row for s in settings for row in s.on(sizes).rows], rows, lambda rows: _verdicts(*_settings(rows))),
     ]
     verdicts = _verdicts(grid, others)
     return Report(verdicts, "\n\n".join(body), {"deep_sea_grid": lambda: _draw(grid, others)})

@@ -243,9 +243,13 @@ def _git(root: Path, *words: str) -> str:
 
 @functools.cache
 def processor() -> str:
-    """What computes here: on another kind of processor the same seed is another run."""
+    """What computes here: on another kind of processor, which a name alone does not tell, the same seed is another run."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.processor() or "unknown"
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
+    found = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    if "model name" not in found:
+        return platform.processor() or "unknown"
+    kind = [f"{name.removeprefix('cpu ')} {found[name]}" for name in ("cpu family", "model") if name in found]
+    return found["model name"] + (f" ({', '.join(kind)})" if kind else "")

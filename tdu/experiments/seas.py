@@ -1,12 +1,14 @@
 """Deep Seas: their ids, and which of their runs count as solved by luck."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tdu.experiments.experiment import Verdict
 from tdu.experiments.rows import Row
 
 CHESTS = 10
 """A stochastic sea that counts as solved with fewer was solved by luck."""
+EARLY = 500
+"""Before this episode luck solves most of what it solves."""
 LUCK, UNKNOWN = "°", "?"
 """How such a run is marked, and one whose chests were not written down."""
 ABOUT_LUCK = (
@@ -38,18 +40,39 @@ def luck(row: Row) -> str:
     return UNKNOWN if row.successes is None else LUCK if row.successes < CHESTS else ""
 
 
-def without_luck(rows: Sequence[Row]) -> list[Row]:
-    """The same rows, those that were solved by luck taken as unsolved where they stopped."""
-    return [row._replace(solved_episode=None, score=0.0) if luck(row) == LUCK else row for row in rows]
+def without_luck(rows: Sequence[Row], *, early_unknown: bool = False) -> list[Row]:
+    """The same rows, those that were solved by luck taken as unsolved where they stopped.
+
+    With `early_unknown`, those that may have been and were solved early, too.
+    """
+
+    def by_luck(row: Row) -> bool:
+        mark = luck(row)
+        return mark == LUCK or (early_unknown and mark == UNKNOWN and (row.solved_episode or 0) < EARLY)
+
+    return [row._replace(solved_episode=None, score=0.0) if by_luck(row) else row for row in rows]
 
 
-def luck_words(rows: Sequence[Row], again: Mapping[str, Verdict]) -> str:
-    """How many runs luck solved, and what the verdicts would be without them."""
-    marks = [luck(row) for row in rows]
-    words = (
-        f"Of {sum(row.solved_episode is not None for row in rows)} runs here that count as solved on stochastic seas "
+def luck_words(
+    shown: Sequence[Row], rows: Sequence[Row], verdicts: Callable[[Sequence[Row]], Mapping[str, Verdict]]
+) -> str:
+    """How many of the runs shown luck solved, and what the verdicts on all rows would be without them."""
+    marks = [luck(row) for row in shown]
+    early = [row.solved_episode for row, mark in zip(shown, marks, strict=True) if mark == UNKNOWN]
+    parts = [
+        f"Of {sum(row.solved_episode is not None for row in shown)} runs here that count as solved on stochastic seas "
         f"{marks.count(LUCK)} were solved by luck, with fewer than ten chests; of {marks.count(UNKNOWN)} the chests were not "
-        "written down. Were the former taken as unsolved, at the episode where they stopped, it would be:"
-    )
-    lines = [f"- {claim}, {verdict.word}: {verdict.because}." for claim, verdict in again.items()]
-    return words + "\n\n" + "\n".join(lines)
+        "written down. Were the former taken as unsolved, at the episode where they stopped, it would be:",
+        _list(verdicts(without_luck(rows))),
+    ]
+    if marks.count(UNKNOWN):
+        parts += [
+            f"And were those of the latter that were solved before episode {EARLY}, as nearly all that luck solved are, "
+            f"taken so too ({sum(episode is not None and episode < EARLY for episode in early)} runs here):",
+            _list(verdicts(without_luck(rows, early_unknown=True))),
+        ]
+    return "\n\n".join(parts)
+
+
+def _list(verdicts: Mapping[str, Verdict]) -> str:
+    return "\n".join(f"- {claim}, {verdict.word}: {verdict.because}." for claim, verdict in verdicts.items())
