@@ -160,6 +160,27 @@ def test_a_power_law_knows_that_the_unsolved_take_longer():
     assert power.estimate == pytest.approx(best.x[1], abs=2e-3)
 
 
+def test_the_shape_of_waiting_is_found_again():
+    draws = np.random.default_rng(0)
+
+    def waited(shape, count):
+        """Two strata of their own scales, censored at 6000."""
+        times = [np.ceil(scale * draws.weibull(shape, count)) for scale in (1000, 5000)]
+        return [[Episodes(int(min(t, 6000)), bool(t <= 6000)) for t in mine] for mine in times]
+
+    for shape in (0.5, 1.0, 2.0):
+        assert statistics.waiting_shape(waited(shape, 400)).estimate == pytest.approx(shape, rel=0.1)
+    intervals = [statistics.waiting_shape(waited(1.0, 12)) for _ in range(300)]
+    assert 0.9 < np.mean([found.low < 1 < found.high for found in intervals]) < 0.99
+    from scipy import stats
+
+    times = [100, 300, 500, 700, 1500]
+    expected = stats.weibull_min.fit(times, floc=0)[0]
+    ours = statistics.waiting_shape([[Episodes(t, True) for t in times]])
+    assert ours.estimate == pytest.approx(expected, rel=0.01)
+    assert statistics.waiting_shape([[Episodes(10 * t, True) for t in times]]) == ours, "in whatever unit"
+
+
 def test_psi_is_found_again():
     outcomes = [(n, round(10_000 * (1 - (1 - 0.87**n) ** 20)), 10_000) for n in (10, 20, 30, 40)]
     found = statistics.fit_psi(outcomes, 20)

@@ -6,7 +6,18 @@ import math
 import numpy as np
 import pytest
 
-from tdu.experiments import binary_tree, bsuite, deep_sea, deep_sea_grid, forgetting, pages, scaling, seas
+from tdu.experiments import (
+    binary_tree,
+    bsuite,
+    catalogue,
+    deep_sea,
+    deep_sea_grid,
+    forgetting,
+    pages,
+    rows,
+    scaling,
+    seas,
+)
 from tdu.experiments.experiment import cell
 from tdu.experiments.rows import Row
 from tdu.reporting import statistics
@@ -323,3 +334,20 @@ def test_bsuite_s_page_is_drawn(tmp_path):
     assert "| memory_len | 1 of 23 | 0.700 | 0.700 | 0.700 | – |" in page, "memory of one step compares with nothing"
     assert "| Mountain Car, bandit less β = 1 | 5 | 0.200 (0.200–0.200) |" in page
     assert {path.name for path in tmp_path.iterdir()} == {pages.PAGE, "bars.svg", "bars.png", "radar.svg", "radar.png"}
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("deep_sea_grid", ["## Deterministic seas of sizes 10, 12", "| QU, β = 5 |", "| β = 0.01, λ = 0 |"]),
+        ("bsuite", ["| experiment | β = 0.01 |", "| β = 5 | QU | Q+UCB |"]),
+    ],
+)
+def test_what_the_longer_preset_runs_is_on_its_page(name, words):
+    grid = catalogue.grids()[name]
+    found = [
+        Row(*rows.identity(c), 700, 10_000, 9, 0.5, 50, 1.0, "abc1234", "a processor") for c in grid.cells("paper")
+    ]
+    body = grid.report(found).body
+    assert all(word in body for word in words)
+    assert not any(word in grid.report([row for row in found if not row.options]).body for word in words)

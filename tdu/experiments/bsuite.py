@@ -1,7 +1,7 @@
 """Appendix D: β and the bandit over heads on the whole of bsuite, official environments and episodes (claim C7)."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,12 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "β = 1": ("tdu", {}),
     "β = 1, bandit": ("tdu", BANDIT),
 }
+MORE: dict[str, tuple[str, dict[str, Any]]] = {
+    **{f"β = {beta:g}": ("tdu", {"beta": beta}) for beta in BETAS if beta not in (0.0, 1.0)},
+    "QU": ("qu", {}),
+    "Q+UCB": ("q_ucb", {}),
+}
+"""Of the longer preset alone."""
 TAGS = {
     "basic": ("bandit", "cartpole", "catch", "mnist", "mountain_car"),
     "noise": (
@@ -96,8 +102,7 @@ def cells(preset: str) -> list[Cell]:
         wanted += [cell(env, "bdqn", 0, episodes=limit), cell(env, "tdu", 0, episodes=limit)]
         wanted += [cell(env, "tdu", 0, episodes=limit, **BANDIT)]
         if preset == "paper":
-            wanted += [cell(env, "tdu", 0, episodes=limit, beta=beta) for beta in BETAS if beta not in (0.0, 1.0)]
-            wanted += [cell(env, agent, 0, episodes=limit) for agent in ("qu", "q_ucb")]
+            wanted += [cell(env, agent, 0, episodes=limit, **options) for agent, options in MORE.values()]
     return wanted
 
 
@@ -123,8 +128,8 @@ Scores = dict[str, dict[str, float]]
 
 def report(rows: Sequence[Row]) -> Report:
     """Scores by experiment and by tag, of the settings and seeds that all three variants have."""
-    every = _scores(rows)
-    shared = [run for run in next(iter(every.values())) if all(run in mine for mine in every.values())]
+    every = _scores(rows, VARIANTS)
+    shared = set.intersection(*(set(mine) for mine in every.values()))
     ordered = sorted({i for i, _ in shared}, key=ids("paper").index)
     compared = {
         name: {
@@ -145,16 +150,19 @@ def report(rows: Sequence[Row]) -> Report:
                 _difference_table(differences),
             ]
         body += ["![Score by experiment](bars.svg)", "![Score by tag](radar.svg)", _tag_table(by_tag)]
+        body += [_more_words(rows, ordered), "### Every setting that all three have", _every_table(compared)]
         title = _title(ordered)
         figures = {"bars": lambda: _draw_bars(by_experiment, title), "radar": lambda: _draw_radar(by_tag, title)}
-    return Report({"C7": _verdict(compared)}, "\n\n".join(body), figures)
+    return Report({"C7": _verdict(compared)}, "\n\n".join(filter(None, body)), figures)
 
 
-def _scores(rows: Sequence[Row]) -> dict[str, dict[tuple[str, int], float]]:
+def _scores(
+    rows: Sequence[Row], variants: Mapping[str, tuple[str, dict[str, Any]]]
+) -> dict[str, dict[tuple[str, int], float]]:
     """By variant, setting and seed."""
-    found: dict[str, dict[tuple[str, int], float]] = {name: {} for name in VARIANTS}
+    found: dict[str, dict[tuple[str, int], float]] = {name: {} for name in variants}
     names = {environment(i): i for i in ids("paper")}
-    wanted = {(agent, _options_text(agent, options)): name for name, (agent, options) in VARIANTS.items()}
+    wanted = {(agent, _options_text(agent, options)): name for name, (agent, options) in variants.items()}
     for row in first_of_each(rows).values():
         name, bsuite_id = wanted.get((row.agent, row.options)), names.get((row.env, row.limit))
         if name and bsuite_id and row.preset == "paper" and row.score is not None:
@@ -178,7 +186,7 @@ def _by_tag(scores: dict[str, float]) -> dict[str, float]:
     return {tag: float(np.mean(values)) for tag, values in groups.items() if values}
 
 
-def _how_far(every: Mapping[str, Mapping[tuple[str, int], float]], shared: Sequence[tuple[str, int]]) -> str:
+def _how_far(every: Mapping[str, Mapping[tuple[str, int], float]], shared: Set[tuple[str, int]]) -> str:
     counts = ", ".join(f"{name} {len({i for i, _ in mine})}" for name, mine in every.items())
     more = sum(seed > 0 for _, seed in shared)
     return (
@@ -204,6 +212,27 @@ def _table(by_experiment: Scores, compared: Scores) -> str:
         "chance alone, or all were run. The first settings of the other experiments are mostly their easiest: a memory or an "
         "umbrella of one step, a sea of size 10."
     )
+
+
+def _more_words(rows: Sequence[Row], ordered: Sequence[str]) -> str:
+    """Other β, QU and Q+UCB, where they have runs on the settings that are compared."""
+    found = {
+        name: _by_experiment({i: score for (i, seed), score in mine.items() if seed == 0 and i in ordered})
+        for name, mine in _scores(rows, MORE).items()
+    }
+    found = {name: mine for name, mine in found.items() if mine}
+    if not found:
+        return ""
+    names = [name for name in ORDER if any(name in mine for mine in found.values())]
+    lines = [[name, *(f"{mine[name]:.3f}" if name in mine else "–" for mine in found.values())] for name in names]
+    return "Other variants, seed 0, the means over those of the settings above that each has:\n\n" + markdown(
+        ["experiment", *found], lines
+    )
+
+
+def _every_table(compared: Scores) -> str:
+    first = next(iter(compared.values()))
+    return markdown(["setting", *compared], [[i, *(f"{mine[i]:.3f}" for mine in compared.values())] for i in first])
 
 
 def _tag_table(by_tag: Scores) -> str:
@@ -304,7 +333,8 @@ def _draw_radar(by_tag: Scores, title: str) -> Any:
         values = [mine[tag] for tag in tags]
         axes.plot([*angles, angles[0]], [*values, values[0]], color=_COLOURS[i], linewidth=3.2 - 0.9 * i, label=variant)
     axes.set_xticks(angles, [tag.replace("_", " ") for tag in tags])
-    axes.tick_params(axis="x", pad=24)
+    axes.tick_params(axis="x", pad=28)
+    axes.set_rlabel_position(180 / len(tags))  # between two tags
     axes.set_ylim(0, 1)
     drawn.legend(frameon=False, fontsize=9, loc="outside lower center", ncols=3)
     return drawn

@@ -31,6 +31,8 @@ FEW_SIZES = (20, 30, 40)
 FEW_BETAS = (0.0, 0.1, 1.0, 3.0)
 PRIORS = (0.0, 1.0, 3.0)
 SEEDS = (0, 1)
+OVER_VALUES = {"QU": "qu", "Q+UCB": "q_ucb"}
+"""Agents whose σ is over values."""
 
 
 def ensemble(env: str, seed: int, *, beta: float, prior: float) -> Cell:
@@ -53,7 +55,7 @@ def cells(preset: str) -> list[Cell]:
                     wanted += [none, full]
                     between.append(some)
                 for beta in (1.0,) if thin else BETAS[1:]:
-                    wanted += [cell(env, agent, seed, beta=beta) for agent in ("qu", "q_ucb")]
+                    wanted += [cell(env, agent, seed, beta=beta) for agent in OVER_VALUES.values()]
     return wanted + between
 
 
@@ -81,45 +83,66 @@ class Setting(NamedTuple):
 def report(rows: Sequence[Row]) -> Report:
     """Share solved and medians for β × λ and for QU and Q+UCB."""
     grid, others = _settings(rows)
-    settings = [*grid.values(), *others.values()]
-    special = [
-        s for key, s in grid.items() if key not in ((0.0, 3.0), (1.0, 3.0))
-    ]  # those two are run at all sizes anyway
-    sizes = [n for n in SIZES if n in FEW_SIZES or any(n in s.by_size for s in special)]
+    settings, sizes = _shown(rows, stochastic=True)
     body = [
         f"## Stochastic seas of sizes {', '.join(map(str, sizes))}, seeds 0 and 1",
         "![β against λ](deep_sea_grid.svg)",
         ABOUT_LUCK,
-        _table([s.on(sizes) for s in settings], sizes),
-        luck_words([row for s in settings for row in s.on(sizes).rows], rows, lambda rows: _verdicts(*_settings(rows))),
+        _table(settings, sizes),
+        luck_words([row for s in settings for row in s.rows], rows, lambda rows: _verdicts(*_settings(rows))),
     ]
+    deterministic, sizes = _shown(rows, stochastic=False)
+    if sizes:  # of the longer preset alone
+        body += [f"## Deterministic seas of sizes {', '.join(map(str, sizes))}", _table(deterministic, sizes)]
     verdicts = _verdicts(grid, others)
     return Report(verdicts, "\n\n".join(body), {"deep_sea_grid": lambda: _draw(grid, others)})
 
 
-def _settings(rows: Sequence[Row]) -> tuple[dict[tuple[float, float], Setting], dict[str, Setting]]:
-    """By β and λ; QU and Q+UCB by name."""
+def _settings(
+    rows: Sequence[Row], *, stochastic: bool = True
+) -> tuple[dict[tuple[float, float], Setting], dict[str, Setting]]:
+    """By β and λ; QU and Q+UCB at β = 1 by name."""
     found = first_of_each(rows)
     grid = {
-        (beta, prior): _setting(found, f"β = {beta:g}, λ = {prior:g}", partial(ensemble, beta=beta, prior=prior))
+        (beta, prior): _setting(
+            found, f"β = {beta:g}, λ = {prior:g}", partial(ensemble, beta=beta, prior=prior), stochastic=stochastic
+        )
         for beta in BETAS
         for prior in PRIORS
     }
     grid = {key: setting for key, setting in grid.items() if key[0] in FEW_BETAS or setting.rows}
-    others = {name: _setting(found, name, partial(_other, agent)) for name, agent in (("QU", "qu"), ("Q+UCB", "q_ucb"))}
+    others = {
+        name: _setting(found, name, partial(cell, agent=agent), stochastic=stochastic)
+        for name, agent in OVER_VALUES.items()
+    }
     return grid, others
+
+
+def _shown(rows: Sequence[Row], *, stochastic: bool) -> tuple[list[Setting], list[int]]:
+    """Every setting that has runs, QU and Q+UCB at other β too, on the sizes that are there for this grid's sake."""
+    found = first_of_each(rows)
+    grid, others = _settings(rows, stochastic=stochastic)
+    more = [
+        _setting(found, f"{name}, β = {beta:g}", partial(cell, agent=agent, beta=beta), stochastic=stochastic)
+        for name, agent in OVER_VALUES.items()
+        for beta in BETAS[1:]
+        if beta != 1
+    ]
+    elsewhere = (
+        {(0.0, 3.0), (1.0, 3.0)} if stochastic else {(0.0, 3.0), (1.0, 3.0), (1.0, 1.0)}
+    )  # are runs of figure 1 too
+    special = [s for key, s in grid.items() if key not in elsewhere]
+    sizes = [n for n in SIZES if (stochastic and n in FEW_SIZES) or any(n in s.by_size for s in special)]
+    settings = [s.on(sizes) for s in (*grid.values(), *others.values(), *(s for s in more if s.rows))]
+    return settings, sizes
 
 
 def _verdicts(grid: dict[tuple[float, float], Setting], others: dict[str, Setting]) -> dict[str, Verdict]:
     return {"C4": _c4(grid), "C5": _c5(grid[1.0, 3.0], others)}
 
 
-def _other(agent: str, env: str, seed: int) -> Cell:
-    return cell(env, agent, seed)
-
-
-def _setting(found: dict[Identity, Row], name: str, cell_of: Callable[[str, int], Cell]) -> Setting:
-    keys = {n: [identity(cell_of(sea(n, stochastic=True), seed)) for seed in SEEDS] for n in SIZES}
+def _setting(found: dict[Identity, Row], name: str, cell_of: Callable[..., Cell], *, stochastic: bool) -> Setting:
+    keys = {n: [identity(cell_of(sea(n, stochastic=stochastic), seed=seed)) for seed in SEEDS] for n in SIZES}
     by_size = {n: [found[key] for key in mine if key in found] for n, mine in keys.items()}
     return Setting(name, {n: mine for n, mine in by_size.items() if mine})
 

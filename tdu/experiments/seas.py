@@ -58,17 +58,17 @@ def luck_words(
 ) -> str:
     """How many of the runs shown luck solved, and what the verdicts on all rows would be without them."""
     marks = [luck(row) for row in shown]
-    early = [row.solved_episode for row, mark in zip(shown, marks, strict=True) if mark == UNKNOWN]
+    early = sum((row.solved_episode or 0) < EARLY for row, mark in zip(shown, marks, strict=True) if mark == UNKNOWN)
     parts = [
         f"Of {sum(row.solved_episode is not None for row in shown)} runs here that count as solved on stochastic seas "
         f"{marks.count(LUCK)} were solved by luck, with fewer than ten chests; of {marks.count(UNKNOWN)} the chests were not "
         "written down. Were the former taken as unsolved, at the episode where they stopped, it would be:",
         _list(verdicts(without_luck(rows))),
     ]
-    if marks.count(UNKNOWN):
+    if early:
         parts += [
             f"And were those of the latter that were solved before episode {EARLY}, as nearly all that luck solved are, "
-            f"taken so too ({sum(episode is not None and episode < EARLY for episode in early)} runs here):",
+            f"taken so too ({early} runs here):",
             _list(verdicts(without_luck(rows, early_unknown=True))),
         ]
     return "\n\n".join(parts)

@@ -52,15 +52,20 @@ def save(drawings: Mapping[str, Callable[[], Figure]], folder: Path) -> list[Pat
     return paths
 
 
-def runs(axes: Any, at: float, group: Sequence[Episodes], *, colour: str, label: str | None = None) -> None:
-    """Every run at one place: a dot where it was solved, a hollow triangle where it was not, with their number if several."""
+def runs(
+    axes: Any, at: float, group: Sequence[Episodes], *, colour: str, label: str | None = None, above: float = 5
+) -> None:
+    """Every run at one place: a dot where it was solved, a hollow triangle where it was not, with their number if several.
+
+    The number stands so many points `above` the triangle.
+    """
     solved = [e.episode for e in group if e.solved]
     unsolved = [e.episode for e in group if not e.solved]
     axes.plot([at] * len(solved), solved, "o", color=colour, markersize=4.2, alpha=0.75, label=label, markeredgewidth=0)
     axes.plot([at] * len(unsolved), unsolved, "^", color=colour, markersize=6, markerfacecolor="none")
     if len(unsolved) > 1:
         where = {"textcoords": "offset points", "ha": "center", "fontsize": 6, "color": colour}
-        axes.annotate(f"×{len(unsolved)}", (at, max(unsolved)), (0, 5), **where)
+        axes.annotate(f"×{len(unsolved)}", (at, max(unsolved)), (0, above), **where)
 
 
 def plain_numbers(axes: Any) -> None:

@@ -189,6 +189,26 @@ def fit_psi(outcomes: Sequence[tuple[int, int, int]], heads: int) -> Interval:
     return Interval(round(float(grid[best]), 4), round(float(inside[0]), 4), round(float(inside[-1]), 4))
 
 
+def waiting_shape(strata: Sequence[Sequence[Episodes]]) -> Interval:
+    """The shape of Weibull's law of times to solve, one for all strata, with its likelihood-ratio interval.
+
+    1 is a search without memory, which is as likely to succeed in every episode; below 1 the longer it has failed the longer
+    it will: a heavy tail. Every stratum has a scale of its own. Unsolved runs are censored. Looked for between 0.05 and 20.
+    """
+    grid = np.geomspace(0.05, 20, 2000)
+    likelihood = np.zeros(len(grid))
+    for runs in strata:
+        times = np.array([run.episode for run in runs], float)
+        solved = np.array([run.solved for run in runs], bool)
+        logs, count = np.log(times / times.max()), solved.sum()  # a unit changes nothing
+        if count:
+            scale = np.exp(grid[:, None] * logs).sum(axis=1) / count
+            likelihood += count * (np.log(grid) - np.log(scale)) + (grid - 1) * logs[solved].sum()
+    best = int(likelihood.argmax())
+    inside = grid[likelihood >= likelihood[best] - _CHI2 / 2]
+    return Interval(float(grid[best]), float(inside[0]), float(inside[-1]))
+
+
 def _percentiles(values: np.ndarray) -> tuple[float, float]:
     """The ends of the interval; nearest values, because nothing lies between a number and infinity."""
     low, high = np.percentile(values, [50 * (1 - LEVEL), 50 * (1 + LEVEL)], method="nearest")
