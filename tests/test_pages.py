@@ -104,9 +104,14 @@ def test_the_readme_s_episodes_are_the_pages():
     ]
     both = (ROOT / "results" / "forgetting" / pages.PAGE).read_text()
     told = {a: re.findall(rf"\| {a}, the paper's settings \| 12 \| (\d+) of 12 ", both) for a in ("TDU", "BDQN")}
-    over_both = float(re.search(r"both sizes, each compared with itself: z = .*?, p = ([\d.]+)\.", both).group(1))
+    over_both = float(re.search(r"and against BDQN has z = .*?, p = ([\d.]+);", both).group(1))
     words = "each TDU solves\n{} at size 30 and {} at size 40, BDQN {} and {}, p = {:.1g} over both"
     assert words.format(*told["TDU"], *told["BDQN"], over_both) in readme
+    assert "TDU's tail is not heavy (shape" in both
+    assert "sooner than it solve: none of the changes." in both
+    for name, solved in (("λ = 5", "12 of 12"), ("replay 100,000", "7 of 12")):
+        assert f"| TDU, {name} | {solved} | z" in both
+        assert solved in readme
     words = f"of twelve seeds\n  each both solve ten (TDU's median {found[0]}, BDQN's {found[1]};"
     assert words in (ROOT / "docs" / "results.md").read_text()
     page = (ROOT / "results" / "deep_sea" / pages.PAGE).read_text()
@@ -116,6 +121,10 @@ def test_the_readme_s_episodes_are_the_pages():
     ).groups()
     assert f"TDU solves sooner (p = {float(sooner):.1g})" in readme
     assert re.search(rf"{tdu} against {bdqn} of 42, may be chance \(p = {at_all}\)", readme)
+    without = re.findall(r"^- C2, .*? p = ([\d.]+)\);", page, re.MULTILINE)
+    assert f"p = {float(without[0]):.1g} to {float(without[1]):.1g}" in readme
+    (ratio,) = re.findall(r"^\| paper \| deterministic \| all \| .*? \| ([\d.]+ \([\d.–]+\)) \|", page, re.MULTILINE)
+    assert f"TDU in {ratio} of BDQN's episodes" in readme
     scores = [
         re.search(rf"^\| {a}, boot_dqn \| stochastic \| .*? \| [^|]*\| ([\d.]+) \(", page, re.MULTILINE).group(1)
         for a in ("tdu", "bdqn")

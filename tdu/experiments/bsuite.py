@@ -332,7 +332,7 @@ def _draw_radar(by_tag: Scores, title: str) -> Any:
     for i, (variant, mine) in enumerate(by_tag.items()):
         values = [mine[tag] for tag in tags]
         axes.plot([*angles, angles[0]], [*values, values[0]], color=_COLOURS[i], linewidth=3.2 - 0.9 * i, label=variant)
-    axes.set_xticks(angles, [tag.replace("_", " ") for tag in tags])
+    axes.set_xticks(angles, [tag.replace("_", "\n") for tag in tags])
     axes.tick_params(axis="x", pad=28)
     axes.set_rlabel_position(180 / len(tags))  # between two tags
     axes.set_ylim(0, 1)

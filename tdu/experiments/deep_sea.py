@@ -165,7 +165,8 @@ def report(rows: Sequence[Row]) -> Report:
         "sizes said, and over those seeds with Wilson's 95 % interval (rather wide: sizes are no coin flips); other runs are "
         "in the tables below. Published: bsuite's own boot_dqn and dqn, all 21 sizes. By luck: of the runs that count as "
         "solved, those with fewer than ten chests, and those of stochastic seas whose chests were not written down. Without "
-        f"luck: with the former taken as unsolved, and those of the latter that were solved before episode {EARLY}.",
+        f"luck: with the former taken as unsolved, and those of the latter that were solved before episode {EARLY}; they "
+        "stopped there and might have been solved later, so that this is a lower bound.",
         _score_table(scores, _scores(without_luck(rows, early_unknown=True))),
         "![Scores of every method](scores.svg)",
         "## Episodes to solve",
