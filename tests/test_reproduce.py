@@ -171,6 +171,11 @@ def tiny(monkeypatch, *cells):
     monkeypatch.setattr(catalogue, "EXPERIMENTS", {"tiny": grid})
 
 
+def asking(tmp_path):
+    """For that experiment, with rows and runs in folders of their own."""
+    return ["reproduce", "tiny", "--results", f"{tmp_path / 'r'}", "--runs", f"{tmp_path / 's'}", "--progress", "none"]
+
+
 def sea(seed, **options):
     return cell("deep_sea:size=3", "tdu", seed, episodes=20, **SMALL, **options)
 
@@ -178,16 +183,7 @@ def sea(seed, **options):
 def test_runs_leave_rows_one_that_fails_stops_no_other_and_nothing_is_made_twice(tmp_path, monkeypatch, capsys):
     bad = cell("python:not_there:make", "tdu", 0, episodes=20, preset="paper")
     tiny(monkeypatch, bad, sea(0), sea(1))
-    command = [
-        "reproduce",
-        "tiny",
-        "--results",
-        str(tmp_path / "r"),
-        "--runs",
-        str(tmp_path / "s"),
-        "--progress",
-        "none",
-    ]
+    command = asking(tmp_path)
     assert cli.main([*command, "--agent", "bdqn"]) == 2
     assert "no run of tiny is of bdqn; its agents are tdu" in capsys.readouterr().err
     assert cli.main([*command, "--env", "deep_sea:size=4"]) == 2
@@ -236,16 +232,7 @@ def test_a_run_that_time_or_a_signal_cut_off_goes_on_from_its_checkpoint(tmp_pat
         "catalogue.EXPERIMENTS.clear(); catalogue.EXPERIMENTS['tiny'] = g\n"
         "sys.exit(cli.main(sys.argv[1:]))"
     )
-    arguments = [
-        "reproduce",
-        "tiny",
-        "--results",
-        str(tmp_path / "r"),
-        "--runs",
-        str(tmp_path / "s"),
-        "--progress",
-        "none",
-    ]
+    arguments = asking(tmp_path)
     log = []
     with subprocess.Popen([sys.executable, "-c", code, *arguments], stderr=subprocess.PIPE, text=True) as process:
         deadline = time.monotonic() + 240
@@ -309,8 +296,7 @@ def test_rows_without_a_score_count_as_what_they_solved():
 
 def test_hours_end_it_cleanly(tmp_path, monkeypatch, capsys):
     tiny(monkeypatch, sea(0), sea(1))
-    command = ["reproduce", "tiny", "--results", str(tmp_path / "r"), "--runs", str(tmp_path / "s"), "--hours", "1e-9"]
-    assert cli.main([*command, "--progress", "none"]) == 0
+    assert cli.main([*asking(tmp_path), "--hours", "1e-9"]) == 0
     assert "the time is up; 2 runs are left" in capsys.readouterr().err
 
 
