@@ -26,6 +26,8 @@ LIMIT = 30_000
 """Episodes on them: bsuite's 10,000 would cut off what is asked."""
 SMALLEST = 12
 """Of the fit."""
+HALFWAY = 30
+"""From here on a second law is fitted."""
 TICKS = (10, 20, 30, 40, 60, 80, 100)
 
 
@@ -52,11 +54,12 @@ def report(rows: Sequence[Row]) -> Report:
     laws = {agent: law(by_size, solved_to(by_size)) for agent, by_size in found.items()}
     lines = []
     for agent, by_size in found.items():
-        for fitted in dict.fromkeys((laws[agent], law(by_size, max(by_size, default=0)))):
+        upper = law(by_size, solved_to(by_size), smallest=HALFWAY)
+        for fitted in dict.fromkeys((laws[agent], upper, law(by_size, max(by_size, default=0)))):
             if fitted is not None:
-                ends = [e for n, mine in by_size.items() if SMALLEST <= n <= fitted.largest for e in ended(mine)]
+                ends = [e for n, mine in by_size.items() if fitted.smallest <= n <= fitted.largest for e in ended(mine)]
                 unsolved = str(sum(not e.solved for e in ends))
-                sizes = f"{SMALLEST}–{fitted.largest}"
+                sizes = f"{fitted.smallest}–{fitted.largest}"
                 power = interval_words(fitted.exponent)
                 lines.append([agent, sizes, str(len(ends)), unsolved, f"{fitted.factor:.3f}", power])
     large = []
@@ -71,9 +74,10 @@ def report(rows: Sequence[Row]) -> Report:
     body = [
         "## Episodes = c · N^b",
         f"By maximum likelihood on logarithms, with the bootstrap interval over runs, from size {SMALLEST} on (below, "
-        "bsuite's rule is met by luck). The first line of an agent is of the sizes up to which every run is solved. A second "
-        "has all sizes, unsolved runs as longer than they were run: one law through a break, to be compared with the first "
-        "and not to be used. DP-DQN's authors publish 5.33 · N^1.45, with optimism that knows the sea; the figure has their "
+        "bsuite's rule is met by luck). The first line of an agent is of the sizes up to which every run is solved, the "
+        f"second of those from {HALFWAY} on, which tells whether one power is enough. A third has all sizes, unsolved runs "
+        "as longer than they were run, where there are such: one law through a break, to be compared with the first and not to "
+        "be used. DP-DQN's authors publish 5.33 · N^1.45, with optimism that knows the sea; the figure has their "
         "points.",
         markdown(["agent", "sizes", "runs", "unsolved", "c", "b (95 %)"], lines),
         "![Episodes against size](scaling.svg)",
@@ -88,8 +92,9 @@ def report(rows: Sequence[Row]) -> Report:
 
 
 class Law(NamedTuple):
-    """Episodes = factor · size^exponent, of the sizes from `SMALLEST` to `largest`."""
+    """Episodes = factor · size^exponent, of the sizes from `smallest` to `largest`."""
 
+    smallest: int
     largest: int
     factor: float
     exponent: Interval
@@ -109,12 +114,12 @@ def solved_to(by_size: Found) -> int:
     return max((n for n in by_size if n < min(unsolved, default=math.inf)), default=0)
 
 
-def law(by_size: Found, largest: int) -> Law | None:
+def law(by_size: Found, largest: int, smallest: int = SMALLEST) -> Law | None:
     """The law of sizes up to the largest, where there are at least three."""
-    runs = [(n, e) for n, mine in by_size.items() if SMALLEST <= n <= largest for e in ended(mine)]
+    runs = [(n, e) for n, mine in by_size.items() if smallest <= n <= largest for e in ended(mine)]
     if len({n for n, _ in runs}) < 3:
         return None
-    return Law(largest, *statistics.power_law([n for n, _ in runs], [e for _, e in runs]))
+    return Law(smallest, largest, *statistics.power_law([n for n, _ in runs], [e for _, e in runs]))
 
 
 def _verdict(found: Mapping[str, Found], laws: Mapping[str, Law | None]) -> Verdict:
