@@ -76,8 +76,8 @@ def report(rows: Sequence[Row]) -> Report:
         f"By maximum likelihood on logarithms, with the bootstrap interval over runs, from size {SMALLEST} on (below, "
         "bsuite's rule is met by luck). The first line of an agent is of the sizes up to which every run is solved, the "
         f"second of those from {HALFWAY} on, which tells whether one power is enough. A third has all sizes, unsolved runs "
-        "as longer than they were run, where there are such: one law through a break, to be compared with the first and not to "
-        "be used. DP-DQN's authors publish 5.33 · N^1.45, with optimism that knows the sea; the figure has their "
+        "as longer than they were run, where there are such: one law through a break, to be compared with the first and "
+        "not to be used. DP-DQN's authors publish 5.33 · N^1.45, with optimism that knows the sea; the figure has their "
         "points.",
         markdown(["agent", "sizes", "runs", "unsolved", "c", "b (95 %)"], lines),
         "![Episodes against size](scaling.svg)",
