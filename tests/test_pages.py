@@ -123,8 +123,9 @@ def test_the_readme_s_episodes_are_the_pages():
     assert re.search(rf"{tdu} against {bdqn} of 42, may be chance \(p = {at_all}\)", readme)
     without = re.findall(r"^- C2, .*? p = ([\d.]+)\);", page, re.MULTILINE)
     assert f"p = {float(without[0]):.1g} to {float(without[1]):.1g}" in readme
-    (ratio,) = re.findall(r"^\| paper \| deterministic \| all \| .*? \| ([\d.]+ \([\d.–]+\)) \|", page, re.MULTILINE)
-    assert f"TDU in {ratio} of BDQN's episodes" in readme
+    scored = r"^\| paper \| deterministic \| 0, 1 \(scored\) \| .*? \| ([\d.]+ \([\d.–]+\)) \| \S+ \| (p = [\d.]+) \|"
+    ((ratio, p),) = re.findall(scored, page, re.MULTILINE)
+    assert f"TDU in {ratio} of BDQN's episodes ({p})" in readme
     scores = [
         re.search(rf"^\| {a}, boot_dqn \| stochastic \| .*? \| [^|]*\| ([\d.]+) \(", page, re.MULTILINE).group(1)
         for a in ("tdu", "bdqn")

@@ -13,7 +13,7 @@ import pytest
 
 from tdu import cli
 from tdu.errors import UserError
-from tdu.experiments import binary_tree, bsuite, catalogue, deep_sea, reproduce, rows, seas
+from tdu.experiments import binary_tree, bsuite, catalogue, deep_sea, pages, reproduce, rows, seas
 from tdu.experiments.experiment import Grid, Own, Report, Verdict, cell, select
 from tdu.experiments.rows import FILE, Row
 
@@ -309,12 +309,22 @@ def test_the_list_says_what_is_done_and_missing(tmp_path, capsys):
     out = capsys.readouterr().out
     (line,) = [line for line in out.splitlines() if line.startswith("deep_sea ") and "figure 1" in line]
     assert line.split()[1:3] == ["1", "311"]
-    assert "leaves out of the published grid" in out
+    assert "leaves out of the preset paper" in out
+
+
+@pytest.mark.parametrize("name", list(catalogue.grids()))
+def test_a_page_of_no_rows_says_that_nothing_is_there(name, tmp_path):
+    """And no warning comes with it, which here would be an error."""
+    verdicts = pages.write(name, "laptop", {}, tmp_path)
+    assert {verdict.word for verdict in verdicts.values()} == {"not yet enough data"}
+    assert "None was run yet" in (tmp_path / pages.PAGE).read_text()
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (["--pages"], "say which pages"),
+        (["deep_sea", "--results", __file__], "--results is a folder"),
         (["deep_see"], "did you mean 'deep_sea'?"),
         (["deep_sea", "--preset", "papre"], "did you mean 'paper'?"),
         (["deep_sea", "--hours", "0"], "hours must be above 0"),

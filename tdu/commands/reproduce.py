@@ -80,6 +80,10 @@ def run(arguments: list[str]) -> int:
     names = _names(parsed.names)
     if (parsed.agent or parsed.env) and (parsed.pages or not names):
         raise UserError("--agent and --env choose which runs of an experiment are made; give its name, and no --pages.")
+    if parsed.pages and not names:
+        raise UserError(f"say which pages: {', '.join(catalogue.EXPERIMENTS)}, or all.")
+    if parsed.results.exists() and not parsed.results.is_dir():
+        raise UserError(f"{parsed.results} is a file; --results is a folder.")
     if parsed.pages and not parsed.results.exists():
         raise UserError(f"{parsed.results} does not exist, so there are no rows to make pages of.")
     return _list(parsed) if not names else _reproduce(names, parsed)
@@ -107,14 +111,14 @@ def _list(parsed: argparse.Namespace) -> int:
         print(
             f"{name:<16}{state.done:>6}{state.missing:>9}{hours:>12}   {experiment.summary}{_lacking(name, parsed, every)}"
         )
-    unknown_hours = " A question mark is for runs like which none was made yet." if guessed else ""
+    unknown_hours = " A question mark stands for runs unlike any that has been made." if guessed else ""
     print(
         f"\nPreset {parsed.preset}: {PRESETS[parsed.preset]}. Hours are of one core, from runs that are alike."
         + unknown_hours
     )
     if parsed.preset == "laptop":
         for name, grid in catalogue.grids().items():
-            print(f"{name} leaves out of the published grid: {grid.left_out}")
+            print(f"{name} leaves out of the preset paper: {grid.left_out}")
     return 0
 
 
@@ -175,8 +179,13 @@ def _reproduce(names: Sequence[str], parsed: argparse.Namespace) -> int:
     grids = [name for name in names if name in catalogue.grids()]
     if grids:
         _check_choice(grids, parsed)
-    every = reproduce.read_all(parsed.results)
+    notes: list[str] = []
+    every = reproduce.read_all(parsed.results, notes.append)
     able = _that_can_run(names, parsed, every)
+    told = [str(parsed.results / name / rows.FILE) for name in names if name not in able]
+    for note in notes:
+        if not any(path in note for path in told):
+            tell(note)
     failed = False
     grids = [name for name in grids if name in able]
     if grids and not parsed.pages:

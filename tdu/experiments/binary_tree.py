@@ -209,7 +209,8 @@ def _draw_betas(betas: dict[float, ByDepth]) -> Any:
         medians = [middle(mine) for mine in by_depth.values()]
         axes.plot([d + shift for d in by_depth], medians, color=colours[beta], linewidth=1.5, label=name)
     axes.set(xlabel="depth", ylabel="episodes to solve", yscale="log", title="Binary Tree, λ = 3")
-    axes.legend(frameon=False, fontsize=9)
+    if betas:
+        axes.legend(frameon=False, fontsize=9)
     return drawn
 
 
@@ -225,9 +226,11 @@ def _draw_explorers(numbers: dict[tuple[int, float], ByDepth]) -> Any:
         axes.plot([n + 0.2 * (i - 1.5) for n in at], medians, color=colour, label=f"depth {depth}, β = {beta:g}")
     axes.set(xlabel="explorers N of 20", ylabel="episodes to solve", yscale="log", title="Binary Tree without priors")
     axes.set_xticks(EXPLORERS)
-    axes.plot([], [], "^", color="0.4", markerfacecolor="none", label="not solved (× runs)")
+    if any(not e.solved for by_depth in numbers.values() for mine in by_depth.values() for e in ended(mine)):
+        axes.plot([], [], "^", color="0.4", markerfacecolor="none", label="not solved (× runs)")
     drawing.plain_numbers(axes)
-    axes.legend(frameon=False, fontsize=9)
+    if depths:
+        axes.legend(frameon=False, fontsize=9)
     return drawn
 
 

@@ -220,7 +220,7 @@ def _draw(grid: dict[tuple[float, float], Setting], others: dict[str, Setting]) 
         for k, prior in enumerate(PRIORS):
             for i, beta in enumerate(FEW_BETAS):
                 mine = grid[beta, prior].by_size.get(size, [])
-                drawing.runs(one, i + 0.22 * (k - 1), ended(mine), colour=colours[prior])
+                drawing.runs(one, i + 0.22 * (k - 1), ended(mine), colour=colours[prior], above=(5, 11, 17)[k])
                 if not mine:
                     one.plot(i + 0.22 * (k - 1), _NOT_RUN, "x", color=colours[prior], markersize=4)
             one.plot([], [], "o", color=colours[prior], label=f"λ = {prior:g}")

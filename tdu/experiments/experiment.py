@@ -85,7 +85,7 @@ class Grid(NamedTuple):
     cells: Callable[[str], list[Cell]]
     """Its runs under a preset, the most valuable first."""
     left_out: str
-    """What the laptop preset leaves out of the published grid."""
+    """What the laptop preset leaves out of the longer one."""
     measure: Callable[[Path, runs.RunResult], Measured]
     report: Callable[[Sequence[Row]], Report]
 

@@ -217,7 +217,7 @@ FORGETTING = Grid(
     "seeds. The tail is heavy if the whole interval of the shape of Weibull's law lies below 1, and is not if it lies above "
     "(of 18 November 2026, when all runs were there; until then the unsolved runs were counted).",
     cells=cells,
-    left_out="nothing published; the longer preset has twelve seeds of every change, and BDQN's too.",
+    left_out="six of twelve seeds of every change, and BDQN's with the same changes.",
     measure=measure,
     report=report,
 )

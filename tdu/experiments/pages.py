@@ -72,7 +72,7 @@ def _grid_words(name: str, preset: str, cells: Sequence[Cell], used: Sequence[Ro
     total = len(dict.fromkeys(map(tables.identity, cells)))
     words = [f"Preset `{preset}`, {PRESETS[preset]}: {len(used)} of {total} runs are done."]
     if preset == "laptop":
-        words.append(f"It leaves out of the published grid: {catalogue.grids()[name].left_out}")
+        words.append(f"It leaves out of the longer preset, `paper`: {catalogue.grids()[name].left_out}")
     there = {row.identity for row in used}
     lacking = [cell for cell in cells if tables.identity(cell) not in there]
     if lacking:

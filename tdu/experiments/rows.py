@@ -125,13 +125,13 @@ def _text(path: Path) -> str:
     try:
         return path.read_text("utf-8-sig")  # what a spreadsheet has saved may begin with a mark
     except (OSError, UnicodeDecodeError) as e:
-        raise UserError(f"{path} cannot be read ({e}); move it away.") from None
+        raise UserError(f"{path} cannot be read ({e}); mend it, or move it away.") from None
 
 
 def _check_header(text: str, path: Path) -> None:
     lacking = _NEEDED - set(_header(text))
     if lacking:
-        raise UserError(f"{path} is no table of runs (it has no column {min(lacking)}); move it away.")
+        raise UserError(f"{path} is no table of runs (it has no column {min(lacking)}); mend it, or move it away.")
 
 
 def _header(text: str) -> list[str]:

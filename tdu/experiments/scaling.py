@@ -176,7 +176,7 @@ SCALING = Grid(
     "and that the other has unsolved runs as censored, is of 17 November 2026, when 80 and 100 had turned out unsolved on "
     "seed 0; until then all runs were in one law, the unsolved at their last episode.)",
     cells=cells,
-    left_out="nothing published; the longer preset has five seeds, and BDQN on the large seas.",
+    left_out="three of five seeds, and BDQN on the large seas.",
     measure=measure,
     report=report,
 )
