@@ -318,6 +318,9 @@ def _draw_bars(by_experiment: Scores, title: str) -> Any:
     for i, (variant, mine) in enumerate(by_experiment.items()):
         at = [k + 0.27 * (i - 1) for k in range(len(names))]
         axes.bar(at, [mine[name] for name in names], 0.26, color=_COLOURS[i], label=variant)
+    for k, name in enumerate(names):
+        if not any(mine[name] for mine in by_experiment.values()):
+            axes.annotate("0", (k, 0), (0, 3), textcoords="offset points", ha="center", fontsize=8)
     axes.set_xticks(range(len(names)), [name.replace("_", " ") for name in names], rotation=40, ha="right", fontsize=8)
     axes.set(ylabel="bsuite score (of the settings run)", ylim=(0, 1.05))
     drawn.legend(frameon=False, fontsize=9, loc="outside upper center", ncols=3)
