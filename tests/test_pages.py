@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tdu.experiments import catalogue, deep_sea, pages, reproduce, rows
+from tdu.experiments import catalogue, deep_sea_figures, pages, reproduce, rows
 from tdu.experiments.rows import FILE
 
 ROOT = Path(__file__).parent.parent
@@ -79,8 +79,8 @@ def test_the_readme_s_speeds_are_the_files():
 
 
 def test_reference_lines():
-    assert dict(deep_sea.published()["DP-DQN"])[20] == 407
-    assert "HyperAgent" not in deep_sea.published(), "budgets are not what it took"
+    assert dict(deep_sea_figures.published()["DP-DQN"])[20] == 407
+    assert "HyperAgent" not in deep_sea_figures.published(), "budgets are not what it took"
 
 
 def test_the_readme_s_exponent_is_the_page_s():

@@ -13,7 +13,7 @@ import pytest
 
 from tdu import cli
 from tdu.errors import UserError
-from tdu.experiments import binary_tree, bsuite, catalogue, deep_sea, pages, reproduce, rows, seas
+from tdu.experiments import binary_tree, bsuite, catalogue, deep_sea, pages, reproduce, rows, sea_scores, seas
 from tdu.experiments.experiment import Grid, Own, Report, Verdict, cell, select
 from tdu.experiments.rows import FILE, Row
 
@@ -289,8 +289,8 @@ def test_foreign_seas_disturb_neither_the_list_nor_a_page(tmp_path, capsys):
 
 
 def test_rows_without_a_score_count_as_what_they_solved():
-    old = [ROW._replace(env=seas.sea(n, stochastic=False), score=None) for n in deep_sea.SIZES]
-    found = deep_sea.score(deep_sea.group(old, "tdu", stochastic=False), deep_sea.SIZES)
+    old = [ROW._replace(env=seas.sea(n, stochastic=False), score=None) for n in sea_scores.SIZES]
+    found = sea_scores.score(sea_scores.group(old, "tdu", stochastic=False), sea_scores.SIZES)
     assert found.by_seed == {0: 21}
 
 

@@ -16,6 +16,7 @@ from tdu.experiments import (
     pages,
     rows,
     scaling,
+    sea_scores,
     seas,
 )
 from tdu.experiments.experiment import cell
@@ -37,7 +38,7 @@ def made_up(agent, size, seed, solved, *, stochastic):
 def test_the_verdict_on_deep_sea_follows_its_rule():
     def rows_with(bdqn_stochastic):
         found = []
-        for size in deep_sea.SIZES:
+        for size in sea_scores.SIZES:
             for seed in (0, 1):
                 found += [made_up(a, size, seed, 20 * size, stochastic=False) for a in ("tdu", "bdqn")]
                 found += [made_up("tdu", size, seed, 50 * size, stochastic=True)]
@@ -85,7 +86,7 @@ def test_the_verdict_on_deep_sea_follows_its_rule():
 def test_the_verdict_on_the_other_methods_counts_what_holds():
     scores = {"tdu": (1, 1), "bdqn": (1, 0), "cts": (0, 0), "rnd": (0, 0), "su": (1, 0), "nns": (0, 0), "qex": (0, 0)}
 
-    def verdict(sizes=deep_sea.SIZES, seeds=(0, 1), **changed):
+    def verdict(sizes=sea_scores.SIZES, seeds=(0, 1), **changed):
         found = []
         for agent, both in (scores | changed).items():
             for size, seed in itertools.product(sizes, seeds):
@@ -100,7 +101,7 @@ def test_the_verdict_on_the_other_methods_counts_what_holds():
     assert "QEX does not work" in verdict(qex=(1, 0)).because.partition("does not:")[2]
     assert "SU is good on deterministic seas" in verdict(su=(0, 0)).because.partition("does not:")[2]
     assert "SU collapses" not in verdict(su=(0, 0)).because, "what never worked cannot collapse"
-    few = verdict(sizes=deep_sea.FEW_SIZES, seeds=(0,))
+    few = verdict(sizes=sea_scores.FEW_SIZES, seeds=(0,))
     assert few.word == "inconclusive", "five runs of each leave all of it open"
     assert "open: TDU alone is near-optimal on both" in few.because
     assert "NNS does not work (0.00 (0.00–0.28) of 10)" in few.because
@@ -128,7 +129,7 @@ def test_runs_that_luck_has_solved_are_marked_and_the_verdict_without_them_is_to
     assert "taken so too (1 runs here)" in body
 
     every = [
-        made_up(a, n, 0, 900, stochastic=s) for n in deep_sea.SIZES for a in ("tdu", "bdqn") for s in (False, True)
+        made_up(a, n, 0, 900, stochastic=s) for n in sea_scores.SIZES for a in ("tdu", "bdqn") for s in (False, True)
     ]
     as_told = deep_sea.report([r._replace(successes=99 if r.agent == "bdqn" else 0) for r in every])
     assert "(1.00 (0.85–1.00))" in as_told.verdicts["C2"].because
@@ -187,7 +188,7 @@ def test_how_much_six_runs_against_six_can_see(monkeypatch):
 
 
 def test_the_exponent_is_of_what_is_solved_and_says_what_is_not():
-    def rows_with(solved_to, sizes=(*deep_sea.SIZES, *scaling.LARGE)):
+    def rows_with(solved_to, sizes=(*sea_scores.SIZES, *scaling.LARGE)):
         cells = [c for c in scaling.cells("laptop") if c.agent == "tdu" and seas.size_of(c.env) in sizes]
         found = []
         for c in cells:
@@ -209,7 +210,7 @@ def test_the_exponent_is_of_what_is_solved_and_says_what_is_not():
     assert "| tdu | 80 | >30000 | >30000, >30000 | 0, 0 | 12,7" in never.body
     assert "| tdu | 12–100 | 46 | 4 |" in scaling.report(rows_with(60)).body
     assert "not solved" not in scaling.report(rows_with(100)).verdicts["exponent"].because
-    assert scaling.report(rows_with(60, deep_sea.SIZES)).verdicts["exponent"].word == "not yet enough data"
+    assert scaling.report(rows_with(60, sea_scores.SIZES)).verdicts["exponent"].word == "not yet enough data"
     assert scaling.report([]).verdicts["exponent"].word == "not yet enough data"
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tdu import runs
 from tdu.agents.grids import BETAS
-from tdu.experiments import deep_sea, seas
+from tdu.experiments import deep_sea, sea_scores, seas
 from tdu.experiments.experiment import (
     EPISODES,
     Grid,
@@ -80,7 +80,7 @@ def environment(bsuite_id: str) -> tuple[str, int | None]:
     """The environment of an id and its limit of episodes; the seas are those of the other experiments."""
     name, _, index = bsuite_id.partition("/")
     if name in ("deep_sea", "deep_sea_stochastic"):
-        return seas.sea(deep_sea.SIZES[int(index)], stochastic=name != "deep_sea"), EPISODES
+        return seas.sea(sea_scores.SIZES[int(index)], stochastic=name != "deep_sea"), EPISODES
     return bsuite_id, None
 
 

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from tdu.agents.grids import BETAS
-from tdu.experiments.deep_sea import SIZES, measure
+from tdu.experiments.deep_sea import measure
 from tdu.experiments.experiment import (
     EPISODES,
     Grid,
@@ -22,6 +22,7 @@ from tdu.experiments.experiment import (
     sooner,
 )
 from tdu.experiments.rows import Identity, Row, first_of_each, identity
+from tdu.experiments.sea_scores import SIZES
 from tdu.experiments.seas import ABOUT_LUCK, luck, luck_words, sea
 from tdu.reporting import drawing, statistics
 from tdu.reporting.statistics import Interval

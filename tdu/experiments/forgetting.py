@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tdu.experiments.deep_sea import ENSEMBLES, measure
+from tdu.experiments.deep_sea import measure
 from tdu.experiments.experiment import (
     EPISODES,
     Grid,
@@ -17,6 +17,7 @@ from tdu.experiments.experiment import (
     p_words,
 )
 from tdu.experiments.rows import Row, first_of_each, identity
+from tdu.experiments.sea_scores import ENSEMBLES
 from tdu.experiments.seas import ABOUT_LUCK, luck, sea
 from tdu.reporting import drawing, statistics
 from tdu.reporting.statistics import Episodes, Interval

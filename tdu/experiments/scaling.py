@@ -4,7 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tdu.experiments.deep_sea import ENSEMBLES, SIZES, group, measure, published
+from tdu.experiments.deep_sea import measure
+from tdu.experiments.deep_sea_figures import published
 from tdu.experiments.experiment import (
     Grid,
     Report,
@@ -16,6 +17,7 @@ from tdu.experiments.experiment import (
     markdown,
 )
 from tdu.experiments.rows import Row
+from tdu.experiments.sea_scores import ENSEMBLES, SIZES, group
 from tdu.experiments.seas import sea
 from tdu.reporting import drawing, statistics
 from tdu.reporting.statistics import Interval

@@ -1,0 +1,107 @@
+"""Runs on Deep Sea by method and size, and bsuite's score of them."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from tdu.experiments.experiment import EPISODES
+from tdu.experiments.rows import Row, first_of_each
+from tdu.experiments.seas import luck, sea
+from tdu.reporting import statistics
+from tdu.reporting.bsuite_scores import beats_dithering
+from tdu.reporting.statistics import Interval
+
+SIZES = tuple(range(10, 51, 2))
+FEW_SIZES = (10, 20, 30, 40, 50)
+FIGURE_1 = ("cts", "rnd", "su", "nns", "qex")
+OTHERS = (*FIGURE_1, "dqn")
+ENSEMBLES = ("tdu", "bdqn")
+METHODS = (*((name, "paper") for name in (*ENSEMBLES, *OTHERS)), *((name, "boot_dqn") for name in ENSEMBLES))
+
+
+def group(
+    rows: Sequence[Row],
+    agent: str,
+    *,
+    stochastic: bool,
+    preset: str = "paper",
+    options: str = "",
+    sizes: Sequence[int] = SIZES,
+    limit: int = EPISODES,
+) -> dict[int, list[Row]]:
+    """One agent's runs with these changes to its preset, by size, one row for each seed."""
+    found: dict[int, list[Row]] = {}
+    size_of_sea = {sea(size, stochastic=stochastic): size for size in sizes}
+    for row in first_of_each(rows).values():
+        mine = (row.agent, row.preset, row.options, row.limit) == (agent, preset, options, limit)
+        if mine and row.env in size_of_sea:
+            found.setdefault(size_of_sea[row.env], []).append(row)
+    return {size: sorted(found[size], key=lambda row: row.seed) for size in sorted(found)}
+
+
+class Score(NamedTuple):
+    """bsuite's score of one method: the share of sizes solved."""
+
+    by_seed: dict[int, int]
+    """Solved sizes of each seed that has all of `sizes`."""
+    all: Interval
+    sizes: Sequence[int]
+    solved: Sequence[Row]
+    """The runs that count."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a seed has every size."""
+        return bool(self.by_seed) and len(self.sizes) == len(SIZES)
+
+    def marked(self, mark: str) -> list[Row]:
+        """Those of its solved runs that bear a mark."""
+        return [row for row in self.solved if luck(row) == mark]
+
+
+def score(by_size: Mapping[int, Sequence[Row]], sizes: Sequence[int]) -> Score:
+    """Over the seeds that have all of some sizes, so that every size weighs the same."""
+    found = {(size, row.seed): row for size in sizes for row in by_size.get(size, ())}
+    seeds = sorted({seed for _, seed in found if all((size, seed) in found for size in sizes)})
+    solved = {
+        seed: [row for size in sizes if beats_dithering((row := found[size, seed]).solved_episode, size)]
+        for seed in seeds
+    }
+    by_seed = {seed: len(mine) for seed, mine in solved.items()}
+    every = statistics.share(sum(by_seed.values()), len(seeds) * len(sizes))
+    return Score(by_seed, every, sizes, [row for mine in solved.values() for row in mine])
+
+
+def best_score(by_size: Mapping[int, Sequence[Row]]) -> Score:
+    """Over all sizes where a seed has them, otherwise over the five that every method is run on."""
+    whole = score(by_size, SIZES)
+    return whole if whole.by_seed else score(by_size, FEW_SIZES)
+
+
+Scores = Mapping[tuple[str, str, bool], Score]
+"""By agent, preset and whether the seas are stochastic."""
+
+
+def by_method(rows: Sequence[Row]) -> dict[tuple[str, str, bool], dict[int, list[Row]]]:
+    """Runs of every method, by size."""
+    return {(a, preset, s): group(rows, a, stochastic=s, preset=preset) for a, preset in METHODS for s in (False, True)}
+
+
+def method_scores(rows: Sequence[Row]) -> Scores:
+    """Scores of every method."""
+    return {method: best_score(by_size) for method, by_size in by_method(rows).items()}
+
+
+def at_one(rows: Sequence[Row]) -> dict[int, list[Row]]:
+    """TDU's runs at λ = 1, deterministic, by size."""
+    return group(rows, "tdu", stochastic=False, options="prior_scale=1.0")
+
+
+def compared(rows: Sequence[Row], *, stochastic: bool, preset: str = "paper") -> list[tuple[list[Row], list[Row]]]:
+    """TDU's and BDQN's runs, a pair for each size that both have."""
+    first, second = (group(rows, agent, stochastic=stochastic, preset=preset) for agent in ENSEMBLES)
+    return [(first[size], second[size]) for size in first if size in second]
+
+
+def variant(stochastic: bool) -> str:
+    """What a sea is called."""
+    return "stochastic" if stochastic else "deterministic"
