@@ -70,9 +70,9 @@ def train(
         out: the run's folder; without one the run leaves nothing on the disk.
         resume: continue the run in that folder; "if_there" starts a new one where there is none.
         stop: end once the environment counts as solved, where it has a rule for that; true if nothing is said.
-        preset: set of defaults: "paper", "general" or "boot_dqn". Without one it is the paper's on the paper's environments
-            (Deep Sea, the tree, bsuite), and for ensembles elsewhere the general one. Agents with a memory have "paper",
-            "atari-small", "minatar", "memory" and "deep-sea", and without one what fits the environment.
+        preset: set of defaults. Ensembles have "paper", "listing", "boot_dqn" and "general". The default is "paper" on the
+            paper's environments (Deep Sea, the tree, bsuite) and "general" elsewhere. Agents with a memory have "paper",
+            "atari-small", "minatar", "memory" and "deep-sea"; the default depends on the environment.
         checkpoint_seconds: time between checkpoints.
         evaluation_episodes: episodes of the trained policy, without learning, once the run is over; 0 for none. They are
             fewer where so many would take more than a tenth of the steps trained (or than a thousand).

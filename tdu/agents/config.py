@@ -116,6 +116,7 @@ class EnsembleConfig(QConfig):
 
 PRESETS: dict[str, dict[str, object]] = {
     "paper": {},
+    "listing": {"batch_size": 128},
     "boot_dqn": {"batch_size": 128, "hidden_sizes": (50, 50), "prior_scale": 5.0},
     "general": {
         "exploiters": 5,
@@ -134,7 +135,12 @@ PRESETS: dict[str, dict[str, object]] = {
         "head_steps": 500,
     },
 }
-"""Sets of defaults: the paper's table 2; those of bsuite's own boot_dqn; and those for tasks with cycles, which most have.
+"""Sets of defaults.
+
+- `paper`: the paper's table 2.
+- `listing`: the same with batch 128, the batch size of the bsuite code that the paper's listing extends.
+- `boot_dqn`: the settings of bsuite's boot_dqn today.
+- `general`: for tasks with cycles, which most tasks have.
 
 An ensemble without explorers has as many exploiters as both together.
 """

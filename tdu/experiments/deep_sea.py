@@ -22,6 +22,7 @@ from tdu.experiments.rows import Row
 from tdu.experiments.sea_scores import (
     ENSEMBLES,
     FEW_SIZES,
+    LARGEST_SIZES,
     METHODS,
     OTHERS,
     SIZES,
@@ -58,7 +59,7 @@ PUBLISHED = {("bdqn", False): "1.00", ("bdqn", True): "0.90", ("dqn", False): "0
 
 
 def cells(preset: str) -> list[Cell]:
-    """TDU and BDQN on every size, TDU at λ = 1, then the other methods, then both with bsuite's own boot_dqn settings."""
+    """TDU and BDQN on every size, TDU at λ = 1, both with `listing`, the other methods, then both with `boot_dqn`."""
     thin = preset == "laptop"
     both = (False, True)
     wanted = [
@@ -70,6 +71,17 @@ def cells(preset: str) -> list[Cell]:
     ]
     wanted += [
         cell(sea(n, stochastic=False), "tdu", seed, prior_scale=1.0) for seed in range(2 if thin else 5) for n in SIZES
+    ]
+    wanted += [
+        cell(sea(n, stochastic=True), agent, seed, preset="listing")
+        for seed in range(3 if thin else 5)
+        for n in SIZES
+        for agent in ENSEMBLES
+    ]
+    wanted += [
+        cell(sea(n, stochastic=False), "tdu", seed, preset="listing", prior_scale=1.0)
+        for seed in range(3)
+        for n in LARGEST_SIZES
     ]
     wanted += [
         cell(sea(n, stochastic=s), agent, seed)

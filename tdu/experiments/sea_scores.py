@@ -12,6 +12,7 @@ from tdu.reporting.statistics import Interval
 
 SIZES = tuple(range(10, 51, 2))
 FEW_SIZES = (10, 20, 30, 40, 50)
+LARGEST_SIZES = (44, 46, 48, 50)
 FIGURE_1 = ("cts", "rnd", "su", "nns", "qex")
 OTHERS = (*FIGURE_1, "dqn")
 ENSEMBLES = ("tdu", "bdqn")
