@@ -116,7 +116,7 @@ def make(spec: EnvSpec, config: Config) -> Agent:
             successor=successor.init(random.for_use(key, random.Use.SUCCESSOR)),
             mean=mean,
             moments=adams.init(mean),
-            root=jnp.eye(size) * jnp.sqrt(config.prior_variance),
+            root=jnp.eye(size) * config.prior_variance**0.5,
             acting=mean,
             replay=replay.init(replays.example(spec)),
             phase=jnp.zeros((), jnp.int32),
@@ -177,13 +177,10 @@ def make(spec: EnvSpec, config: Config) -> Agent:
         updates = jnp.minimum(state.updates + 1, FAR)
         slope = -jnp.mean(pull_of_reward + pull_of_value, axis=0)
         mean, moments = adams.update(shape.adam, state.mean, state.moments, slope, updates)
-        # A sample that is not finite picks actions without meaning. The run ends on a loss that is not finite.
-        usable = jnp.all(jnp.isfinite(state.acting))
-        loss = jnp.where(usable, loss_of_reward + loss_of_successor, jnp.nan)
         state = state._replace(
             local=learned_local, successor=learned_successor, mean=mean, moments=moments, updates=updates
         )
-        return state, learning.metrics(loss, largest_q=largest_q)
+        return state, learning.metrics(loss_of_reward + loss_of_successor, largest_q=largest_q)
 
     def examine(state: State, batch: Transition) -> Examined:
         """Values and TD errors of w̄ on a batch; SU pays no bonus."""
@@ -201,7 +198,10 @@ def make(spec: EnvSpec, config: Config) -> Agent:
 
     def learn(state: State, key: Key) -> tuple[State, learning.Metrics]:
         ready = (replay.size(state.replay) >= config.min_replay) & (state.phase == 0)
-        return learning.when(ready, update, state, key)
+        usable = jnp.all(jnp.isfinite(state.acting))
+        state, metrics = learning.when(ready, update, state, key)
+        # A sample that is not finite picks actions without meaning. A loss that is not finite ends the run.
+        return state, metrics | {"loss": jnp.where(usable, metrics["loss"], jnp.nan)}
 
     return Agent(
         init=init,
