@@ -235,8 +235,9 @@ def test_su_s_table_moves_like_adam():
 
 def test_su_s_table_needs_a_one_hot_observation():
     vectors = GRID._replace(num_states=None)
-    with pytest.raises(UserError, match="one-hot"):
-        agents.AGENTS["su"].make(vectors, agents.configure("su", SU | {"successor": "table"}))
+    for successor in ("table", "network"):  # the network is what it has already
+        with pytest.raises(UserError, match="one-hot"):
+            agents.AGENTS["su"].make(vectors, agents.configure("su", SU | {"successor": successor}))
     agents.AGENTS["su"].make(vectors, agents.configure("su", SU))
 
 

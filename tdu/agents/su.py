@@ -30,9 +30,9 @@ class Config(SingleConfig):
     """bsuite's DQN with the paper's best values."""
 
     hidden_sizes: tuple[int, ...] = option((64,), "Widths of the hidden layers.")
-    successor: Literal["auto", "table", "network"] = option(
+    successor: Literal["auto", "network", "table"] = option(
         "auto",
-        "Form of ψ: a table with one row per state, a network, or a table where the observation is one-hot (auto).",
+        "Form of ψ: a network, a table with one row per state, or the table where the observation is one-hot (auto).",
     )
     features: int = option(64, "Width of φ and ψ for each action.", minimum=1, maximum=1024)
     likelihood_variance: float = option(10.0, "Variance of the noise in rewards.", above=0)
@@ -228,8 +228,11 @@ def make(spec: EnvSpec, config: Config) -> Agent:
 
 def _is_table(spec: EnvSpec, config: Config) -> bool:
     """Whether ψ is a table."""
-    if config.successor == "table" and spec.num_states is None:
+    one_hot = spec.num_states is not None
+    if config.successor == "table" and not one_hot:
+        raise UserError(f"successor=table needs a one-hot observation, which {spec.name} does not have; leave it out.")
+    if config.successor == "network" and not one_hot:
         raise UserError(
-            f"successor=table needs a one-hot observation, which {spec.name} does not have; use successor=network."
+            f"successor=network changes nothing on {spec.name}, whose observation is not one-hot; leave it out."
         )
-    return config.successor != "network" and spec.num_states is not None
+    return one_hot and config.successor != "network"
