@@ -24,7 +24,7 @@ KINDS: dict[str, tuple[str, ...]] = {
 }
 """Kinds of runs, by what follows `tdu train`."""
 SMALL = (
-    "--no-stop", "--hidden-sizes", "8", "--exploiters", "2", "--explorers", "2", "--batch-size", "8",
+    "--until", "budget", "--hidden-sizes", "8", "--exploiters", "2", "--explorers", "2", "--batch-size", "8",
     "--replay-capacity", "200", "--min-replay", "16", "--progress", "none",
 )  # fmt: skip
 TIMES = {"seconds", "steps_per_second", "log_sha256", "checkpoint_sha256", "sha256"}

@@ -1,7 +1,7 @@
 """What --record costs, and the page it makes: snapshots beside steps in processor time, and size and speed of a page.
 
     python benchmarks/recording.py --out results/recording.json
-    python -m tdu train deep_sea:size=50 --episodes 10000 --no-stop --record --out long
+    python -m tdu train deep_sea:size=50 --episodes 10000 --until budget --record --out long
     python benchmarks/recording.py --page long --out results/recording.json
 
 Processor time, so that a busy machine changes little; of the page also the time on the wall, of `tdu report` from its start

@@ -99,7 +99,7 @@ def measure(case: Case, rounds: int) -> dict[str, Any]:
     only_acts = agents.configure(case.agent, {"replay_capacity": CAPACITY, "learn_period": 10**9}, case.preset)
     env = environments.make(case.env, 0, num_envs=NUM_ENVS)
     agent = agents.find(case.agent).make(env.spec, only_acts)
-    runner = RecurrentRunner(env, agent, 0, budget=Budget(None), stop=False, num_envs=NUM_ENVS)
+    runner = RecurrentRunner(env, agent, 0, budget=Budget(None), until="budget", num_envs=NUM_ENVS)
     while runner.clock.steps < 1.1 * CAPACITY * config.replay_period:
         runner.advance()
     acted = acting(case, runner, rounds)

@@ -166,7 +166,7 @@ def compiled(
     _stay_on_one_core()
     env = environments.make(f"deep_sea:size={size}")
     agent = agents.find(name).make(env.spec, agents.configure(name, options, preset))
-    runner = CompiledRunner(env, agent, 0, budget=Budget(None), stop=False, chunk=chunk)
+    runner = CompiledRunner(env, agent, 0, budget=Budget(None), until="budget", chunk=chunk)
 
     def advance() -> int:
         runner.advance()
@@ -196,7 +196,7 @@ def stepwise(name: str, bsuite_id: str, **options: Any) -> tuple[Any, Callable[[
     _stay_on_one_core()
     env = environments.make(f"bsuite:{bsuite_id}", 0)
     agent = agents.find(name).make(env.spec, agents.configure(name, options))
-    runner = StepwiseRunner(env, agent, 0, budget=Budget(None), stop=False)
+    runner = StepwiseRunner(env, agent, 0, budget=Budget(None), until="budget")
 
     def advance() -> int:
         before = runner.clock.steps

@@ -29,7 +29,7 @@ def run(out: Path, *, depth: int, episodes: int, seed: int) -> int:
     jobs = [
         Job(
             AGENTS[agent],
-            [env, "--agent", agent, "--episodes", str(episodes), "--seed", str(seed), "--no-stop", "--record"],
+            [env, "--agent", agent, "--episodes", str(episodes), "--seed", str(seed), "--until", "budget", "--record"],
             out / agent,
         )
         for agent in AGENTS

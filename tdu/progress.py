@@ -32,6 +32,8 @@ def facts(report: Report) -> Facts:
         "share": _share(report.episode, report.episodes, report.steps, report.most_steps),
         "return": report.mean_return,
         "regret": report.bad_share,
+        "greedy_depth": report.greedy_depth,
+        "optimal_depth": report.optimal_depth,
         "bonus": report.last["bonus"] if report.last else 0.0,
         "steps_per_second": rate,
         "seconds_left": _seconds_left(report),
@@ -59,12 +61,13 @@ def _seconds_left(report: Report) -> float | None:
 
 def sentence(shown: Facts) -> str:
     """The facts in one line, those first that a narrow terminal must not cut off."""
+    depth = "" if shown["optimal_depth"] is None else f"  depth {shown['greedy_depth']} of {shown['optimal_depth']}"
     regret = "" if shown["regret"] is None else f"  regret {shown['regret']:.3f}"
     mean = "no episode has ended yet" if shown["return"] is None else f"last-100 return {shown['return']:.3f}"
     greedy = shown["greedy_return"]
     trained = "" if greedy is None else f"  trained policy {greedy:.3f} at episode {shown['greedy_episode']}"
     return (
-        f"at most {clock(shown['seconds_left'])} left  {mean}{trained}{regret}  bonus {shown['bonus']:.4f}  "
+        f"at most {clock(shown['seconds_left'])} left  {mean}{trained}{depth}{regret}  bonus {shown['bonus']:.4f}  "
         f"{shown['steps']:,} steps in {clock(shown['seconds'])}, {shown['steps_per_second']:,.0f} a second"
         + (f"  {status}" if (status := shown.get("status")) else "")
     )
@@ -185,7 +188,9 @@ HOW = ("auto", "plain")
 def summary(result: RunResult, best: str | None = None) -> str:
     """A result in three sentences at most; `best` is the command that plays the best agent, where one was kept."""
     text = f"{result.agent} seed {result.seed} on {result.env}: "
-    if result.has_solved_rule:
+    if result.optimal_depth is not None:
+        text += _mastery_words(result)
+    elif result.has_solved_rule:
         unsolved = f"not solved within {result.episodes} episodes"
         text += f"solved at episode {result.solved_episode}" if result.solved_episode else unsolved
     else:
@@ -204,6 +209,15 @@ def summary(result: RunResult, best: str | None = None) -> str:
             )
             text += f" It did better while it was training: {kept}."
     return text
+
+
+def _mastery_words(result: RunResult) -> str:
+    rule = f"solved by bsuite's rule at episode {result.solved_episode}"
+    if result.mastered_episode:
+        return f"mastered at episode {result.mastered_episode}" + (f", {rule}" if result.solved_episode else "")
+    words = f"not mastered within {result.episodes} episodes"
+    words += f" (the greedy policy follows {result.greedy_depth} of {result.optimal_depth} optimal steps)"
+    return words + (f", {rule}" if result.solved_episode else "")
 
 
 def return_words(mean: float, standard_error: float, episodes: int) -> str:

@@ -17,6 +17,7 @@ from tdu import agents, environments, runs
 from tdu.environments import atari, bsuite
 from tdu.errors import RunError, UserError
 from tdu.options import whole_number
+from tdu.runners.mastery import Until
 from tdu.runners.parallel import Job
 from tdu.training.plan import ask, is_as_asked
 
@@ -32,7 +33,7 @@ class Cell(NamedTuple):
     episodes: int | None = None
     steps: int | None = None
     num_envs: int = 1
-    stop: bool = True
+    until: Until = "mastered"
 
     @property
     def options_text(self) -> str:
@@ -54,7 +55,7 @@ class Cell(NamedTuple):
             episodes=environments.default_episodes(self.env) if unlimited else self.episodes,
             steps=self.steps,
             num_envs=self.num_envs,
-            stop=self.stop,
+            until=self.until,
             preset=self.preset,
             options=dict(self.options),
         )
@@ -66,7 +67,7 @@ class Cell(NamedTuple):
         arguments += ["--steps", str(self.steps)] if self.steps is not None else []
         usual = agents.default_num_envs(self.agent, self.preset)
         arguments += ["--num-envs", str(self.num_envs)] if self.num_envs != usual else []
-        arguments += ["--resume-if-there"] if self.stop else ["--no-stop", "--resume-if-there"]
+        arguments += ["--until", self.until, "--resume-if-there"]
         for option, value in self.options:
             flag = f"--{option.replace('_', '-')}"
             if isinstance(value, bool):
@@ -118,7 +119,7 @@ def plan(
     episodes: int | None = None,
     steps: int | None = None,
     num_envs: int | None = None,
-    stop: bool = True,
+    until: Until = "mastered",
 ) -> list[Cell]:
     """Every run of a sweep; all options are checked here, before anything runs. Two that are the same run are one.
 
@@ -145,7 +146,7 @@ def plan(
                     episodes=episodes,
                     steps=steps,
                     num_envs=agents.default_num_envs(agent, its_preset) if num_envs is None else num_envs,
-                    stop=stop,
+                    until=until,
                 )
                 cells.setdefault(cell.config().digest(), cell)
     return list(cells.values())

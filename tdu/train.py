@@ -11,6 +11,7 @@ from tdu.environments import parts
 from tdu.errors import RunError, UserError, tell
 from tdu.options import whole_number
 from tdu.runners import parallel
+from tdu.runners.mastery import Until
 from tdu.runners.rows import Row
 from tdu.trained import TrainedAgent
 from tdu.training import recording
@@ -39,7 +40,7 @@ def train(
     num_envs: int | None = None,
     out: str | Path | None = None,
     resume: bool | Literal["if_there"] = False,
-    stop: bool | None = None,
+    until: Until | None = None,
     preset: str | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     evaluation_episodes: int = EVALUATION_EPISODES,
@@ -69,7 +70,9 @@ def train(
         num_envs: environments side by side; 1 if nothing is said, and for agents with a memory what their preset has.
         out: the run's folder; without one the run leaves nothing on the disk.
         resume: continue the run in that folder; "if_there" starts a new one where there is none.
-        stop: end once the environment counts as solved, where it has a rule for that; true if nothing is said.
+        until: what ends the run before its budget is spent. "solved": the environment's own rule holds (bsuite's on Deep Sea,
+            ten successes in a row on the tree). "mastered" (the default): also, on Deep Sea, the greedy policy has followed
+            the optimal path at 20 checks in a row, 5 episodes apart. "budget": nothing.
         preset: set of defaults. Ensembles have "paper", "listing", "boot_dqn" and "general". The default is "paper" on the
             paper's environments (Deep Sea, the tree, bsuite) and "general" elsewhere. Agents with a memory have "paper",
             "atari-small", "minatar", "memory" and "deep-sea"; the default depends on the environment.
@@ -102,7 +105,7 @@ def train(
         raise UserError("actors and address are a Ray cluster's; add engine=ray (--engine ray).")
     planned = plan(
         env, agent, actors=actors, config=config,
-        seed=seed, episodes=episodes, steps=steps, num_envs=num_envs, stop=stop, preset=preset,
+        seed=seed, episodes=episodes, steps=steps, num_envs=num_envs, until=until, preset=preset,
         **options,
     )  # fmt: skip
     if planned.config.actors and out is None:

@@ -113,13 +113,21 @@ class EnvSpec(NamedTuple):
     default_episodes: int = DEFAULT_EPISODES
     solved: SolvedRule | None = None
     info_names: tuple[str, ...] = ()
-    """Running totals that the log carries beside bsuite's standard columns."""
+    """Numbers that the log carries beside bsuite's standard columns: running totals, unless `per_episode` says otherwise."""
+    per_episode: tuple[str, ...] = ()
+    """Those of `info_names` that describe one episode."""
+    optimal_path: tuple[tuple[int, int], ...] = ()
+    """The states of an optimal episode without slips, each with its optimal action; empty where they are not known."""
     parts: Parts | None = None
     """Where the environment's own observation has several parts."""
     frames_per_step: int = 1
     """Frames of a game that a step passes; 4 for Atari with its action repeat."""
     is_stacked: bool = False
     """Whether an image's channels are its last frames, of which the next observation shares all but the oldest."""
+
+    def with_episode(self, so_far: dict[str, Any], episode: dict[str, Any]) -> dict[str, Any]:
+        """`info_names` of a run, with one more episode."""
+        return {n: episode[n] + (0 if n in self.per_episode else so_far[n]) for n in self.info_names}
 
     @property
     def carried_shape(self) -> tuple[int, ...]:
@@ -139,7 +147,7 @@ class Environment(NamedTuple):
     reset: Callable[[Key], tuple[State, TimeStep]]
     step: Callable[[State, Array, Key], tuple[State, TimeStep]]
     info: Callable[[State], dict[str, Array]]
-    """What the episode adds to each of `spec.info_names`, whole or real numbers; read when it ends."""
+    """What the episode adds to each of `spec.info_names`, or its value of it; whole or real numbers, read when it ends."""
 
 
 class Replay(NamedTuple):

@@ -80,4 +80,4 @@ def test_the_table_is_not_copied_in_a_whole_run():
     env = environments.make("deep_sea:size=30")
     options = {"hidden_sizes": (8,), "exploiters": 2, "explorers": 2}
     agent = agents.find("tdu").make(env.spec, agents.configure("tdu", options))
-    assert written_anew(CompiledRunner(env, agent, 0, budget=Budget(10), stop=True).compiled_text()) == []
+    assert written_anew(CompiledRunner(env, agent, 0, budget=Budget(10), until="solved").compiled_text()) == []

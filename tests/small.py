@@ -40,7 +40,7 @@ def settings(name):
 @functools.cache
 def trained(name, seed, env=SEA, episodes=400):
     """A run that does not stop."""
-    return tdu.train(env, name, seed=seed, episodes=episodes, stop=False, evaluation_episodes=0, **settings(name))
+    return tdu.train(env, name, seed=seed, episodes=episodes, until="budget", evaluation_episodes=0, **settings(name))
 
 
 def untrained(name, seed):

@@ -250,7 +250,7 @@ def test_su_solves_deep_sea(seed):
 
 def test_su_stays_finite_where_the_prior_is_wide():
     options = {"prior_variance": 1000.0, "likelihood_variance": 0.01}
-    planned = plan("deep_sea:size=10", "su", episodes=300, stop=False, **options)
+    planned = plan("deep_sea:size=10", "su", episodes=300, until="budget", **options)
     runner, _ = make_runner(planned.config, planned.env)
     rows = [row for _ in range(3) for row in runner.advance()]
     learner = runner.learner()
@@ -378,6 +378,6 @@ def test_the_example_of_adding_an_agent_runs(monkeypatch):
     entry = agents.Entry("Explorers paid for a surprising reward.", module["Config"], module["make"])
     monkeypatch.setitem(agents.AGENTS, "surprise", entry)
     settings = small.settings("surprise")
-    run = tdu.train(small.SEA, "surprise", episodes=40, stop=False, evaluation_episodes=0, **settings)
+    run = tdu.train(small.SEA, "surprise", episodes=40, until="budget", evaluation_episodes=0, **settings)
     assert run.result["config"]["beta"] == 1.0
     assert run.log["bonus"][-1] > 0

@@ -117,7 +117,14 @@ def atari_run(folder, game, agent, seed, final):
     columns["total_return"] = np.cumsum(columns["episode_return"])
     out = folder / f"{game}-{agent}-{seed}"
     out.mkdir(parents=True)
-    config = {"env": f"atari/{game}:size=42", "agent": agent, "seed": seed, "episodes": 20, "stop": True, "config": {}}
+    config = {
+        "env": f"atari/{game}:size=42",
+        "agent": agent,
+        "seed": seed,
+        "episodes": 20,
+        "until": "solved",
+        "config": {},
+    }
     result = {name: config[name] for name in ("env", "agent", "config", "seed")}
     result |= {"episodes": 20, "steps": 2000, "seconds": 1.0, "steps_per_second": 1, "mean_return": final}
     lines = [",".join(columns), *(",".join(map(str, row)) for row in zip(*columns.values(), strict=True))]

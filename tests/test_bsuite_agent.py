@@ -46,7 +46,7 @@ def test_bsuite_s_own_loop_gives_the_same_log(bsuite_id, capsys):
     agent = tdu.bsuite_agent(env, "tdu", seed=3, **FAST)
     assert isinstance(agent, base.Agent)
     experiment.run(agent, wrappers.Logging(Reseeded(env, 3), rows, log_every=True), num_episodes=12)
-    ours = tdu.train(f"bsuite:{bsuite_id}", seed=3, episodes=12, stop=False, evaluation_episodes=0, **FAST)
+    ours = tdu.train(f"bsuite:{bsuite_id}", seed=3, episodes=12, until="budget", evaluation_episodes=0, **FAST)
     assert len(rows) == 12
     for name in ("episode", "steps", "episode_len", "episode_return", "total_return", *env.bsuite_info()):
         np.testing.assert_allclose([row[name] for row in rows], ours.log[name], rtol=1e-6, atol=1e-6, err_msg=name)

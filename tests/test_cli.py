@@ -117,7 +117,7 @@ def test_descriptions_have_one_percent_sign(capsys):
 
 
 def test_seeds_are_runs_like_any_other(tmp_path, capsys):
-    shared = ["deep_sea:size=5", "--episodes", 40, "--no-stop", *FAST, "--beta", 2]
+    shared = ["deep_sea:size=5", "--episodes", 40, "--until", "budget", *FAST, "--beta", 2]
     many = run("train", *shared, "--seeds", 2, "--out", tmp_path / "many")
     assert many.returncode == 0, many.stderr
     assert "2 of 2 runs" in many.stdout
@@ -139,7 +139,7 @@ def test_seeds_are_runs_like_any_other(tmp_path, capsys):
 def test_a_full_disk_is_told_and_loses_nothing(tmp_path):
     """A limit on the size of files stands for the full disk: the system refuses the write the same way."""
     out = tmp_path / "run"
-    shared = ["deep_sea:size=20", "--episodes", 100, "--no-stop", "--out", out, *FAST]
+    shared = ["deep_sea:size=20", "--episodes", 100, "--until", "budget", "--out", out, *FAST]
 
     limited = ["bash", "-c", 'ulimit -f 96 && exec "$@"', "bash", sys.executable, "-m", "tdu", "train"]
     command = [*limited, *map(str, shared), "--checkpoint-seconds", "0"]
@@ -217,7 +217,8 @@ def test_ctrl_c_saves_and_the_run_goes_on(tmp_path):
         "deep_sea:size=20",
         "--episodes",
         20_000,
-        "--no-stop",
+        "--until",
+        "budget",
         "--agent",
         "dqn",
         "--out",

@@ -29,7 +29,7 @@ def agent_of(dense):
 
 def runner_of(dense=False, *, steps, seed=0):
     """A run that has taken so many steps, as far as its clock knows."""
-    runner = CompiledRunner(ENV, agent_of(dense), seed, budget=Budget(None), stop=False, chunk=CHUNK)
+    runner = CompiledRunner(ENV, agent_of(dense), seed, budget=Budget(None), until="budget", chunk=CHUNK)
     runner._steps = runner._began = steps
     return runner
 

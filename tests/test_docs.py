@@ -110,7 +110,7 @@ def test_the_example_of_an_own_bonus_trains_and_its_options_are_options(monkeypa
     monkeypatch.setattr(agents, "AGENTS", dict(agents.AGENTS))
     imported("examples/own_bonus.py")
     options = {"hidden_sizes": (8,), "exploiters": 3, "explorers": 2, "min_replay": 16}
-    runs = [tdu.train("deep_sea:size=4", "range", episodes=30, stop=False, beta=b, **options) for b in (0.0, 3.0)]
+    runs = [tdu.train("deep_sea:size=4", "range", episodes=30, until="budget", beta=b, **options) for b in (0.0, 3.0)]
     assert runs[0].log["bonus"].max() > 0
     assert not np.array_equal(*(run.log["loss"] for run in runs))
 

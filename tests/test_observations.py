@@ -54,7 +54,7 @@ def twins():
     for dtype in (np.uint8, np.float32):
         env = environments.make(Lamps(dtype), 3)
         agent = agents.find("bdqn").make(env.spec, agents.configure("bdqn", FAST | {"exploiters": 2}))
-        runner = StepwiseRunner(env, agent, 3, budget=Budget(60), stop=False)
+        runner = StepwiseRunner(env, agent, 3, budget=Budget(60), until="budget")
         rows = []
         while not runner.finished:
             rows += runner.advance()

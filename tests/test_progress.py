@@ -7,7 +7,7 @@ from tdu import progress
 from tdu.errors import UserError
 
 TINY = {
-    "env": "deep_sea:size=4", "episodes": 20, "stop": False, "evaluation_episodes": 0,
+    "env": "deep_sea:size=4", "episodes": 20, "until": "budget", "evaluation_episodes": 0,
     "hidden_sizes": (8,), "exploiters": 2, "explorers": 1, "batch_size": 8, "min_replay": 16,
 }  # fmt: skip
 

@@ -26,7 +26,7 @@ SMALL = {
     "min_replay": 32,
     "learning_rate": 5e-3,
 }
-HOW = {"seed": 1, "episodes": 80, "stop": False, "evaluation_episodes": 0, **SMALL}
+HOW = {"seed": 1, "episodes": 80, "until": "budget", "evaluation_episodes": 0, **SMALL}
 
 
 @pytest.fixture(scope="module")

@@ -56,7 +56,7 @@ def vector_of(kind, size=SIZE, make=Diary):
 
 def runner_of(env, name="tdu_r2d2", *, seed=0, steps=None, episodes=None, **options):
     agent = agent_of(env.spec, name, **options)
-    return RecurrentRunner(env, agent, seed, budget=Budget(episodes, steps), stop=False, num_envs=SIZE)
+    return RecurrentRunner(env, agent, seed, budget=Budget(episodes, steps), until="budget", num_envs=SIZE)
 
 
 def finished(runner):
@@ -353,7 +353,7 @@ def counting_agent(gathers):
 @pytest.mark.parametrize("kind", ["ours", "theirs"])
 @pytest.mark.parametrize("gathers", [False, True])
 def test_the_stepwise_runner_gives_every_step_the_memory_of_its_own(kind, gathers):
-    runner = StepwiseRunner(vector_of(kind), counting_agent(gathers), 0, budget=Budget(None, 90), stop=False)
+    runner = StepwiseRunner(vector_of(kind), counting_agent(gathers), 0, budget=Budget(None, 90), until="budget")
     finished(runner)
     runner.params()
     number, log = jax.tree.map(np.asarray, runner._player.carry.learner)

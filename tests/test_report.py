@@ -27,7 +27,7 @@ EVIL = "<script>alert(1)</script>"
 def sweep(tmp_path_factory):
     """TDU with a record and BDQN, two seeds each, and one folder with an evil name."""
     folder = tmp_path_factory.mktemp("report") / "sweep"
-    how = {"episodes": 70, "stop": False, "evaluation_episodes": 2, **SMALL}
+    how = {"episodes": 70, "until": "budget", "evaluation_episodes": 2, **SMALL}
     for seed in (0, 1):
         tdu.train(SEA, "tdu", seed=seed, out=folder / f"tdu-{seed}", record_every=2, explorers=2, **how)
     tdu.train(SEA, "bdqn", seed=0, out=folder / f"bdqn{EVIL.replace('/', ' ')}", record=True, **how)
@@ -207,7 +207,7 @@ def tried_out(tmp_path_factory):
     """Two seeds whose policy was tried out every 20 of 70 episodes."""
     folder = tmp_path_factory.mktemp("tried") / "out"
     for seed in (0, 1):
-        tdu.train(SEA, "bdqn", seed=seed, out=folder / str(seed), episodes=70, stop=False, evaluation_episodes=2,
+        tdu.train(SEA, "bdqn", seed=seed, out=folder / str(seed), episodes=70, until="budget", evaluation_episodes=2,
                   evaluate_every=20, **SMALL)  # fmt: skip
     return folder
 

@@ -33,7 +33,7 @@ from tdu.train import Interrupted
 from tdu.types import Environment, EnvSpec, TimeStep
 
 FAST = {"hidden_sizes": (8,), "exploiters": 2, "explorers": 1, "batch_size": 8, "min_replay": 16}
-COMPILED = {"env": "deep_sea:size=8,stochastic=true", "episodes": 400, "stop": False, "seed": 5} | FAST
+COMPILED = {"env": "deep_sea:size=8,stochastic=true", "episodes": 400, "until": "budget", "seed": 5} | FAST
 OTHERWISE = COMPILED | {
     "dense": True,
     "head_choice": "ucb1",
@@ -42,7 +42,7 @@ OTHERWISE = COMPILED | {
     "bootstrap": "double",
 }
 CATCH = {"env": "catch/0", "episodes": 30, "seed": 5} | FAST
-STEPWISE = {"env": "bsuite:deep_sea_stochastic/0", "episodes": 30, "stop": False, "seed": 5} | FAST
+STEPWISE = {"env": "bsuite:deep_sea_stochastic/0", "episodes": 30, "until": "budget", "seed": 5} | FAST
 
 
 CASES = {"compiled": COMPILED, "stepwise": STEPWISE, "otherwise": OTHERWISE, "catch": CATCH}
@@ -262,7 +262,7 @@ def test_a_folder_in_use_is_refused(tmp_path):
 
 def test_a_loss_that_explodes_is_said(tmp_path):
     with pytest.raises(tdu.UserError, match="try a smaller learning_rate"):
-        tdu.train("deep_sea:size=5", episodes=300, stop=False, **(FAST | {"learning_rate": 1e30}))
+        tdu.train("deep_sea:size=5", episodes=300, until="budget", **(FAST | {"learning_rate": 1e30}))
 
 
 STATE = {
@@ -405,7 +405,7 @@ def test_a_second_ctrl_c_ends_at_once(tmp_path):
     assert not isinstance(e.value, Interrupted)
 
 
-TINY = {"env": "deep_sea:size=4", "episodes": 20, "stop": False} | FAST
+TINY = {"env": "deep_sea:size=4", "episodes": 20, "until": "budget"} | FAST
 
 
 def test_resuming_says_where_there_is_nothing_to_resume(tmp_path):
@@ -533,7 +533,7 @@ def test_a_run_ends_by_steps_or_episodes_whichever_is_first():
     assert (stepwise["steps"], stepwise["episodes"]) == (20, 2)
 
 
-CONFIG = {"env": "x", "agent": "tdu", "seed": 0, "episodes": 5, "stop": True, "config": {}}
+CONFIG = {"env": "x", "agent": "tdu", "seed": 0, "episodes": 5, "until": "solved", "config": {}}
 RESULT = {"env": "x", "agent": "tdu", "config": {}, "seed": 0, "episodes": 5, "steps": 9, "seconds": 1.0}
 RESULT |= {"steps_per_second": None, "mean_return": 0.5}
 

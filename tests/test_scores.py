@@ -103,7 +103,7 @@ def older_result(config, episodes):
     return result | {"episodes": episodes, "steps": 1, "seconds": 1.0, "steps_per_second": 1, "mean_return": 0.5}
 
 
-def deep_sea_run(folder, env, seed, *, solved_at, episodes, stop):
+def deep_sea_run(folder, env, seed, *, solved_at, episodes, until):
     """A run on a Deep Sea of bsuite's that is bad until shortly before `solved_at`, good there, and bad again after it."""
     bad_share = 0.8 if "stochastic" in env else 0.9
     episode = np.arange(1, episodes + 1)
@@ -111,11 +111,11 @@ def deep_sea_run(folder, env, seed, *, solved_at, episodes, stop):
     bad = (episode < good_from) | (episode > solved_at)
     total_bad = np.cumsum(bad)
     assert total_bad[solved_at - 1] / solved_at < bad_share <= total_bad[solved_at - 2] / (solved_at - 1)
-    length = solved_at if stop else episodes
+    length = solved_at if until == "solved" else episodes
     columns = {"episode": episode, "steps": 10 * episode, "episode_len": 0 * episode + 10, "episode_return": 1 - bad}
     columns |= {"total_return": np.cumsum(1 - bad), "total_bad_episodes": total_bad, "denoised_return": total_bad * 0}
     folder.mkdir(parents=True)
-    config = {"env": env, "agent": "tdu", "seed": seed, "episodes": episodes, "stop": stop, "config": {}}
+    config = {"env": env, "agent": "tdu", "seed": seed, "episodes": episodes, "until": until, "config": {}}
     (folder / "config.json").write_text(json.dumps(config))
     result = older_result(config, length) | {"solved_episode": solved_at}
     (folder / "result.json").write_text(json.dumps(result))
@@ -132,10 +132,10 @@ def scored(folder, capsys):
 def test_a_run_that_stopped_once_solved_scores_as_the_run_that_went_on(tmp_path, capsys, monkeypatch):
     """Solved between two of the episodes that bsuite writes, and never again after it."""
     solved = {"deep_sea/0": 137, "deep_sea/5": 832, "deep_sea_stochastic/0": 311, "deep_sea_stochastic/5": 2257}
-    for stop, name in ((True, "stopped"), (False, "whole")):
+    for until, name in (("solved", "stopped"), ("budget", "whole")):
         for env, episode in solved.items():
             out = tmp_path / name / env.replace("/", "-")
-            deep_sea_run(out, env, 0, solved_at=episode, episodes=10_000, stop=stop)
+            deep_sea_run(out, env, 0, solved_at=episode, episodes=10_000, until=until)
     stopped, whole = (scored(tmp_path / name, capsys) for name in ("stopped", "whole"))
     assert stopped["scores"] == whole["scores"] == {"deep_sea": 1.0, "deep_sea_stochastic": 1.0}
     assert stopped["finished"] == whole["finished"] == {"deep_sea": True, "deep_sea_stochastic": True}
@@ -152,7 +152,7 @@ def test_a_run_that_stopped_once_solved_scores_as_the_run_that_went_on(tmp_path,
 
 
 def test_an_unsolved_sea_scores_nothing_and_is_starred(tmp_path, capsys):
-    deep_sea_run(tmp_path / "a" / "run", "deep_sea/0", 0, solved_at=901, episodes=1000, stop=False)
+    deep_sea_run(tmp_path / "a" / "run", "deep_sea/0", 0, solved_at=901, episodes=1000, until="budget")
     log = tmp_path / "a" / "run" / "log.csv"
     log.write_text("\n".join(log.read_text().splitlines()[:501]) + "\n")
     result = tmp_path / "a" / "run" / "result.json"
@@ -184,7 +184,7 @@ def test_the_median_is_the_usual_one_with_the_unsolved_beyond_the_end():
 def made_up_run(folder, episodes=5, *, env="catch/0", seed=None, finished=True, columns=(), log=None):
     """A run on catch/0 as `tdu train` would have left it."""
     folder.mkdir(parents=True)
-    config = {"env": env, "agent": "tdu", "episodes": episodes, "stop": True, "config": {}}
+    config = {"env": env, "agent": "tdu", "episodes": episodes, "until": "mastered", "config": {}}
     config["seed"] = sum(folder.name.encode()) if seed is None else seed
     (folder / "config.json").write_text(json.dumps(config))
     if finished:

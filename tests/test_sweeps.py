@@ -71,7 +71,7 @@ def test_runs_whose_names_look_alike_are_two_runs(tmp_path):
     assert len({sweeps.file_name(cell.name) for cell in cells}) == 1
     assert len(set(places)) == 2
     for changed in (
-        {"stop": False},
+        {"until": "budget"},
         {"episodes": 5},
         {"steps": 5},
         {"num_envs": 2},
@@ -92,7 +92,7 @@ def test_a_folder_of_an_older_version_is_used_if_it_is_the_same_run(tmp_path):
     result = {k: written[k] for k in ("env", "agent", "config", "seed")} | {"episodes": 5, "steps": 9, "seconds": 1.0}
     (older / "result.json").write_text(json.dumps(result | {"steps_per_second": 9.0, "mean_return": 0.1}))
     assert sweeps.missing([cell], tmp_path) == []
-    for changed in ({"stop": False}, {"config": written["config"] | {"beta": 5.0}}, {"episodes": 7}):
+    for changed in ({"until": "budget"}, {"config": written["config"] | {"beta": 5.0}}, {"episodes": 7}):
         (older / "config.json").write_text(json.dumps(written | changed))
         assert cell.job(tmp_path).out == tmp_path / f"{older.name}-{cell.config().digest()}"
         assert len(sweeps.missing([cell], tmp_path)) == 1
@@ -154,7 +154,18 @@ def test_a_sweep_goes_on_and_one_failure_harms_no_other(tmp_path, monkeypatch, c
     assert "1 of 4 runs have not finished" in table
 
 
-SOME_SECONDS = ["sweep", "deep_sea:size=20", "--seeds", "2", "--episodes", "4000", "--no-stop", "--agent", "dqn"]
+SOME_SECONDS = [
+    "sweep",
+    "deep_sea:size=20",
+    "--seeds",
+    "2",
+    "--episodes",
+    "4000",
+    "--until",
+    "budget",
+    "--agent",
+    "dqn",
+]
 SOME_SECONDS += ["--grid", "hidden_sizes=8", "--grid", "batch_size=4", "--progress", "plain"]
 
 

@@ -441,7 +441,7 @@ def test_deep_sea_is_the_environment_s(size):
     move = deep_sea.dynamics(size, mapping_seed=7, stochastic=False, move_cost=0.01)
     support = families.deep_sea_support(size)
     for row, column, action in np.ndindex(size, size, 2):
-        state = deep_sea.DeepSeaState(*(jnp.asarray(x) for x in (row, column, 0, 0)))
+        state = deep_sea.DeepSeaState(*(jnp.asarray(x) for x in (row, column, 0, 0, 0)))
         _, step = move(state, jnp.asarray(action), deep_sea.Draws(jnp.ones(()), jnp.zeros(())))
         here = row * size + column
         assert task.transitions[here, action, int(step.observation)] == 1

@@ -25,7 +25,7 @@ def test_an_agent_is_the_same_compiled_and_stepwise(name):
 
 def test_rewards_of_several_steps_are_the_same_compiled_and_stepwise():
     """And another run than with those of one."""
-    settings = small.settings("tdu") | {"episodes": 25, "stop": False, "evaluation_episodes": 0}
+    settings = small.settings("tdu") | {"episodes": 25, "until": "budget", "evaluation_episodes": 0}
     several = [tdu.train(env, "tdu", seed=1, return_steps=3, **settings) for env in both_seas()]
     assert_the_same(*several)
     one = tdu.train(small.SEA, "tdu", seed=1, **settings)
@@ -50,7 +50,7 @@ def test_a_run_goes_on_as_if_never_interrupted():
     """What is saved is all there is: posterior, sample, replay, moments."""
 
     def runner():
-        planned = plan(small.SEA, "su", seed=2, episodes=1000, stop=False, **small.settings("su"))
+        planned = plan(small.SEA, "su", seed=2, episodes=1000, until="budget", **small.settings("su"))
         return make_runner(planned.config, planned.env)[0]
 
     whole, cut, again = runner(), runner(), runner()

@@ -34,7 +34,7 @@ def agent_of(name):
 
 
 def runner_of(env, name=FROZEN, *, seed=0, steps=None, episodes=None):
-    return StepwiseRunner(env, agent_of(name), seed, budget=Budget(episodes, steps), stop=False)
+    return StepwiseRunner(env, agent_of(name), seed, budget=Budget(episodes, steps), until="budget")
 
 
 def finished(runner):

@@ -17,7 +17,7 @@ from tdu.errors import UserError
 from tdu.reporting import films, learning_figure
 
 SMALL = {"hidden_sizes": (8,), "exploiters": 3, "batch_size": 16, "min_replay": 32, "learning_rate": 5e-3}
-HOW = {"stop": False, "evaluation_episodes": 0, **SMALL}
+HOW = {"until": "budget", "evaluation_episodes": 0, **SMALL}
 
 
 @pytest.fixture(scope="module")

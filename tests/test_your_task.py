@@ -291,7 +291,7 @@ def test_a_sound_run_is_not_warned_of(agent):
 
 def test_the_stepwise_runner_sees_the_same_values():
     """Deep Sea is compiled, and bsuite's own is not."""
-    a, b = (quiet(env, episodes=30, stop=False)[0] for env in ("deep_sea/0", "bsuite:deep_sea/0"))
+    a, b = (quiet(env, episodes=30, until="budget")[0] for env in ("deep_sea/0", "bsuite:deep_sea/0"))
     np.testing.assert_allclose(a.log["largest_q"], b.log["largest_q"], rtol=1e-6)
     assert a.result["possible_return"] == pytest.approx(b.result["possible_return"])
 

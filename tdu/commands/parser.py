@@ -3,11 +3,12 @@
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 from tdu import agents
 from tdu.errors import UserError
 from tdu.options import whole_number
+from tdu.runners.mastery import Until
 from tdu.training.plan import MOST_ENVS, MOST_EPISODES, MOST_STEPS
 
 
@@ -65,6 +66,11 @@ def add_length(parser: argparse.ArgumentParser, default: str) -> None:
     parser.add_argument(
         "--num-envs", type=whole("num_envs", 1, MOST_ENVS), metavar="N",
         help="environments side by side (default 1; of agents with a memory the preset's)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--until", choices=get_args(Until),
+        help="what ends a run early: its greedy policy masters the task (default), the task counts as solved by its own "
+        "rule, or nothing (budget)",
     )  # fmt: skip
 
 

@@ -62,7 +62,6 @@ def run(arguments: list[str]) -> int:
     )
     parser.add_argument("--paper-grid", action="store_true", help="the grid of the paper's table 3 for each agent")
     add_length(parser, "each environment's")
-    parser.add_argument("--no-stop", dest="stop", action="store_false", help="go on after an environment is solved")
     add_watching(parser)
     parser.add_argument("--out", type=folder, metavar="DIR", help="the sweep's folder (default sweeps/…)")
     parser.add_argument("--engine", choices=("local", "ray"), default="local", help="where it runs (default local)")
@@ -92,7 +91,7 @@ def run(arguments: list[str]) -> int:
         grid = agents.GRIDS[agent] if parsed.paper_grid else sweeps.parse_grid(parsed.grid)
         cells += sweeps.plan(
             parsed.targets, [agent], seeds=parsed.seeds, grid=dict(grid), preset=parsed.preset,
-            episodes=parsed.episodes, steps=parsed.steps, num_envs=parsed.num_envs, stop=parsed.stop,
+            episodes=parsed.episodes, steps=parsed.steps, num_envs=parsed.num_envs, until=parsed.until or "mastered",
         )  # fmt: skip
     out = parsed.out or Path("sweeps") / sweeps.file_name(parsed.targets[0])
     jobs = sweeps.missing(cells, out)

@@ -175,9 +175,6 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     parser.add_argument(  # for sweeps, which start and continue runs with one command
         "--resume-if-there", dest="resume", action="store_const", const="if_there", help=argparse.SUPPRESS
     )
-    parser.add_argument(
-        "--no-stop", dest="stop", action="store_const", const=False, help="go on after the environment counts as solved"
-    )
     add_watching(parser)
     parser.add_argument(
         "--evaluation-episodes", type=whole("evaluation_episodes", 0, 10**6), default=EVALUATION_EPISODES,
@@ -252,7 +249,7 @@ def _agent_of(chosen: argparse.Namespace) -> str:
 
 
 def _settings(parsed: argparse.Namespace, given: dict[str, Any]) -> dict[str, Any]:
-    names = ("env", "agent", "config", "seed", "episodes", "steps", "num_envs", "stop", "preset", "actors")
+    names = ("env", "agent", "config", "seed", "episodes", "steps", "num_envs", "until", "preset", "actors")
     return {name: getattr(parsed, name) for name in names} | given
 
 

@@ -21,6 +21,8 @@ class DeepSeaState(NamedTuple):
     column: Array
     bad: Array
     """Whether the diver left the diagonal by its own choice."""
+    depth: Array
+    """Moves to the right before the first to the left, as chosen; slips do not count."""
     chests: Array
     """1 once the chest was reached: the return without noise and costs, as bsuite counts it."""
 
@@ -66,6 +68,7 @@ def dynamics(
             row=state.row + 1,
             column=jnp.clip(state.column + step, 0, size - 1),
             bad=jnp.where(wrong, 1, state.bad),
+            depth=state.depth + (right & (state.depth == state.row)),
             chests=state.chests + chest,
         )
         last = state.row == size
@@ -79,13 +82,16 @@ def deep_sea(
 ) -> Environment:
     """Deep Sea of `size` × `size`; `solved_share` changes the threshold of bsuite's rule."""
     rule = solved_rule(stochastic)
+    rights = action_mapping(size, mapping_seed).diagonal()
     spec = EnvSpec(
         name=f"deep_sea:size={size},mapping_seed={mapping_seed},stochastic={str(stochastic).lower()},move_cost={move_cost}",
         observation_shape=(size, size),
         num_actions=2,
         num_states=size * size,
         solved=rule._replace(bad_share=solved_share) if solved_share else rule,
-        info_names=("total_bad_episodes", "denoised_return"),
+        info_names=("total_bad_episodes", "denoised_return", "diagonal_depth"),
+        per_episode=("diagonal_depth",),
+        optimal_path=tuple((row * size + row, int(right)) for row, right in enumerate(rights)),
     )
 
     move = dynamics(size, mapping_seed=mapping_seed, stochastic=stochastic, move_cost=move_cost)
@@ -93,7 +99,7 @@ def deep_sea(
     def reset(key: Key) -> tuple[DeepSeaState, TimeStep]:
         del key
         zero = jnp.zeros((), jnp.int32)
-        state = DeepSeaState(zero, zero, zero, zero)
+        state = DeepSeaState(zero, zero, zero, zero, zero)
         return state, TimeStep(_observe(state, size), jnp.zeros(()), jnp.ones(()), jnp.zeros((), bool))
 
     def step(state: DeepSeaState, action: Array, key: Key) -> tuple[DeepSeaState, TimeStep]:
@@ -103,7 +109,7 @@ def deep_sea(
         return move(state, action, Draws(jax.random.uniform(key_slip), jax.random.normal(key_noise)))
 
     def info(state: DeepSeaState) -> dict[str, Array]:
-        return {"total_bad_episodes": state.bad, "denoised_return": state.chests}
+        return {"total_bad_episodes": state.bad, "denoised_return": state.chests, "diagonal_depth": state.depth}
 
     return Environment(spec, reset, step, info)
 

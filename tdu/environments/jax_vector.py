@@ -67,7 +67,7 @@ class JaxVector:
         ended: dict[int, Ended] = {}
         for row in np.flatnonzero(after.last):
             mine = {name: np.asarray(gained[name])[row].item() for name in self.spec.info_names}
-            self._totals = {name: self._totals[name] + value for name, value in mine.items()}
+            self._totals = self.spec.with_episode(self._totals, mine)
             ended[int(row)] = Ended(bad=bool(mine.get("total_bad_episodes", 0)), totals=dict(self._totals))
         return Stepped(after, np.ones(self.size, bool), self._now.copy(), ended)
 

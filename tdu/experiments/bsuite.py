@@ -40,7 +40,7 @@ SETTINGS = {
 IN_FULL = ("mountain_car",)
 ALIKE = ("bandit", "catch", "cartpole", "mountain_car")
 """Experiments whose settings differ by chance alone: what is published of all compares with any of them."""
-BANDIT = {"head_choice": "ucb1"}
+BANDIT: dict[str, Any] = {"head_choice": "ucb1"}
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "β = 0 (BDQN)": ("bdqn", {}),
     "β = 1": ("tdu", {}),

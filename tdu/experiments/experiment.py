@@ -10,6 +10,7 @@ from tdu import agents, runs
 from tdu.experiments.rows import Row, first_of_each, identity
 from tdu.reporting import statistics
 from tdu.reporting.statistics import Comparison, Episodes, Interval
+from tdu.runners.mastery import Until
 from tdu.sweeps import Cell
 
 EPISODES = 10_000
@@ -25,7 +26,10 @@ class Measured(NamedTuple):
     successes: int | None = None
 
 
-Word = Literal["reproduced", "partly reproduced", "not reproduced", "inconclusive", "not yet enough data", "answered"]
+Word = Literal[
+    "reproduced", "partly reproduced", "not reproduced", "inconclusive", "not yet enough data", "answered",
+    "reached", "not reached",
+]  # fmt: skip
 
 
 class Verdict(NamedTuple):
@@ -101,15 +105,22 @@ class Own(NamedTuple):
 
 
 def cell(
-    env: str, agent: str, seed: int, *, preset: str = "paper", episodes: int | None = EPISODES, **options: Any
+    env: str,
+    agent: str,
+    seed: int,
+    *,
+    preset: str = "paper",
+    episodes: int | None = EPISODES,
+    until: Until = "solved",
+    **options: Any,
 ) -> Cell:
     """A run of a grid. Options that are the preset's own are left unsaid, so that one run has one name in every grid."""
     if not options:
-        return Cell(env, agent, preset, seed=seed, episodes=episodes)
+        return Cell(env, agent, preset, seed=seed, episodes=episodes, until=until)
     default = _defaults(agent, preset)
     chosen = dataclasses.asdict(agents.configure(agent, options, preset))
     changed = tuple((name, chosen[name]) for name in sorted(options) if chosen[name] != default[name])
-    return Cell(env, agent, preset, changed, seed=seed, episodes=episodes)
+    return Cell(env, agent, preset, changed, seed=seed, episodes=episodes, until=until)
 
 
 @functools.cache

@@ -188,6 +188,7 @@ def made_of(cell: Cell, folder: Path, result: runs.RunResult, grid: Grid, where:
         seed=seed,
         limit=limit,
         solved_episode=result.solved_episode,
+        mastered_episode=result.mastered_episode,
         episodes=result.episodes,
         steps=result.steps,
         score=measured.score,

@@ -37,6 +37,8 @@ class Row(NamedTuple):
     limit: int | None
     """Episodes that the run was given; None for the environment's own number."""
     solved_episode: int | None
+    mastered_episode: int | None
+    """None also where the environment cannot be mastered, and in rows of older versions."""
     episodes: int
     steps: int
     score: float | None
@@ -212,6 +214,7 @@ def _row(cells: Mapping[str, str]) -> Row:
         seed=seed,
         limit=limit,
         solved_episode=solved,
+        mastered_episode=_whole(texts, "mastered_episode", 1),
         episodes=episodes,
         steps=steps,
         score=_real(texts, "score", math.inf, -math.inf)

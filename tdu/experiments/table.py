@@ -43,7 +43,7 @@ class Setting(NamedTuple):
 
     def cell(self, seed: int) -> Cell:
         """One of its runs."""
-        return Cell(self.env, self.agent, self.preset, self.options, seed=seed, episodes=self.episodes)
+        return Cell(self.env, self.agent, self.preset, self.options, seed=seed, episodes=self.episodes, until="solved")
 
     def identity(self, seed: int) -> tuple[str, ...]:
         """What tells its rows from others, as text."""

@@ -101,7 +101,7 @@ def _runs(known: Known, agent_name: str, training: Training) -> Iterator[Iterato
         return np.moveaxis(q, 1, 0)[: config.exploiters]
 
     for seed in range(training.seeds):
-        runner = CompiledRunner(env, agent, seed, budget=budget, stop=False, chunk=STEPS_PER_CHUNK)
+        runner = CompiledRunner(env, agent, seed, budget=budget, until="budget", chunk=STEPS_PER_CHUNK)
         yield _checkpoints(runner, seed, exploiters, known, config.discount, training)
 
 

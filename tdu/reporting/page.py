@@ -203,7 +203,7 @@ def _configs(grouped: dict[tuple[str, str], list[Shown]]) -> str:
     for (env, agent), seeds in grouped.items():
         config = seeds[0].config
         limits = {"environment": env, "agent": config.agent, "episodes": config.episodes, "steps": config.steps}
-        limits |= {"num_envs": config.num_envs, "stop": config.stop, "seeds": len(seeds)}
+        limits |= {"num_envs": config.num_envs, "until": config.until, "seeds": len(seeds)}
         configs[f"{agent} on {env}"] = limits | unwritten(agents.find(config.agent).config) | config.config
     names = dict.fromkeys(name for config in configs.values() for name in config)
     rows = [(name, *(_words(config.get(name, "")) for config in configs.values())) for name in names]

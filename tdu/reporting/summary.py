@@ -58,7 +58,7 @@ def summarise(folder: Path) -> Summary:
 
 def _told_apart(found: Sequence[Found]) -> list[tuple[str, Found]]:
     """Runs with the name of their agent; where it ran the same environment at several lengths, the length belongs to it."""
-    lengths: dict[tuple[str, str], set[tuple[int | None, int | None, bool]]] = {}
+    lengths: dict[tuple[str, str], set[tuple[int | None, int | None, str]]] = {}
     for run in found:
         lengths.setdefault((label(run.config), run.config.env), set()).add(_length(run))
     several = {name for (name, _), found_lengths in lengths.items() if len(found_lengths) > 1}
@@ -69,14 +69,14 @@ def _told_apart(found: Sequence[Found]) -> list[tuple[str, Found]]:
     ]
 
 
-def _length(run: Found) -> tuple[int | None, int | None, bool]:
-    return run.config.episodes, run.config.steps, run.config.stop
+def _length(run: Found) -> tuple[int | None, int | None, str]:
+    return run.config.episodes, run.config.steps, run.config.until
 
 
 def _length_words(run: Found) -> str:
     limits = (("episodes", run.config.episodes), ("steps", run.config.steps))
     words = [f"{name}={limit}" for name, limit in limits if limit is not None]
-    return " ".join(words if run.config.stop else [*words, "no-stop"])
+    return " ".join(words if run.config.until == "mastered" else [*words, f"until={run.config.until}"])
 
 
 def _read(folder: Path) -> tuple[list[Found], dict[str, str], list[str]]:

@@ -137,7 +137,7 @@ class CompiledActing:
         ends = []
         for t, row in np.argwhere(steps.after.last).tolist():
             mine = {name: column[t, row].item() for name, column in gained.items()}
-            self._totals = {name: total + mine[name] for name, total in self._totals.items()}
+            self._totals = self.spec.with_episode(self._totals, mine)
             ends.append(End(t, row, Ended(bool(mine.get("total_bad_episodes", 0)), dict(self._totals))))
         return steps, ends
 

@@ -1,8 +1,8 @@
 """Runs on JAX-native environments: agent and environment in one compiled loop.
 
 `train` is a whole run as a function of a key, for `jit(vmap(train))(keys)`. `CompiledRunner` does the same loop in chunks
-and hands out the log between them; it stops at the very episode at which the task counts as solved. What lasts is counted
-on the host, in Python's own numbers; the device counts within a chunk.
+and hands out the log between them; it stops at the very episode at which the task is solved or mastered. What lasts is
+counted on the host, in Python's own numbers; the device counts within a chunk.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tdu.runners import interaction
+from tdu.runners import interaction, mastery
 from tdu.runners.interaction import Learned, Player
 from tdu.runners.protocol import Budget, Clock, Saved, Trace
 from tdu.runners.rows import Progress, Row, learner_row, possible_return
@@ -45,6 +45,10 @@ class Carry(NamedTuple):
     total_bad: Array
     streak: Array
     solved: Array
+    depth: Array
+    """Of the greedy policy at the last check (`runners.mastery`)."""
+    checks_passed: Array
+    mastered: Array
     episode: Episode
 
 
@@ -63,6 +67,8 @@ class Rows(NamedTuple):
     """How many of those count."""
     info: dict[str, Array]
     """What the episode adds to each of the environment's totals, in the environment's own type."""
+    depth: Array
+    """Of the greedy policy, after each episode."""
     learned: Learned
     """Over all steps since the rows were empty."""
 
@@ -73,7 +79,8 @@ def _start(env: Environment, agent: Agent, key: Key) -> Carry:
     player = Player(learner, agent.actor.begin(agent.params(learner), key_begin))
     env_state, timestep = env.reset(key_reset)
     zero = jnp.zeros((), jnp.int32)
-    return Carry(player, env_state, timestep, zero, zero, zero, jnp.zeros((), bool), _empty_episode())
+    no = jnp.zeros((), bool)
+    return Carry(player, env_state, timestep, zero, zero, zero, no, zero, zero, no, _empty_episode())
 
 
 def _empty_episode() -> Episode:
@@ -92,6 +99,7 @@ def _empty_rows(env: Environment, capacity: int) -> Rows:
         met=jnp.zeros(0 if env.spec.num_states is None else capacity, jnp.int32),
         steps=jnp.zeros((), jnp.int32),
         info={name: jnp.zeros(capacity, info[name].dtype) for name in env.spec.info_names},
+        depth=whole,
         learned=Learned.nothing(),
     )
 
@@ -118,6 +126,7 @@ def _step(env: Environment, agent: Agent, key: Key, t: EitherArray, carry: Carry
     streak = jnp.where(last, jnp.where(bad > 0, 0, carry.streak + 1), carry.streak)
     rule = env.spec.solved
     solved = carry.solved | (last & rule(total_bad, episodes, streak)) if rule else carry.solved
+    depth, checks_passed = _checked(env, agent, learner, carry, due=last & (episodes % mastery.PERIOD == 0))
     possible = possible_return(so_far.reward_size, so_far.length, after.discount, agent.discount)
     at = rows.filled
     rows = Rows(
@@ -128,6 +137,7 @@ def _step(env: Environment, agent: Agent, key: Key, t: EitherArray, carry: Carry
         met=rows.met if env.spec.num_states is None else rows.met.at[rows.steps].set(carry.timestep.observation),
         steps=rows.steps + 1,
         info={name: column.at[at].set(info[name]) for name, column in rows.info.items()},
+        depth=rows.depth.at[at].set(depth),
         learned=rows.learned.plus(metrics),
     )
     fresh_env, first = env.reset(keys.reset)
@@ -143,16 +153,33 @@ def _step(env: Environment, agent: Agent, key: Key, t: EitherArray, carry: Carry
         total_bad=total_bad,
         streak=streak,
         solved=solved,
+        depth=depth,
+        checks_passed=checks_passed,
+        mastered=carry.mastered | (checks_passed >= mastery.CHECKS),
         episode=at_end(_empty_episode(), so_far),
     )
     return carry, rows
 
 
+def _checked(env: Environment, agent: Agent, learner: State, carry: Carry, *, due: Array) -> tuple[Array, Array]:
+    """Depth of the greedy policy and checks passed in a row, after a check where one is due."""
+    path = env.spec.optimal_path
+    if not path:
+        return carry.depth, carry.checks_passed
+
+    def check() -> tuple[Array, Array]:
+        depth = mastery.greedy_depth(agent.values, path)(agent.params(learner))
+        return depth, jnp.where(depth == len(path), carry.checks_passed + 1, 0)
+
+    return jax.lax.cond(due, check, lambda: (carry.depth, carry.checks_passed))
+
+
 def train(env: Environment, agent: Agent, steps: int) -> Callable[[Key], tuple[Carry, Rows]]:
-    """A run of `steps` environment steps as a function of its key.
+    """A run of `steps` environment steps as a function of its key, without checks of mastery.
 
     >>> runs = jax.jit(jax.vmap(train(env, agent, 10_000)))(jax.vmap(tdu.run_key)(jnp.arange(8)))
     """
+    env = env._replace(spec=env.spec._replace(optimal_path=()))  # mapped over runs, a check would be made at every step
 
     def run(key: Key) -> tuple[Carry, Rows]:
         first = (_start(env, agent, key), _empty_rows(env, steps))
@@ -174,14 +201,18 @@ class _Limits(NamedTuple):
 class _Programs:
     """What is compiled for an agent on an environment. Runs that differ in seed or length only share it."""
 
-    def __init__(self, env: Environment, agent: Agent, stop: bool, chunk: int):
+    def __init__(self, env: Environment, agent: Agent, until: mastery.Until, chunk: int):
         def run_chunk(carry: Carry, key: Key, limits: _Limits) -> tuple[Carry, Array, Rows]:
             Progressing = tuple[Array, Carry, Rows]
 
             def goes_on(now: Progressing) -> Array:
                 done, carry, _ = now
                 going = (done < limits.steps) & (carry.episodes < limits.episodes)
-                return going & ~carry.solved if stop else going
+                if until == "budget":
+                    return going
+                if until == "solved" or not env.spec.optimal_path:
+                    return going & ~carry.solved
+                return going & ~(carry.solved & carry.mastered)
 
             def one(now: Progressing) -> Progressing:
                 done, carry, rows = now
@@ -224,17 +255,17 @@ class CompiledRunner:
         seed: int,
         *,
         budget: Budget,
-        stop: bool,
+        until: mastery.Until,
         chunk: int = CHUNK,
         compiled: bool = True,
     ):
         self.spec = env.spec
         self._agent = agent
         self._budget = budget
-        self._stop = stop and env.spec.solved is not None
+        self._until = until
         self._key = interaction.run_key(seed)
         self._chunk = chunk
-        self._programs = _programs(env, agent, self._stop, chunk)
+        self._programs = _programs(env, agent, until, chunk)
         self.carry: Carry = self._programs.start(self._key)
         self.progress = Progress(env.spec, agent.discount)
         self._steps = self._began = 0  # and at which step the episode under way began
@@ -247,8 +278,8 @@ class CompiledRunner:
     @property
     def finished(self) -> bool:
         """Whether there is nothing left to do."""
-        solved = self._stop and self.progress.solved_episode is not None
-        return solved or self._budget.spent(self.clock) or self.progress.episode >= _MOST_EPISODES
+        reached = self.progress.has_reached(self._until)
+        return reached or self._budget.spent(self.clock) or self.progress.episode >= _MOST_EPISODES
 
     @property
     def clock(self) -> Clock:
@@ -313,7 +344,8 @@ class CompiledRunner:
             possible_return=possible,
             told=told,
             bad=bool(gained.get("total_bad_episodes", 0)),
-            totals={name: self.progress.totals[name] + value for name, value in gained.items()},
+            totals=self.spec.with_episode(self.progress.totals, gained),
+            greedy_depth=lambda: int(rows.depth[i]),
         )
 
     def status(self) -> str:

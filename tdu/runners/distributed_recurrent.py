@@ -62,10 +62,10 @@ class RayRunner:
         say: Callable[[str], None] = lambda words: None,
     ):
         assert config.actors is not None
-        self.spec, self._agent, self._config, self._budget = spec, agent, config, budget
+        self.spec = spec._replace(optimal_path=())  # as of `RecurrentRunner`
+        self._agent, self._config, self._budget = agent, config, budget
         self._actors = config.actors
-        self._stop = config.stop and spec.solved is not None
-        self.progress = Progress(spec, agent.discount)
+        self.progress = Progress(self.spec, agent.discount)
         self._steps = self._received = self._updates = self._spawned = self._told_at = 0
         self._learns_from: int | None = None
         self._seen: dict[int, int] = {}
@@ -115,11 +115,7 @@ class RayRunner:
     @property
     def finished(self) -> bool:
         """Whether there is nothing left to do."""
-        return self._solved or self._budget.spent(self.clock)
-
-    @property
-    def _solved(self) -> bool:
-        return self._stop and self.progress.solved_episode is not None
+        return self.progress.has_reached(self._config.until) or self._budget.spent(self.clock)
 
     @property
     def clock(self) -> Clock:
@@ -262,7 +258,7 @@ class RayRunner:
         rows = []
         means = told(self._learned)
         for episode in episodes:
-            if self._solved or self._budget.has_episodes(self.progress.episode):
+            if self.progress.has_reached(self._config.until) or self._budget.has_episodes(self.progress.episode):
                 break
             kind = "exploiters" if episode.head < self._agent.exploiters else "explorers"
             self._recent[kind].append(episode.episode_return)
@@ -282,11 +278,15 @@ class RayRunner:
         return rows
 
     def _with(self, rollout: int, totals: dict[str, float]) -> dict[str, float]:
-        """Totals of the run: counts add up, bests do not."""
+        """Totals of the run: counts add up; bests and numbers of one episode do not."""
         before, self._totals[rollout] = self._totals.get(rollout, {}), totals
         mine = self.progress.totals
         return {
-            name: max(mine[name], x) if name.startswith("best") else mine[name] + x - before.get(name, 0)
+            name: x
+            if name in self.spec.per_episode
+            else max(mine[name], x)
+            if name.startswith("best")
+            else mine[name] + x - before.get(name, 0)
             for name, x in totals.items()
         }
 

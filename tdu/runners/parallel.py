@@ -248,8 +248,10 @@ def parse_report(line: str) -> dict[str, Any] | None:
     return report if all(isinstance(n, int | float) for n in numbers) else None
 
 
-_NUMBERS = {"episode", "steps", "seconds", "share", "bonus", "steps_per_second"}
-_PERHAPS = {"episodes", "most_steps", "return", "regret", "seconds_left", "greedy_return", "greedy_episode"}
+_NUMBERS = {"episode", "steps", "seconds", "share", "bonus", "steps_per_second", "greedy_depth"}
+_PERHAPS = {
+    "episodes", "most_steps", "return", "regret", "seconds_left", "greedy_return", "greedy_episode", "optimal_depth",
+}  # fmt: skip
 """Numbers that may not be known. A test holds both to what a run reports."""
 
 

@@ -22,7 +22,7 @@ from tdu.errors import UserError
 from tdu.r2d2.learner import Batch
 from tdu.r2d2.replay import Replay, check_room
 from tdu.r2d2.sequences import Sequence, Steps, Writer, nothing
-from tdu.runners import interaction
+from tdu.runners import interaction, mastery
 from tdu.runners.acting import CompiledActing, End, Roll, SteppedActing
 from tdu.runners.interaction import Learned
 from tdu.runners.protocol import Budget, Clock, Saved
@@ -73,13 +73,13 @@ class RecurrentRunner:
         seed: int,
         *,
         budget: Budget,
-        stop: bool,
+        until: mastery.Until,
         num_envs: int,
         compiled: bool = True,
     ):
-        self.spec = env.spec
+        self.spec = env.spec._replace(optimal_path=())  # values that depend on a memory are not those of a state
         self._agent, self._seed, self._budget = agent, seed, budget
-        self._stop = stop and env.spec.solved is not None
+        self._until = until
         if agent.observe is not None and not isinstance(env, Environment) and env.skips:
             raise UserError(
                 f"bonus counts needs environments of which every call is a step, and {env.spec.name} spends some on "
@@ -107,7 +107,7 @@ class RecurrentRunner:
         self._writers = [Writer(running.shape, self._memory) for _ in range(size)]
         self._streams = list(range(size))
         """The number of each row's stream."""
-        self.progress = Progress(env.spec, agent.discount)
+        self.progress = Progress(self.spec, agent.discount)
         self._rounds = self._steps = self._updates = self._sequences = 0
         self._learns_from: int | None = None
         """The step at which there were enough sequences."""
@@ -140,11 +140,7 @@ class RecurrentRunner:
     @property
     def finished(self) -> bool:
         """Whether there is nothing left to do."""
-        return self._solved or self._budget.spent(self.clock)
-
-    @property
-    def _solved(self) -> bool:
-        return self._stop and self.progress.solved_episode is not None
+        return self.progress.has_reached(self._until) or self._budget.spent(self.clock)
 
     @property
     def clock(self) -> Clock:
@@ -224,7 +220,7 @@ class RecurrentRunner:
             self._reward_sizes += np.abs(reward)
             self._steps += int(np.count_nonzero(taken))
             for end in by_time.get(t, []):
-                if not (self._solved or self._budget.has_episodes(self.progress.episode)):
+                if not (self.progress.has_reached(self._until) or self._budget.has_episodes(self.progress.episode)):
                     rows.append(self._row(roll, end, means))
                 self._lengths[end.row], self._returns[end.row], self._reward_sizes[end.row] = 0, 0.0, 0.0
         return rows

@@ -1,9 +1,11 @@
 """The log's rows: one per finished episode, the same from every runner, the same in memory and on the disk."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tdu.runners import mastery
 from tdu.types import EnvSpec
 
 Row = dict[str, Any]
@@ -42,7 +44,10 @@ STANDARD = (
 )
 """bsuite's standard columns, the acting head, and of the episode's learning steps mean bonus, mean loss and largest |Q|."""
 
-_OTHER_COUNTS = ("total_bad_episodes", "updates", "evaluation_episodes", "frames", "learning_steps", "sequences")
+_OTHER_COUNTS = (
+    "total_bad_episodes", "diagonal_depth", "greedy_depth", "updates",
+     "evaluation_episodes", "frames", "learning_steps", "sequences",
+)  # fmt: skip
 
 _BY_NAME = {c.name: c for c in (*STANDARD, *(Column(name, whole=True) for name in _OTHER_COUNTS))}
 
@@ -54,7 +59,8 @@ def column(name: str) -> Column:
 
 def columns(spec: EnvSpec) -> tuple[Column, ...]:
     """The log's columns for an environment."""
-    return (*STANDARD, *map(column, spec.info_names), column(WALL_TIME))
+    depth = ("greedy_depth",) if spec.optimal_path else ()
+    return (*STANDARD, *map(column, (*spec.info_names, *depth)), column(WALL_TIME))
 
 
 def plain_row(row: Row, its_columns: tuple[Column, ...]) -> Row:
@@ -97,6 +103,11 @@ class Progress:
         self.solved_episode: int | None = None
         self.totals: dict[str, float] = dict.fromkeys(spec.info_names, 0)
         """Of what the environment counts."""
+        self.greedy_depth = 0
+        """Of the last check (`runners.mastery`)."""
+        self.checks_passed = 0
+        """The last checks in a row that the greedy policy passed."""
+        self.mastered_episode: int | None = None
         self.largest_return = 0.0
         """That was possible in any episode, by its rewards alone."""
         self.largest_extra = 0.0
@@ -120,10 +131,12 @@ class Progress:
         told: Any,
         bad: bool,
         totals: dict[str, Any],
+        greedy_depth: Callable[[], int] = lambda: 0,
     ) -> Row:
         """Takes in one finished episode and gives its row of the log.
 
         `told` is `interaction.Learned.told`; `totals` are the environment's, with the episode.
+        `greedy_depth` is called where a check of mastery is due.
         """
         bonus, loss, largest_q, largest_extra = told
         self.add(episode_return, bad)
@@ -132,6 +145,8 @@ class Progress:
         if self.first_largest_q is None and largest_q > 0:
             self.first_largest_q = float(largest_q)
         self.totals = totals
+        if self._spec.optimal_path and self.episode % mastery.PERIOD == 0:
+            self.check(greedy_depth())
         standard = {
             "episode": self.episode,
             "steps": steps,
@@ -143,7 +158,19 @@ class Progress:
             "loss": loss,
             "largest_q": largest_q,
         }
-        return standard | self.totals
+        return standard | self.totals | {"greedy_depth": self.greedy_depth}
+
+    def check(self, greedy_depth: int) -> None:
+        """Takes in the depth of the greedy policy after the last episode."""
+        self.greedy_depth = greedy_depth
+        self.checks_passed = self.checks_passed + 1 if greedy_depth == len(self._spec.optimal_path) else 0
+        if self.mastered_episode is None and self.checks_passed >= mastery.CHECKS:
+            self.mastered_episode = self.episode
+
+    def has_reached(self, until: mastery.Until) -> bool:
+        """Whether the run has got to what it goes on for."""
+        waits = until == "mastered" and self._spec.optimal_path and self.mastered_episode is None
+        return until != "budget" and self.solved_episode is not None and not waits
 
     def add(self, episode_return: float, bad: bool) -> None:
         """Takes in one finished episode."""

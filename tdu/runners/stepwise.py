@@ -10,7 +10,7 @@ has a call per round of steps, which also picks the next actions.
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ import numpy as np
 from tdu import random
 from tdu.environments.vector import Ended, VectorEnvironment
 from tdu.errors import UserError
-from tdu.runners import interaction
+from tdu.runners import interaction, mastery
 from tdu.runners.interaction import Learned, Player
 from tdu.runners.protocol import Budget, Clock, Saved, Trace
 from tdu.runners.rows import Progress, Row, learner_row, possible_return
@@ -292,7 +292,7 @@ class StepwiseRunner:
         seed: int,
         *,
         budget: Budget,
-        stop: bool,
+        until: mastery.Until,
         compiled: bool = True,
     ):
         if agent.one_stream and env.size > 1:
@@ -305,7 +305,7 @@ class StepwiseRunner:
         self._agent = agent
         self._player = StepwisePlayer(agent, seed, size=env.size, skips=env.skips)
         self._budget = budget
-        self._stop = stop and env.spec.solved is not None
+        self._until = until
         self.progress = Progress(env.spec, agent.discount)
         self._lengths = np.zeros(env.size, np.int64)
         self._returns = np.zeros(env.size)
@@ -328,11 +328,7 @@ class StepwiseRunner:
     @property
     def finished(self) -> bool:
         """Whether there is nothing left to do."""
-        return self._solved or self._budget.spent(self.clock)
-
-    @property
-    def _solved(self) -> bool:
-        return self._stop and self.progress.solved_episode is not None
+        return self.progress.has_reached(self._until) or self._budget.spent(self.clock)
 
     @property
     def clock(self) -> Clock:
@@ -366,7 +362,7 @@ class StepwiseRunner:
         heads, told = np.asarray(self._player.note.head), np.asarray(self._player.note.learned)
         rows: list[Row] = []
         for row, end in ended.items():
-            if rows and (self._solved or self._budget.has_episodes(self.progress.episode)):
+            if rows and (self.progress.has_reached(self._until) or self._budget.has_episodes(self.progress.episode)):
                 break  # of several that ended together, those beyond the run's end
             possible = possible_return(
                 self._reward_sizes[row], self._lengths[row], discounts[row], self._agent.discount
@@ -381,11 +377,15 @@ class StepwiseRunner:
                     told=told[row],
                     bad=end.bad,
                     totals=end.totals,
+                    greedy_depth=self._greedy_depth,
                 )
             )
         for row in ended:
             self._lengths[row], self._returns[row], self._reward_sizes[row] = 0, 0.0, 0.0
         return rows
+
+    def _greedy_depth(self) -> int:
+        return int(_greedy_depth(self._agent, self.spec.optimal_path)(self.params()))
 
     def learner_rows(self) -> list[Row]:
         """What the learner has told since this was last asked."""
@@ -473,6 +473,12 @@ class StepwiseRunner:
     def close(self) -> None:
         """Lets the environments give up what they hold."""
         self._env.close()
+
+
+@lru_cache(maxsize=8)
+def _greedy_depth(agent: Agent, path: mastery.Path) -> Callable[[Params], Array]:
+    """`mastery.greedy_depth`, compiled."""
+    return jax.jit(mastery.greedy_depth(agent.values, path))
 
 
 def _nothing(spec: EnvSpec, size: int) -> np.ndarray:

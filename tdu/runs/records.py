@@ -4,13 +4,15 @@ import dataclasses
 import hashlib
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from tdu import agents
 from tdu.errors import RunError
 from tdu.options import unwritten
+from tdu.runners.mastery import Until
 
 Json = dict[str, Any]
 
@@ -31,8 +33,8 @@ class RunConfig:
     """At most so many environment steps; None is no limit."""
     num_envs: int
     """Environments side by side."""
-    stop: bool
-    """Whether the run ends once the environment counts as solved."""
+    until: Until
+    """What ends the run before its budget is spent."""
     config: Json
     """Every option of the agent."""
     actors: int | None = None
@@ -62,7 +64,7 @@ class RunConfig:
             episodes=fields.whole_or_none("episodes"),
             steps=fields.whole_or_none("steps") if "steps" in content else None,
             num_envs=fields.whole("num_envs") if "num_envs" in content else 1,
-            stop=fields.flag("stop"),
+            until=fields.one_of("until", get_args(Until)),
             config=fields.table("config"),
             actors=fields.whole("actors") if "actors" in content else None,
         )
@@ -116,6 +118,11 @@ class RunResult:
     has_solved_rule: bool
     """Whether the environment says when it counts as solved."""
     solved_episode: int | None
+    optimal_depth: int | None
+    """Steps of the environment's optimal path, where it has one."""
+    greedy_depth: int | None
+    """Steps that the greedy policy followed it at the last check (`runners.mastery`)."""
+    mastered_episode: int | None
     greedy_return: GreedyReturn | None
     largest_q: float | None
     """Largest absolute value in the last `mean_return_episodes`; None where no episode has ended, or by older versions."""
@@ -136,10 +143,13 @@ class RunResult:
         return fits and all(getattr(self, name) == getattr(config, name) for name in ("env", "agent", "seed", "config"))
 
     def to_json(self) -> Json:
-        """As result.json holds it, without its own checksum. `solved_episode` is there where there is a rule for it."""
+        """As result.json holds it, without its own checksum. What does not apply is left out."""
         content = dataclasses.asdict(self)
         if not content.pop("has_solved_rule"):
             del content["solved_episode"]
+        if content["optimal_depth"] is None:
+            for name in ("optimal_depth", "greedy_depth", "mastered_episode"):
+                del content[name]
         return content
 
     def to_file(self) -> Json:
@@ -173,6 +183,9 @@ class RunResult:
             else min(episodes, RECENT),
             has_solved_rule="solved_episode" in content,
             solved_episode=fields.whole_or_none("solved_episode") if "solved_episode" in content else None,
+            optimal_depth=fields.whole("optimal_depth") if "optimal_depth" in content else None,
+            greedy_depth=fields.whole("greedy_depth") if "optimal_depth" in content else None,
+            mastered_episode=fields.whole_or_none("mastered_episode") if "optimal_depth" in content else None,
             greedy_return=GreedyReturn(
                 mean=played.real("mean"),
                 standard_error=played.real("standard_error"),
@@ -202,6 +215,9 @@ class _Fields:
 
     def flag(self, name: str) -> bool:
         return self._checked(name, isinstance(self._get(name), bool), "true or false")
+
+    def one_of(self, name: str, choices: Sequence[str]) -> Any:
+        return self._checked(name, self._get(name) in choices, f"one of {', '.join(choices)}")
 
     def table(self, name: str) -> Json:
         return self._checked(name, isinstance(self._get(name), dict), "a table")

@@ -4,14 +4,15 @@ import dataclasses
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from tdu import agents, environments, runs
 from tdu.environments import MadeEnvironment
-from tdu.errors import UserError
+from tdu.errors import UserError, unknown
 from tdu.options import whole_number, written
 from tdu.runners.compiled import CompiledRunner
 from tdu.runners.distributed_recurrent import RayRunner
+from tdu.runners.mastery import Until
 from tdu.runners.protocol import Budget, Runner
 from tdu.runners.recurrent import RecurrentRunner
 from tdu.runners.stepwise import StepwiseRunner
@@ -93,7 +94,7 @@ def asked_for(
     episodes: int | None = None,
     steps: int | None = None,
     num_envs: int | None = None,
-    stop: bool | None = None,
+    until: Until | None = None,
     preset: str | None = None,
     actors: int | None = None,
     **options: Any,
@@ -111,7 +112,7 @@ def asked_for(
         agent = stored.agent if agent is None else agent
         seed = stored.seed if seed is None else seed
         num_envs = stored.num_envs if num_envs is None else num_envs
-        stop = stored.stop if stop is None else stop
+        until = stored.until if until is None else until
         actors = stored.actors if actors is None else actors
         if episodes is None and steps is None:
             episodes, steps = stored.episodes, stored.steps
@@ -142,7 +143,7 @@ def asked_for(
         episodes=episodes,
         steps=steps,
         num_envs=num_envs,
-        stop=stop is None or stop,
+        until="mastered" if until is None else until,
         preset=preset,
         options=options,
         actors=actors,
@@ -169,13 +170,15 @@ def ask(
     episodes: int | None,
     steps: int | None,
     num_envs: int,
-    stop: bool,
+    until: Until,
     preset: str,
     options: dict[str, Any],
     actors: int | None = None,
 ) -> RunConfig:
     """A run as it is asked for, checked without making its environment, whose default of episodes may be missing here."""
     config = written(agents.configure(agent, options, preset))
+    if until not in get_args(Until):
+        raise unknown("until", until, get_args(Until))
     if actors is not None and not agents.find(agent).is_recurrent:
         raise UserError(
             f"actors are for agents with a memory, tdu_r2d2 for example, and {agent} has none; many runs of it are what "
@@ -188,7 +191,7 @@ def ask(
         episodes=None if episodes is None else whole_number("episodes", episodes, 1, MOST_EPISODES),
         steps=None if steps is None else whole_number("steps", steps, 1, MOST_STEPS),
         num_envs=whole_number("num_envs", num_envs, 1, MOST_ENVS),
-        stop=stop,
+        until=until,
         config=config,
         actors=None if actors is None else whole_number("actors", actors, 1, MOST_ACTORS),
     )
@@ -222,12 +225,12 @@ def make_runner(
         return on_ray, agent
     if isinstance(agent, RecurrentAgent):
         recurrent = RecurrentRunner(
-            env, agent, seed, budget=budget, stop=config.stop, num_envs=config.num_envs, compiled=compiled
+            env, agent, seed, budget=budget, until=config.until, num_envs=config.num_envs, compiled=compiled
         )
         return recurrent, agent
     if isinstance(env, Environment):
-        return CompiledRunner(env, agent, seed, budget=budget, stop=config.stop, compiled=compiled), agent
-    return StepwiseRunner(env, agent, seed, budget=budget, stop=config.stop, compiled=compiled), agent
+        return CompiledRunner(env, agent, seed, budget=budget, until=config.until, compiled=compiled), agent
+    return StepwiseRunner(env, agent, seed, budget=budget, until=config.until, compiled=compiled), agent
 
 
 @lru_cache(maxsize=8)

@@ -28,6 +28,8 @@ class Run(NamedTuple):
             return f"Run({', '.join(words)}, not finished)"
         if "solved_episode" in result:
             words.append(f"solved_episode={result['solved_episode']}")
+        if "mastered_episode" in result:
+            words.append(f"mastered_episode={result['mastered_episode']}")
         mean = result["mean_return"]
         words.append(f"mean_return={mean if mean is None else round(mean, 4)}")
         return f"Run({', '.join(words)})"

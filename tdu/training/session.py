@@ -70,6 +70,10 @@ class Report(NamedTuple):
     """What the run has to say beside that."""
     evaluation: Row | None = None
     """The last row of evaluations.csv."""
+    greedy_depth: int = 0
+    """Steps of the optimal path that the greedy policy follows."""
+    optimal_depth: int | None = None
+    """Steps of that path; None where the environment has none."""
 
 
 class Evaluation(NamedTuple):
@@ -444,6 +448,9 @@ class Session:
             mean_return_episodes=len(self._recent_returns),
             has_solved_rule=runner.spec.solved is not None,
             solved_episode=runner.progress.solved_episode,
+            optimal_depth=len(runner.spec.optimal_path) or None,
+            greedy_depth=runner.progress.greedy_depth if runner.spec.optimal_path else None,
+            mastered_episode=runner.progress.mastered_episode,
             greedy_return=self._greedy_return(trained, steps=clock.steps),
             largest_q=max(self._recent_q) if self._recent_q else None,
             possible_return=runner.progress.possible_return if self._recent_q else None,
@@ -486,6 +493,8 @@ class Session:
             last=self._last,
             mean_return=self._mean_return(),
             bad_share=runner.progress.total_bad / clock.episodes if runner.spec.solved and clock.episodes else None,
+            greedy_depth=runner.progress.greedy_depth,
+            optimal_depth=len(runner.spec.optimal_path) or None,
             status=runner.status(),
             evaluation=self._evaluation,
         )

@@ -1,0 +1,37 @@
+"""Mastery: whether the greedy policy follows the optimal path of a task, check after check. Luck cannot meet it.
+
+The greedy policy is the one that a run hands out: of an ensemble, that of the exploiters' mean. Its depth is the number of
+steps that it follows `EnvSpec.optimal_path` from the start. It is computed from the values alone, without an episode.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+
+from tdu.types import Array, Params
+
+PERIOD = 5
+"""Episodes between two checks."""
+
+CHECKS = 20
+"""Checks in a row at the full depth, after which a task is mastered."""
+
+Until = Literal["mastered", "solved", "budget"]
+"""When a run ends before its budget of episodes or steps is spent: once the task is mastered and counts as solved by its own
+rule, once it counts as solved, or never. A task without an optimal path cannot be mastered; there `mastered` is `solved`."""
+
+Values = Callable[[Params, Array], Array]
+Path = tuple[tuple[int, int], ...]
+
+
+def greedy_depth(values: Values, path: Path) -> Callable[[Params], Array]:
+    """The depth of the greedy policy as a function of the agent's params. `values(params, observation)` are [A]."""
+    states, actions = jnp.asarray(path, jnp.int32).T
+
+    def depth(params: Params) -> Array:
+        greedy = jnp.argmax(jax.vmap(values, in_axes=(None, 0))(params, states), axis=1)
+        return jnp.sum(jnp.cumprod(greedy == actions), dtype=jnp.int32)
+
+    return depth
