@@ -32,7 +32,7 @@ class Row(NamedTuple):
     agent: str
     preset: str
     options: str
-    """What differs from the preset, as a user would type it; empty for nothing."""
+    """What differs from the preset, and `steps=N` where a run is limited by steps; empty for nothing."""
     seed: int
     limit: int | None
     """Episodes that the run was given; None for the environment's own number."""
@@ -59,7 +59,9 @@ _NEEDED = {"env", "agent", "preset", "seed", "solved_episode", "episodes", "step
 
 def identity(cell: Cell) -> Identity:
     """The same of a run that is asked for."""
-    return (cell.env, cell.agent, cell.preset, cell.options_text, cell.seed, cell.episodes)
+    steps = "" if cell.steps is None else f"steps={cell.steps}"
+    options = " ".join(filter(None, (cell.options_text, steps)))
+    return (cell.env, cell.agent, cell.preset, options, cell.seed, cell.episodes)
 
 
 def read(path: Path, say: Callable[[str], None]) -> list[Row]:
