@@ -96,7 +96,8 @@ def estimate(cell: Cell, known: Sequence[Row]) -> float | None:
     """Seconds that a run may take: the median of runs of the same agent on the nearest size of the same kind of task.
 
     A sea or tree of another size takes as much more as the square of the sizes' ratio: episodes and steps in each grow. One
-    whose batch alone is larger than theirs takes as much more as the batch. A run limited by steps takes their seconds per step.
+    whose batch alone is larger than theirs takes as much more as the batch. A run limited by steps takes as long per step as
+    they do.
     """
     mine, size = kind(cell.env)
     batch = re.search(r"batch_size=(\d+)", cell.options_text)
