@@ -12,9 +12,9 @@ from tdu.values.dense import dense
 from tdu.values.layout import Kind
 from tdu.values.one_hot import one_hot
 from tdu.values.shape import Shape
-from tdu.values.weights import FOLDED, PLAIN
+from tdu.values.weights import FOLDED, ONES, PLAIN
 
-__all__ = ["FOLDED", "PLAIN", "Kind", "Shape", "dense", "make", "one_hot"]
+__all__ = ["FOLDED", "PLAIN", "Kind", "Shape", "dense", "make", "one_hot", "table"]
 
 
 def make(spec: EnvSpec, shape: Shape, *, weights: Weights = PLAIN, force_dense: bool = False) -> Values:
@@ -27,3 +27,8 @@ def make(spec: EnvSpec, shape: Shape, *, weights: Weights = PLAIN, force_dense: 
     if spec.num_states is None or force_dense:
         return dense(spec, shape, weights)
     return one_hot(spec, shape, weights)
+
+
+def table(spec: EnvSpec, shape: Shape) -> Values:
+    """One row of outputs per state of a one-hot observation, 1 at first: a linear layer without a bias."""
+    return one_hot(spec, shape._replace(hidden_sizes=()), ONES)
