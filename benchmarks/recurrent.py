@@ -39,7 +39,8 @@ class Task(NamedTuple):
 
 
 ALL = ("r2d2", "b_r2d2", "tdu_r2d2", "tdu_r2d2_prior")
-CONTROL = {"lstm_size": 0, "feed_back": False}
+OPTIONS = {"control": {"lstm_size": 0, "feed_back": False}, "b_r2d2": {"prior_scale": 0.0}}
+"""Bootstrapped R2D2 is measured without priors, as its first rows were."""
 
 TASKS = {
     "memory_10": Task("memory_len/9", ("r2d2", "tdu_r2d2", "control"), 5, steps=20_000, every=200, target=0.95),
@@ -98,7 +99,7 @@ def run(name: str, agent: str, seed: int) -> dict[str, Any]:
         task.env, "r2d2" if agent == "control" else agent, seed=seed, steps=task.steps, episodes=task.episodes,
         evaluation_episodes=task.evaluation_episodes if task.every else 0, evaluate_every=task.every or None,
         on_evaluation=on_evaluation if task.every else None, progress=None, say=lambda words: None,
-        **(CONTROL if agent == "control" else {}),
+        **OPTIONS.get(agent, {}),
     )  # fmt: skip
     result = finished.result
     row |= {key: result[key] for key in ("episodes", "steps", "steps_per_second")}

@@ -9,7 +9,6 @@ import scipy.stats
 from tdu import cli
 from tdu.environments import atari
 from tdu.errors import UserError
-from tdu.experiments import atari as experiment
 from tdu.reporting import atari_scores, summary, variance
 from tdu.reporting.atari_scores import Scored
 
@@ -164,34 +163,3 @@ def test_a_folder_of_games_is_scored_told_and_drawn(folder, tmp_path, capsys):
     (figures / "atari_hns.png").write_bytes(b"mine")
     with pytest.raises(UserError, match="not drawn by tdu"):
         summary.write_figures(summary.summarise(folder), figures)
-
-
-def test_the_paper_s_experiment_is_what_the_paper_ran():
-    paper = experiment.cells("paper")
-    assert len(paper) == 7 * 4 * 8
-    assert {cell.steps for cell in paper} == {5 * 10**9}
-    assert {cell.seed for cell in paper} == set(range(8))
-    laptop = experiment.cells("laptop")
-    assert {cell.env for cell in laptop} == {"atari/freeway"}
-    assert len(laptop) == 4 * 3
-
-
-@pytest.mark.parametrize(
-    ("gain", "noise", "word"),
-    [(0.4, 0.01, "reproduced"), (0.1, 0.01, "partly reproduced"), (0.0, 0.01, "inconclusive"),
-     (-0.4, 0.01, "not reproduced"), (0.4, 50.0, "inconclusive")],
-)  # fmt: skip
-def test_the_verdict_follows_its_rule(gain, noise, word):
-    draws = np.random.default_rng(3)
-    rows = [
-        Scored(kind, kind, game, seed, 0.0, 1 + i + (1 + i) * gain * kind.startswith("tdu") + noise * draws.normal())
-        for kind in (*experiment.BASELINES, *experiment.OURS)
-        for i, game in enumerate(atari.EXPLORATION)
-        for seed in range(3)
-    ]
-    found = experiment.verdict(rows)
-    assert found.word == word
-    assert "with TDU and" in found.because
-    few = experiment.verdict([r for r in rows if (r.kind, r.game, r.seed) != ("b_r2d2", "tennis", 2)])
-    assert few.word == "not yet enough data"
-    assert few.because.endswith("on tennis")

@@ -1,6 +1,7 @@
 """Bonus, behaviour, replay and options: small parts against values computed by hand."""
 
 import dataclasses
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tdu import agents, behaviour, bonus, replay
+from tdu import agents, behaviour, bonus, replay, sweeps
 from tdu.agents import rnd
 from tdu.agents import tdu as tdu_agent
 from tdu.errors import UserError
@@ -412,12 +413,34 @@ def test_every_number_of_every_agent_has_a_range(agent, field):
 
 def test_every_agent_has_a_grid_of_options_it_takes():
     assert agents.GRIDS.keys() == agents.AGENTS.keys()
-    for name, grid in agents.GRIDS.items():
-        default = agents.configure(name, {})
-        for option, tried in grid.items():
-            assert getattr(default, option) in tried, f"{name}'s default {option} is not in its grid"
-            for value in tried:
-                agents.configure(name, {option: value})
+    for name in agents.AGENTS:
+        tried = [
+            agents.configure(name, dict(zip(grid, values, strict=True)))
+            for grid in agents.paper_grids(name)
+            for values in itertools.product(*grid.values())
+        ]
+        assert agents.configure(name, {}) in tried, f"{name}'s default is not in its grids"
+
+
+@pytest.mark.parametrize("name", ["tdu_r2d2", "tdu_r2d2_prior"])
+def test_every_ensemble_of_the_paper_s_r2d2_grids_has_ten_heads(name):
+    cells = [
+        cell
+        for grid in agents.paper_grids(name)
+        for cell in sweeps.plan(["memory_len/0"], [name], grid=dict(grid), preset="paper", steps=100)
+    ]
+    configs = {cell.config().digest(): agents.configure(name, dict(cell.options)) for cell in cells}.values()
+    assert {config.exploiters + config.explorers for config in configs} == {10}
+    assert {config.beta for config in configs} == {0.1, 1.0, 2.0}
+    assert {(c.explorers, c.prior_scale) for c in configs if c.beta == 1.0} == set(
+        itertools.product((2, 3, 5), (0.0, 0.05, 0.1))
+    )
+    assert len(configs) == 9 + 2, "β = 1 is in both grids and is run once"
+
+
+def test_the_bandit_s_grid_is_the_paper_s():
+    tried = [grid for grid in agents.paper_grids("tdu") if "ucb_eta" in grid]
+    assert tried == [{"head_choice": ("ucb1",), "ucb_eta": (0.1, 1.0, 2.0, 4.0, 6.0, 8.0)}]
 
 
 def test_the_paper_s_defaults():

@@ -628,5 +628,6 @@ def test_the_paper_s_settings():
     assert agents.configure("tdu_r2d2", {}, "minatar").hidden_sizes == (128,)
     assert agents.configure("tdu_r2d2", {}, "deep-sea").discount == 0.997
     assert agents.configure("tdu_r2d2", {}, "memory").hidden_sizes == (32,)
-    assert agents.configure("b_r2d2", {}).exploiters == 10
+    bootstrapped = agents.configure("b_r2d2", {})
+    assert (bootstrapped.exploiters, bootstrapped.prior_scale) == (10, 0.1), "section 5.2: with additive priors"
     assert agents.configure("r2d2", {}).exploiters == 1

@@ -41,15 +41,15 @@ def test_a_row_comes_back_as_it_was_written(tmp_path):
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("deep_sea:size=10,tdu,paper,,x,10000,49,49,490,1.0,3,0.5,abc,p", "seed is 'x'"),
-        ("deep_sea:size=10,tdu,paper,,0,10000,50,49,490,1.0,3,0.5,abc,p", "solved at episode 50 of 49"),
-        ("deep_sea:size=10,tdu,paper,,0,10000,,49,490,1.0,3,0.5,abc,p", "49 of its 10000 episodes"),
-        ("deep_sea:size=10,tdu,paper,,0,10000,49,49,490,7,3,0.5,abc,p", "score is '7'"),
-        ("deep_sea:size=10,ppo,paper,,0,10000,49,49,490,1.0,3,0.5,abc,p", "no agent 'ppo'"),
+        ("deep_sea:size=10,tdu,paper,,x,10000,49,49,490,1.0,3,0.5,abc,p,", "seed is 'x'"),
+        ("deep_sea:size=10,tdu,paper,,0,10000,50,49,490,1.0,3,0.5,abc,p,", "solved at episode 50 of 49"),
+        ("deep_sea:size=10,tdu,paper,,0,10000,,49,490,1.0,3,0.5,abc,p,", "49 of its 10000 episodes"),
+        ("deep_sea:size=10,tdu,paper,,0,10000,49,49,490,7,3,0.5,abc,p,", "score is '7'"),
+        ("deep_sea:size=10,ppo,paper,,0,10000,49,49,490,1.0,3,0.5,abc,p,", "no agent 'ppo'"),
         ("deep_sea:size=10,tdu,paper,,0,100", "number of cells"),
         ("<<<<<<< HEAD", "number of cells"),
         ('"deep_sea:size=50,stoch', "unexpected end of data"),
-        ("x" * 200_000 + ",tdu,paper,,0,10000,49,49,490,1.0,3,0.5,abc,p", "field larger than field limit"),
+        ("x" * 200_000 + ",tdu,paper,,0,10000,49,49,490,1.0,3,0.5,abc,p,", "field larger than field limit"),
     ],
 )
 def test_a_damaged_row_is_named_and_the_rest_goes_on_and_nothing_is_taken_out(tmp_path, line, words):
@@ -114,11 +114,23 @@ def test_a_run_has_one_name_in_every_grid():
         assert rows.identity(cell(env, "tdu", 0)) in {rows.identity(c) for c in catalogue.grids()[name].cells("laptop")}
 
 
+def test_runs_of_different_lengths_are_different_runs(tmp_path, monkeypatch):
+    """Limits of steps are in a row's identity, and two lengths that are run together each leave their own row."""
+    long, short = (sea(0)._replace(episodes=None, steps=n) for n in (60, 30))
+    tiny(monkeypatch, long, short)
+    assert cli.main(asking(tmp_path)) == 0
+    found = rows.read(tmp_path / "r" / "tiny" / FILE, pytest.fail)
+    assert [row.identity for row in found] == [rows.identity(long), rows.identity(short)]
+    assert [row.steps for row in found] == [60, 30]
+    assert select(found, [short]) == [found[1]]
+    assert select(found[:1], [short]) == []
+
+
 def test_what_has_to_be_shown_is_in_the_laptop_s_grids():
     """The published grid holds the thinned one, and both are as large as they should be."""
     for name, grid in catalogue.grids().items():
         thin, whole = ({rows.identity(c) for c in grid.cells(preset)} for preset in ("laptop", "paper"))
-        assert thin < whole or name == "atari", "a laptop plays Freeway, which is none of the published games"
+        assert thin < whole or name.startswith("atari"), "a laptop's pictures are smaller and its runs shorter"
         assert grid.left_out
         assert grid.claims
     sea = {rows.identity(c) for c in deep_sea.cells("laptop")}
@@ -156,6 +168,8 @@ def test_hours_left_come_from_runs_that_are_alike():
     assert reproduce.estimate(cell("deep_sea:size=20", "tdu", 7), known) == 20.0
     assert reproduce.estimate(cell("deep_sea:size=40", "tdu", 7), known) == 80.0
     assert reproduce.estimate(cell("deep_sea:size=40", "qu", 7), known) is None
+    game = ROW._replace(env="atari/freeway", options="steps=1000", steps=1000, seconds=3.0)
+    assert reproduce.estimate(cell("atari/pong", "tdu", 7)._replace(steps=5000), [game]) == 15.0
 
 
 # Runs

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from tdu.agents import bdqn, cts, dqn, nns, q_ucb, qex, qu, rnd, su, tdu, tdu_ac
 from tdu.agents.config import PRESETS, EnsembleConfig
-from tdu.agents.grids import GRIDS
+from tdu.agents.grids import GRIDS, paper_grids
 from tdu.errors import UserError, unknown
 from tdu.options import build
 from tdu.r2d2 import agent as r2d2
@@ -15,7 +15,7 @@ from tdu.types import Agent, EnvSpec, RecurrentAgent
 
 __all__ = [
     "AGENTS", "GRIDS", "PRESETS", "RECURRENT_PRESETS", "Entry", "configure", "default_num_envs", "default_preset", "find",
-    "presets",
+    "paper_grids", "presets",
 ]  # fmt: skip
 
 RECURRENT_PRESETS = r2d2_config.PRESETS
@@ -53,7 +53,9 @@ AGENTS: dict[str, Entry] = {
     "rnd": Entry("DQN paid for the error of random network distillation.", rnd.Config, rnd.make),
     "tdu_ac": Entry("Actor-critic paid for its critics' disagreement about TD errors.", tdu_ac.Config, tdu_ac.make),
     "r2d2": Entry("DQN with a memory, learning from sequences.", r2d2_config.Config, r2d2.make),
-    "b_r2d2": Entry("R2D2 with a bootstrapped ensemble of heads.", r2d2_config.BootstrappedConfig, r2d2.make),
+    "b_r2d2": Entry(
+        "R2D2 with a bootstrapped ensemble of heads and priors.", r2d2_config.BootstrappedConfig, r2d2.make
+    ),
     "tdu_r2d2": Entry("R2D2 with TDU: explorers among its heads.", r2d2_config.TduConfig, r2d2.make),
     "tdu_r2d2_prior": Entry("TDU-R2D2 with random prior functions.", r2d2_config.TduPriorConfig, r2d2.make),
 }

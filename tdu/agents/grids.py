@@ -1,11 +1,23 @@
-"""The paper's sweeps (table 3): for each agent, the values tried of each option. The best ones are the configs' defaults."""
+"""The paper's sweeps: for each agent, the values tried of each option. The best ones are the configs' defaults."""
 
 from typing import Any
 
 BETAS = (0.0, 0.01, 0.1, 0.5, 1.0, 2.0, 3.0, 5.0)
 """β of the ablations in appendix D, which differs from table 3's; 0 is the Bootstrapped DQN."""
 
-GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
+ETAS = (0.1, 1.0, 2.0, 4.0, 6.0, 8.0)
+"""η of the bandit over heads (appendix D)."""
+
+R2D2_BETAS = (0.1, 1.0, 2.0)
+R2D2_PRIOR_SCALES = (0.0, 0.05, 0.1)
+R2D2_EXPLORERS = (2, 3, 5)
+R2D2_HEADS = 10
+"""Appendix E: β, λ and N, and K + N, which is the same for every N."""
+
+Grid = dict[str, tuple[Any, ...]]
+"""Values by option; a grid is their product."""
+
+GRIDS: dict[str, Grid] = {
     "tdu": {"prior_scale": (0.0, 1.0, 3.0), "beta": (1e-3, 1e-2, 0.1, 1.0, 5.0, 10.0)},
     "bdqn": {"prior_scale": (0.0, 1.0, 3.0, 5.0, 10.0, 50.0, 100.0)},
     "qu": {"beta": BETAS},
@@ -17,7 +29,6 @@ GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
         "beta": (1e-2, 0.1, 0.5, 1.0, 5.0, 10.0, 100.0),
         "features": (10, 64, 128),
         "decay": (0.9, 0.99, 0.999),
-        "normalise": (True, False),
     },
     "su": {
         "features": (20, 64),
@@ -28,7 +39,23 @@ GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
     "tdu_ac": {"beta": BETAS},
     "r2d2": {},
     "b_r2d2": {},
-    "tdu_r2d2": {"beta": (0.1, 1.0), "prior_scale": (0.0, 0.05, 0.1), "explorers": (2, 3, 5)},
-    "tdu_r2d2_prior": {"beta": (0.1, 1.0), "prior_scale": (0.0, 0.05, 0.1), "explorers": (2, 3, 5)},
+    "tdu_r2d2": {"beta": R2D2_BETAS},
+    "tdu_r2d2_prior": {"beta": R2D2_BETAS},
 }
-"""The actor-critic is not in the paper's table: its β are those of the ablations. R2D2's values are appendix E's."""
+"""Table 3, and appendix E's β. The actor-critic is not in the paper: its β are those of the ablations."""
+
+_EXPLORERS_BY_PRIOR: tuple[Grid, ...] = tuple(
+    {"explorers": (n,), "exploiters": (R2D2_HEADS - n,), "prior_scale": R2D2_PRIOR_SCALES} for n in R2D2_EXPLORERS
+)
+_MORE: dict[str, tuple[Grid, ...]] = {
+    "tdu": ({"head_choice": ("ucb1",), "ucb_eta": ETAS},),
+    "rnd": ({"beta": GRIDS["rnd"]["beta"], "features": GRIDS["rnd"]["features"], "normalise": (False,)},),
+    "tdu_r2d2": _EXPLORERS_BY_PRIOR,
+    "tdu_r2d2_prior": _EXPLORERS_BY_PRIOR,
+}
+"""Grids beside those: the bandit's η (appendix D), RND not normalised, which has no decay, N × λ at β = 1 (appendix E)."""
+
+
+def paper_grids(agent: str) -> list[Grid]:
+    """All grids that the paper ran for an agent."""
+    return [GRIDS[agent], *_MORE.get(agent, ())]

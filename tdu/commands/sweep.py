@@ -60,7 +60,7 @@ def run(arguments: list[str]) -> int:
         metavar="NAME=V,V",
         help="values of an option; may be given several times",
     )
-    parser.add_argument("--paper-grid", action="store_true", help="the grid of the paper's table 3 for each agent")
+    parser.add_argument("--paper-grid", action="store_true", help="the paper's grids of each agent")
     add_length(parser, "each environment's")
     add_watching(parser)
     parser.add_argument("--out", type=folder, metavar="DIR", help="the sweep's folder (default sweeps/…)")
@@ -83,16 +83,19 @@ def run(arguments: list[str]) -> int:
         raise UserError("--workers is for this machine; the cluster at --address runs as many as it has cores.")
     if parsed.grid and parsed.paper_grid:
         raise UserError("--grid and --paper-grid are two grids; give one of them.")
-    cells: list[sweeps.Cell] = []
+    planned: dict[str, sweeps.Cell] = {}
     for agent in dict.fromkeys(parsed.agent or ["tdu"]):
         agents.find(agent)
         if parsed.record or parsed.record_every:
             recording.check(agent)
-        grid = agents.GRIDS[agent] if parsed.paper_grid else sweeps.parse_grid(parsed.grid)
-        cells += sweeps.plan(
-            parsed.targets, [agent], seeds=parsed.seeds, grid=dict(grid), preset=parsed.preset,
-            episodes=parsed.episodes, steps=parsed.steps, num_envs=parsed.num_envs, until=parsed.until or "mastered",
-        )  # fmt: skip
+        grids = agents.paper_grids(agent) if parsed.paper_grid else [sweeps.parse_grid(parsed.grid)]
+        for grid in grids:
+            for cell in sweeps.plan(
+                parsed.targets, [agent], seeds=parsed.seeds, grid=dict(grid), preset=parsed.preset,
+                episodes=parsed.episodes, steps=parsed.steps, num_envs=parsed.num_envs, until=parsed.until or "mastered",
+            ):  # fmt: skip
+                planned.setdefault(cell.config().digest(), cell)
+    cells = list(planned.values())
     out = parsed.out or Path("sweeps") / sweeps.file_name(parsed.targets[0])
     jobs = sweeps.missing(cells, out)
     watching = ["--record"] if parsed.record else []

@@ -50,6 +50,9 @@ ABLATION = (
 )  # fmt: skip
 """The games on which the paper chose its settings (appendix E)."""
 
+DENSE = tuple(game for game in ABLATION if game not in EXPLORATION)
+"""Those with dense rewards. The paper does not list the dense games of its main experiment; the two it names are here."""
+
 _MANY, _STEPS_PER_SECOND = 5000, 2000
 """So many steps to be taken again are told before; and how many that are, roughly, in a second."""
 

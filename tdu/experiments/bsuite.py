@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tdu import runs
-from tdu.agents.grids import BETAS
+from tdu.agents.grids import BETAS, ETAS
 from tdu.experiments import deep_sea, sea_scores, seas
 from tdu.experiments.experiment import (
     EPISODES,
@@ -50,6 +50,7 @@ MORE: dict[str, tuple[str, dict[str, Any]]] = {
     **{f"β = {beta:g}": ("tdu", {"beta": beta}) for beta in BETAS if beta not in (0.0, 1.0)},
     "QU": ("qu", {}),
     "Q+UCB": ("q_ucb", {}),
+    **{f"β = 1, bandit, η = {eta:g}": ("tdu", BANDIT | {"ucb_eta": eta}) for eta in ETAS if eta != 8.0},
 }
 """Of the longer preset alone."""
 TAGS = {
@@ -360,7 +361,7 @@ BSUITE = Grid(
     "Partly if some hold, inconclusive if none holds and none is contradicted.",
     cells=cells,
     left_out="all settings but the first, the middle and the last of each experiment (Mountain Car is whole), MNIST, "
-    "which needs its data, β other than 0 and 1, QU and Q+UCB.",
+    "which needs its data, β other than 0 and 1, QU and Q+UCB, and the bandit's η other than 8.",
     measure=measure,
     report=report,
 )

@@ -3,6 +3,8 @@
 from tdu.errors import unknown
 from tdu.experiments import theory
 from tdu.experiments.atari import ATARI
+from tdu.experiments.atari_57 import ATARI_57
+from tdu.experiments.atari_ablations import ATARI_ABLATIONS
 from tdu.experiments.binary_tree import BINARY_TREE
 from tdu.experiments.bsuite import BSUITE
 from tdu.experiments.deep_sea import DEEP_SEA
@@ -19,6 +21,8 @@ EXPERIMENTS: dict[str, Grid | Own] = {
     "scaling": SCALING,
     "bsuite": BSUITE,
     "atari": ATARI,
+    "atari_ablations": ATARI_ABLATIONS,
+    "atari_57": ATARI_57,
     "theory": Own(
         "sections 2 and 3: the lemma and both theorems, checked where the truth is known", theory.reproduce, theory.draw
     ),

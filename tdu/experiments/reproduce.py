@@ -96,13 +96,17 @@ def estimate(cell: Cell, known: Sequence[Row]) -> float | None:
     """Seconds that a run may take: the median of runs of the same agent on the nearest size of the same kind of task.
 
     A sea or tree of another size takes as much more as the square of the sizes' ratio: episodes and steps in each grow. One
-    whose batch alone is larger than theirs takes as much more as the batch.
+    whose batch alone is larger than theirs takes as much more as the batch. A run limited by steps takes as long per step as
+    they do.
     """
     mine, size = kind(cell.env)
     batch = re.search(r"batch_size=(\d+)", cell.options_text)
     slower = int(batch.group(1)) / _USUAL_BATCH if batch else 1.0
     alike = [
-        (abs(kind(row.env)[1] - size), row.seconds * (size / kind(row.env)[1]) ** 2)
+        (
+            abs(kind(row.env)[1] - size),
+            row.seconds * (cell.steps / row.steps if cell.steps else (size / kind(row.env)[1]) ** 2),
+        )
         for row in known
         if row.seconds and (row.agent, row.preset, kind(row.env)[0]) == (cell.agent, cell.preset, mine)
         if "batch_size" not in row.options
@@ -146,13 +150,13 @@ def run(
     if not asked:
         return Stopped(0, 0, [])
     deadline = None if hours is None else time.monotonic() + 3600 * hours
-    by_job = {one.cell.job(scratch).name: one for one in asked}
+    by_folder = {one.cell.job(scratch).out: one for one in asked}  # two lengths of one run share a name
     grids, where = catalogue.grids(), (commit(), machine or processor())
     finished, failed = 0, []
 
     def record(outcome: Outcome) -> None:
         nonlocal finished
-        one = by_job[outcome.job.name]
+        one = by_folder[outcome.job.out]
         try:
             if outcome.code or outcome.result is None:
                 raise UserError(outcome.reason)

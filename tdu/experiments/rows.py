@@ -32,13 +32,11 @@ class Row(NamedTuple):
     agent: str
     preset: str
     options: str
-    """What differs from the preset, as a user would type it; empty for nothing."""
+    """What differs from the preset; `steps=N` where steps are limited, `until=budget` where nothing else ends the run."""
     seed: int
     limit: int | None
     """Episodes that the run was given; None for the environment's own number."""
     solved_episode: int | None
-    mastered_episode: int | None
-    """None also where the environment cannot be mastered, and in rows of older versions."""
     episodes: int
     steps: int
     score: float | None
@@ -48,6 +46,8 @@ class Row(NamedTuple):
     seconds: float | None
     commit: str
     processor: str
+    mastered_episode: int | None = None
+    """None also where the environment cannot be mastered, and in older rows."""
 
     @property
     def identity(self) -> Identity:
@@ -61,7 +61,10 @@ _NEEDED = {"env", "agent", "preset", "seed", "solved_episode", "episodes", "step
 
 def identity(cell: Cell) -> Identity:
     """The same of a run that is asked for."""
-    return (cell.env, cell.agent, cell.preset, cell.options_text, cell.seed, cell.episodes)
+    steps = "" if cell.steps is None else f"steps={cell.steps}"
+    until = "until=budget" if cell.until == "budget" else ""
+    options = " ".join(filter(None, (cell.options_text, steps, until)))
+    return (cell.env, cell.agent, cell.preset, options, cell.seed, cell.episodes)
 
 
 def read(path: Path, say: Callable[[str], None]) -> list[Row]:

@@ -80,9 +80,10 @@ class Config:
 
 @dataclass(frozen=True)
 class BootstrappedConfig(Config):
-    """Bootstrapped R2D2: the paper's ensemble of ten."""
+    """Bootstrapped R2D2: the paper's ensemble of ten with priors. It gives no λ; 0.1 is its value for TDU-R2D2+."""
 
     exploiters: int = option(10, "Value functions trained on the reward (K).", minimum=1, maximum=1000)
+    prior_scale: float = option(0.1, "Scale λ of each head's fixed random prior function; 0 for none.", minimum=0)
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,12 @@ def human_normalised(game: str, score: Any) -> Any:
     return (score - random) / (human - random)
 
 
+def score_of(game: str, hns: float) -> float:
+    """The game's score that a human-normalised score stands for."""
+    random, human = references()[game]
+    return random + hns * (human - random)
+
+
 def game_of(env: str) -> str | None:
     """The game of an environment's id, if it is one of the 57."""
     game = env.removeprefix(atari.PREFIX).partition(":")[0]

@@ -118,11 +118,6 @@ class RunResult:
     has_solved_rule: bool
     """Whether the environment says when it counts as solved."""
     solved_episode: int | None
-    optimal_depth: int | None
-    """Steps of the environment's optimal path, where it has one."""
-    greedy_depth: int | None
-    """Steps that the greedy policy followed it at the last check (`runners.mastery`)."""
-    mastered_episode: int | None
     greedy_return: GreedyReturn | None
     largest_q: float | None
     """Largest absolute value in the last `mean_return_episodes`; None where no episode has ended, or by older versions."""
@@ -134,6 +129,11 @@ class RunResult:
     """Checksum of log.csv; None also for a run without a folder."""
     checkpoint_sha256: str | None
     """That which the manifest of the last checkpoint, the one of the run's last step, has; None also without a folder."""
+    optimal_depth: int | None = None
+    """Steps of the environment's optimal path, where it has one."""
+    greedy_depth: int | None = None
+    """Steps that the greedy policy followed it at the last check (`runners.mastery`)."""
+    mastered_episode: int | None = None
 
     def belongs_to(self, config: RunConfig) -> bool:
         """Whether a run of this config can have ended so."""
