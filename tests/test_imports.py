@@ -9,7 +9,7 @@ ROOT = Path(__file__).parent.parent / "tdu"
 
 FLOORS = (
     ("errors", "options", "types"),
-    ("adam", "files", "random", "td"),
+    ("adam", "files", "memory", "random", "td"),
     ("networks",),
     ("theory",),
     ("values", "bonus", "behaviour", "replay"),

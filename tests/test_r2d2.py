@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tdu import agents, bonus, td
+from tdu import agents, bonus, memory, td
 from tdu.errors import UserError
 from tdu.r2d2 import actor, frames, learner, network, replay, sequences
 from tdu.r2d2.sequences import Sequence, Shape, Steps, Writer
@@ -517,7 +517,7 @@ def test_a_replay_that_does_not_fit_is_refused_with_the_largest_that_does():
     for capacity, is_fine in ((fits, True), (fits + 1, False)):
         smaller = replay.bytes_needed(spec, shape, settings._replace(capacity=capacity), **sizes)
         assert (smaller <= 0.9 * 8e9) == is_fine
-    assert replay.memory_available() > 0
+    assert memory.available() > 0
 
 
 def test_an_actor_keeps_its_head_over_episodes_and_draws_another_in_its_time():

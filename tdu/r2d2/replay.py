@@ -4,12 +4,12 @@ A sequence is drawn with probability p^α / Σ p^α and its loss is weighted by 
 weight of the batch. The oldest sequence makes room for the newest. Whatever draws is given: nothing random is in here.
 """
 
-import os
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
+from tdu import memory as machine
 from tdu.errors import UserError
 from tdu.r2d2 import frames
 from tdu.r2d2.sequences import Sequence, Shape, Steps, nothing
@@ -255,7 +255,7 @@ def check_room(
 ) -> str:
     """How much memory a replay will take, in a sentence; refuses one that does not fit, naming the largest that does."""
     sizes = {"heads": heads, "memory": memory, "streams": streams}
-    room = (memory_available() if available is None else available) * _SHARE
+    room = (machine.available() if available is None else available) * machine.SHARE
     needed = bytes_needed(spec, shape, settings, **sizes)
     if needed > room:
         low, high = 0, settings.capacity
@@ -265,35 +265,9 @@ def check_room(
             low, high = (middle, high) if fits else (low, middle)
         hint = "" if settings.compress else " or add compress"
         raise UserError(
-            f"a replay of {settings.capacity:,} sequences needs {gigabytes(needed)} of memory and {gigabytes(room)} can be "
-            f"had; the largest replay_capacity that fits is {low}{hint}."
+            f"a replay of {settings.capacity:,} sequences needs {machine.gigabytes(needed)} of memory and "
+            f"{machine.gigabytes(room)} can be had; the largest replay_capacity that fits is {low}{hint}."
         )
     about = "about " if settings.compress else ""
-    return (
-        f"the replay of {settings.capacity:,} sequences will take {about}{gigabytes(needed)} of memory when it is full."
-    )
-
-
-_SHARE = 0.9
-"""Of the memory that is free, a replay may take so much."""
-
-
-def memory_available() -> int:
-    """Bytes that a process can still have, without pushing others out; all of the machine's where that is not known."""
-    try:
-        with open("/proc/meminfo") as f:
-            fields = dict(line.split(":", 1) for line in f)
-        found = int(fields["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    try:
-        with open("/sys/fs/cgroup/memory.max") as limit, open("/sys/fs/cgroup/memory.current") as current:
-            found = min(found, int(limit.read()) - int(current.read()))
-    except (OSError, ValueError):
-        pass  # no limit of its own
-    return max(found, 0)
-
-
-def gigabytes(count: float) -> str:
-    """A number of bytes as people read it."""
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
+    words = f"the replay of {settings.capacity:,} sequences will take {about}{machine.gigabytes(needed)} of memory"
+    return f"{words} when it is full."

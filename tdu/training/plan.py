@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from tdu import agents, environments, runs
+from tdu import agents, environments, memory, runs
 from tdu.environments import MadeEnvironment
 from tdu.errors import UserError, unknown
 from tdu.options import whole_number, written
@@ -228,9 +228,14 @@ def make_runner(
             env, agent, seed, budget=budget, until=config.until, num_envs=config.num_envs, compiled=compiled
         )
         return recurrent, agent
+    notes = memory.check_fits(agent.init, config.config.get("replay_capacity", 0)) if compiled else ()
+    runner: CompiledRunner | StepwiseRunner
     if isinstance(env, Environment):
-        return CompiledRunner(env, agent, seed, budget=budget, until=config.until, compiled=compiled), agent
-    return StepwiseRunner(env, agent, seed, budget=budget, until=config.until, compiled=compiled), agent
+        runner = CompiledRunner(env, agent, seed, budget=budget, until=config.until, compiled=compiled)
+    else:
+        runner = StepwiseRunner(env, agent, seed, budget=budget, until=config.until, compiled=compiled)
+    runner.notes = notes
+    return runner, agent
 
 
 @lru_cache(maxsize=8)
