@@ -32,6 +32,7 @@ FEW_SIZES = (20, 30, 40)
 FEW_BETAS = (0.0, 0.1, 1.0, 3.0)
 PRIORS = (0.0, 1.0, 3.0)
 SEEDS = (0, 1)
+PAIRED_SEEDS = range(12)
 OVER_VALUES = {"QU": "qu", "Q+UCB": "q_ucb"}
 """Agents whose σ is over values."""
 
@@ -57,7 +58,17 @@ def cells(preset: str) -> list[Cell]:
                     between.append(some)
                 for beta in (1.0,) if thin else BETAS[1:]:
                     wanted += [cell(env, agent, seed, beta=beta) for agent in OVER_VALUES.values()]
-    return wanted + between
+    return wanted + paired_cells() + between
+
+
+def paired_cells() -> list[Cell]:
+    """What C5 pairs by size and seed: TDU with QU and with Q+UCB."""
+    return [
+        cell(sea(size, stochastic=True), agent, seed)
+        for seed in PAIRED_SEEDS
+        for size in FEW_SIZES
+        for agent in (*OVER_VALUES.values(), "tdu")
+    ]
 
 
 class Setting(NamedTuple):
