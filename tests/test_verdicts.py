@@ -49,7 +49,6 @@ def test_the_verdict_on_deep_sea_follows_its_rule():
     worse = deep_sea.report(rows_with(lambda size: 90 * size if size < 40 else None)).verdicts
     assert worse["C1"].word == "reproduced"
     assert worse["C2"].word == "reproduced"
-    assert worse["C3"].word == "not yet enough data"
     assert deep_sea.report(rows_with(lambda size: 60 * size)).verdicts["C2"].word == "partly reproduced"
     assert deep_sea.report(rows_with(lambda size: 40 * size)).verdicts["C2"].word == "not reproduced"
     assert deep_sea.report(rows_with(lambda size: 40 * size)[5:]).verdicts["C1"].word == "reproduced"  # seed 1 has all
@@ -81,30 +80,6 @@ def test_the_verdict_on_deep_sea_follows_its_rule():
     late = [r._replace(solved_episode=None, episodes=10_000, score=0.0) if r.options and r.seed else r for r in one]
     assert deep_sea.report(late).verdicts["C1"].word == "partly reproduced"
     assert "at λ = 1 TDU solves 21 of 42" in deep_sea.report(late).verdicts["C1"].because
-
-
-def test_the_verdict_on_the_other_methods_counts_what_holds():
-    scores = {"tdu": (1, 1), "bdqn": (1, 0), "cts": (0, 0), "rnd": (0, 0), "su": (1, 0), "nns": (0, 0), "qex": (0, 0)}
-
-    def verdict(sizes=sea_scores.SIZES, seeds=(0, 1), **changed):
-        found = []
-        for agent, both in (scores | changed).items():
-            for size, seed in itertools.product(sizes, seeds):
-                found += [
-                    made_up(agent, size, seed, 100 if works else None, stochastic=s) for s, works in enumerate(both)
-                ]
-        return deep_sea.report(found).verdicts["C3"]
-
-    assert verdict().word == "reproduced"
-    assert verdict(qex=(1, 0)).word == "partly reproduced"
-    assert verdict(tdu=(1, 0), su=(0, 0)).word == "not reproduced", "that NNS and QEX fail is not enough"
-    assert "QEX does not work" in verdict(qex=(1, 0)).because.partition("does not:")[2]
-    assert "SU is good on deterministic seas" in verdict(su=(0, 0)).because.partition("does not:")[2]
-    assert "SU collapses" not in verdict(su=(0, 0)).because, "what never worked cannot collapse"
-    few = verdict(sizes=sea_scores.FEW_SIZES, seeds=(0,))
-    assert few.word == "inconclusive", "five runs of each leave all of it open"
-    assert "open: TDU alone is near-optimal on both" in few.because
-    assert "NNS does not work (0.00 (0.00–0.28) of 10)" in few.because
 
 
 def test_runs_that_luck_has_solved_are_marked_and_the_verdict_without_them_is_told():

@@ -3,6 +3,7 @@
 from tdu.errors import unknown
 from tdu.experiments import theory
 from tdu.experiments.atari import ATARI
+from tdu.experiments.baselines import BASELINES
 from tdu.experiments.binary_tree import BINARY_TREE
 from tdu.experiments.bsuite import BSUITE
 from tdu.experiments.deep_sea import DEEP_SEA
@@ -13,6 +14,7 @@ from tdu.experiments.scaling import SCALING
 
 EXPERIMENTS: dict[str, Grid | Own] = {
     "deep_sea": DEEP_SEA,
+    "baselines": BASELINES,
     "binary_tree": BINARY_TREE,
     "deep_sea_grid": DEEP_SEA_GRID,
     "forgetting": FORGETTING,

@@ -1,13 +1,13 @@
 """The figures of Deep Sea: episodes to solve, and every method's score."""
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tdu.experiments.experiment import EPISODES, ended, middle
 from tdu.experiments.rows import Row
-from tdu.experiments.sea_scores import ENSEMBLES, FEW_SIZES, METHODS, Scores, group, variant
+from tdu.experiments.sea_scores import ENSEMBLES, FEW_SIZES, Score, group, variant
 from tdu.reporting import drawing, statistics
 
 
@@ -39,25 +39,24 @@ def draw_episodes(rows: Sequence[Row]) -> Any:
     return drawn
 
 
-def draw_scores(scores: Scores) -> Any:
-    """Every method's score with its interval."""
+def draw_scores(scores: Mapping[str, tuple[Score, Score]]) -> Any:
+    """Every method's official score with its interval; deterministic and stochastic, by name."""
     drawn, axes = drawing.figure(9, 3.8)
     for shift, stochastic, colour in ((-0.2, False, "#4a7ab5"), (0.2, True, "#c77c3a")):
         axes.bar([0], [0], color=colour, alpha=0.85, label=variant(stochastic))
-        for i, method in enumerate(METHODS):
-            mine, x = scores[*method, stochastic], i + shift
+        for i, both in enumerate(scores.values()):
+            mine, x = both[stochastic], i + shift
             below = {"textcoords": "offset points", "ha": "center", "fontsize": 7, "color": colour}
             if not mine.by_seed:
                 axes.annotate("not\nrun", (x, 0), (0, 3), **below)
                 continue
-            y, low, high = mine.all
+            y, low, high = mine.official
             axes.bar(x, y, 0.38, color=colour, alpha=0.85 if mine.is_whole else 0.4)
             axes.errorbar(x, y, [[y - low], [high - y]], color="0.25", capsize=2, linewidth=1)
-            axes.annotate(str(len(mine.by_seed) * len(mine.sizes)), (x, high), (0, 3), **below)
-    names = [agent if preset == "paper" else f"{agent}\n{preset}" for agent, preset in METHODS]
-    axes.set_xticks(range(len(METHODS)), names)
-    axes.set(ylabel="bsuite score", xlim=(-0.6, len(METHODS) - 0.4), ylim=(0, 1.09))
-    drawn.suptitle("Share of sizes solved, with the number of runs (pale: five sizes, not 21)", fontsize=11)
+            axes.annotate(str(len(mine.rows)), (x, high), (0, 3), **below)
+    axes.set_xticks(range(len(scores)), scores)
+    axes.set(ylabel="bsuite score", xlim=(-0.6, len(scores) - 0.4), ylim=(0, 1.09))
+    drawn.suptitle("Share of runs solved, with the number of runs (pale: five sizes, not 21)", fontsize=11)
     drawn.legend(frameon=False, fontsize=9, loc="outside lower center", ncols=2)
     return drawn
 

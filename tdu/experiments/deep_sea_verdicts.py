@@ -1,14 +1,14 @@
-"""The rules by which runs on Deep Sea are judged (claims C1, C2 and C3)."""
+"""The rules by which runs on Deep Sea are judged (claims C1 and C2)."""
 
 from collections.abc import Sequence
 
 from tdu.experiments.experiment import Verdict, at_least, checked, ended, interval_words, judged, p_words, sooner
 from tdu.experiments.rows import Row
-from tdu.experiments.sea_scores import ENSEMBLES, FEW_SIZES, FIGURE_1, SIZES, Score, Scores, compared, variant
+from tdu.experiments.sea_scores import ENSEMBLES, SIZES, Score, Scores, compared, variant
 from tdu.reporting import statistics
 from tdu.reporting.statistics import Episodes, Interval
 
-NEARLY, GOOD, FAILS, DROP = 0.9, 0.75, 0.25, 0.1
+NEARLY, DROP = 0.9, 0.1
 """Bounds of the verdicts."""
 
 
@@ -75,46 +75,6 @@ def _solved_words(mine: Score) -> str:
 
 def _seeds_words(seeds: Sequence[int]) -> str:
     return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
-
-
-def c3(scores: Scores) -> Verdict:
-    """Of all methods TDU alone is near-optimal on both."""
-    methods = (*ENSEMBLES, *FIGURE_1)
-    lacking = [f"{a} {variant(s)}" for a in methods for s in (False, True) if not scores[a, "paper", s].by_seed]
-    if lacking:
-        return Verdict("not yet enough data", f"the sizes {few_words()} are not all there of {', '.join(lacking)}")
-    value = {(a, s): scores[a, "paper", s].all for a in methods for s in (False, True)}
-    near = {a: _both(at_least(value[a, False], NEARLY), at_least(value[a, True], NEARLY)) for a in methods}
-    others = [near[a] for a in methods if a != "tdu"]
-    alone = _both(near["tdu"], False if any(others) else None if None in others else True)
-    good = at_least(value["su", False], GOOD)
-    collapses = _both(good, _dropped(value["su", True], value["su", False].estimate / 2))
-    checks = {"TDU alone is near-optimal on both": alone, "SU is good on deterministic seas": good}
-    if good is not False:  # from nothing, nothing collapses
-        checks["SU collapses on stochastic seas"] = collapses
-    for name in ("nns", "qex"):
-        both = [scores[name, "paper", s] for s in (False, True)]
-        count = sum(len(mine.by_seed) * len(mine.sizes) for mine in both)
-        solved = statistics.share(sum(len(mine.solved) for mine in both), count)
-        fails = _dropped(solved, FAILS)
-        checks[f"{name.upper()} does not work ({interval_words(solved)} of {count})"] = fails
-    numbers = ", ".join(f"{a} {value[a, False].estimate:.2f} / {value[a, True].estimate:.2f}" for a in methods)
-    words = f"{checked(checks)} ({numbers})"
-    if all(checks.values()):
-        return Verdict("reproduced", words)
-    if alone or collapses:
-        return Verdict("partly reproduced", words)
-    return Verdict("not reproduced" if False in (alone, good, collapses) else "inconclusive", words)
-
-
-def _both(*statements: bool | None) -> bool | None:
-    """Whether all hold; None where none is false and one is open."""
-    return False if False in statements else None if None in statements else True
-
-
-def few_words() -> str:
-    """The sizes that every method is run on."""
-    return ", ".join(map(str, FEW_SIZES))
 
 
 def _lacking(scores: Scores, stochastic: bool) -> str:

@@ -88,6 +88,12 @@ class Grid(NamedTuple):
     """What the laptop preset leaves out of the longer one."""
     measure: Callable[[Path, runs.RunResult], Measured]
     report: Callable[[Sequence[Row]], Report]
+    next_cells: Callable[[str, Sequence[Row]], list[Cell]] | None = None
+    """Runs of later stages, which depend on the rows of earlier ones."""
+
+    def all_cells(self, preset: str, rows: Sequence[Row]) -> list[Cell]:
+        """Its runs as far as these rows determine them."""
+        return self.cells(preset) + (self.next_cells(preset, rows) if self.next_cells else [])
 
 
 class Own(NamedTuple):

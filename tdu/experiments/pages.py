@@ -45,8 +45,9 @@ def made_from(page: Path) -> tuple[str, dict[str, int]]:
 
 def _page(name: str, preset: str, every: Mapping[str, Sequence[Row]], report: Report) -> str:
     grid, verdicts = catalogue.grids()[name], report.verdicts
-    cells = grid.cells(preset)
-    used = select(reproduce.all_rows(every), cells)
+    rows = reproduce.all_rows(every)
+    cells = grid.all_cells(preset, rows)
+    used = select(rows, cells)
     claims = [
         f"- **{claim}: {verdicts[claim].word}.** {_sentence(verdicts[claim].because)} The claim: {words}"
         for claim, words in grid.claims.items()

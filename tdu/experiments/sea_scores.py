@@ -5,18 +5,16 @@ from typing import NamedTuple
 
 from tdu.experiments.experiment import EPISODES
 from tdu.experiments.rows import Row, first_of_each
-from tdu.experiments.seas import luck, sea
+from tdu.experiments.seas import luck, sea, size_of
 from tdu.reporting import statistics
-from tdu.reporting.bsuite_scores import beats_dithering
+from tdu.reporting.bsuite_scores import beats_dithering, logged_from
 from tdu.reporting.statistics import Interval
 
 SIZES = tuple(range(10, 51, 2))
 FEW_SIZES = (10, 20, 30, 40, 50)
 LARGEST_SIZES = (44, 46, 48, 50)
-FIGURE_1 = ("cts", "rnd", "su", "nns", "qex")
-OTHERS = (*FIGURE_1, "dqn")
 ENSEMBLES = ("tdu", "bdqn")
-METHODS = (*((name, "paper") for name in (*ENSEMBLES, *OTHERS)), *((name, "boot_dqn") for name in ENSEMBLES))
+METHODS = (*((name, preset) for preset in ("paper", "listing", "boot_dqn") for name in ENSEMBLES), ("dqn", "paper"))
 
 
 def group(
@@ -45,9 +43,17 @@ class Score(NamedTuple):
     by_seed: dict[int, int]
     """Solved sizes of each seed that has all of `sizes`."""
     all: Interval
+    """bsuite's rule at every episode."""
+    official: Interval
+    """bsuite's rule at the episodes that bsuite logs."""
     sizes: Sequence[int]
-    solved: Sequence[Row]
-    """The runs that count."""
+    rows: Sequence[Row]
+    """Every run of these seeds and sizes."""
+
+    @property
+    def solved(self) -> list[Row]:
+        """The runs that count by the rule at every episode."""
+        return [row for row in self.rows if _counts(row)]
 
     @property
     def is_whole(self) -> bool:
@@ -63,13 +69,20 @@ def score(by_size: Mapping[int, Sequence[Row]], sizes: Sequence[int]) -> Score:
     """Over the seeds that have all of some sizes, so that every size weighs the same."""
     found = {(size, row.seed): row for size in sizes for row in by_size.get(size, ())}
     seeds = sorted({seed for _, seed in found if all((size, seed) in found for size in sizes)})
-    solved = {
-        seed: [row for size in sizes if beats_dithering((row := found[size, seed]).solved_episode, size)]
-        for seed in seeds
-    }
-    by_seed = {seed: len(mine) for seed, mine in solved.items()}
-    every = statistics.share(sum(by_seed.values()), len(seeds) * len(sizes))
-    return Score(by_seed, every, sizes, [row for mine in solved.values() for row in mine])
+    by_seed = {seed: sum(_counts(found[size, seed]) for size in sizes) for seed in seeds}
+    mine = [found[size, seed] for seed in seeds for size in sizes]
+    every, official = (statistics.share(sum(map(counts, mine)), len(mine)) for counts in (_counts, counts_officially))
+    return Score(by_seed, every, official, sizes, mine)
+
+
+def _counts(row: Row) -> bool:
+    return beats_dithering(row.solved_episode, size_of(row.env))
+
+
+def counts_officially(row: Row) -> bool:
+    """Whether bsuite's score counts a run, which is taken to be still solved at the next episode that bsuite logs."""
+    solved = row.solved_episode
+    return solved is not None and beats_dithering(logged_from(solved), size_of(row.env))
 
 
 def best_score(by_size: Mapping[int, Sequence[Row]]) -> Score:

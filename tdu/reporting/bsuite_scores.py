@@ -117,6 +117,11 @@ def beats_dithering(solved: float | None, size: int) -> bool:
     return solved is not None and solved < 2.0**size + _FORGIVENESS
 
 
+def logged_from(episode: int) -> int:
+    """The first episode from this one on at which bsuite writes a row."""
+    return min(logged for logged in logged_episodes(10 * episode) if logged >= episode)
+
+
 def by_tag(scores: Iterable[Score]) -> dict[str, float]:
     """Mean score of the experiments of each tag. Those without a number are left out, as bsuite does.
 
