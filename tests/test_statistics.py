@@ -192,3 +192,20 @@ def test_psi_is_found_again():
     assert everything.estimate == pytest.approx(1)
     assert 0.8 < everything.low < 0.99
     assert everything.high == pytest.approx(1)
+
+
+def test_pairs_of_runs_are_compared_by_flipping_their_signs():
+    def pairs(*both):
+        return [(Episodes(a, True), Episodes(b, True)) for a, b in both]
+
+    found = statistics.sign_flip(pairs((10, 20), (10, 40), (30, 30)))
+    assert found.ratio.estimate == pytest.approx(math.exp(-math.log(8) / 3))
+    assert (found.pairs, found.first_faster, found.second_faster) == (3, 2, 0)
+    assert found.p == pytest.approx(0.5, abs=0.02), "of eight flips four have a mean as far from 0"
+    ten = statistics.sign_flip(pairs(*[(10, 11 + i) for i in range(10)]))
+    assert ten.p == pytest.approx(2 / 1024, abs=0.001)
+    assert ten.ratio.high < 1
+    assert statistics.sign_flip(pairs((5, 5), (7, 7))).p == 1
+    other = statistics.sign_flip(pairs((20, 10), (40, 10), (30, 30)))
+    assert (other.p, other.ratio.estimate) == (found.p, pytest.approx(1 / found.ratio.estimate))
+    assert statistics.sign_flip([(Episodes(100, True), Episodes(10_000, False))]).ratio.estimate == pytest.approx(0.01)

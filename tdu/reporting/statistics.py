@@ -68,7 +68,7 @@ def bootstrap(
     return Interval(float(statistic(sample[None])[0]), low, high)
 
 
-def mean_interval(values: Sequence[float]) -> Interval:
+def mean_interval(values: Sequence[float] | np.ndarray) -> Interval:
     """A mean and Student's interval: of five values a bootstrap's would hold it in 84 %."""
     from scipy import stats
 
@@ -135,6 +135,30 @@ def stratified_trend(strata: Sequence[Sequence[Sequence[Episodes]]], *, seed: in
         by_chance += generator.permuted(np.broadcast_to(surplus, (PERMUTATIONS, len(every))), axis=1) @ places
     z = difference / math.sqrt(variance) if variance > 1e-12 else 0.0
     return Comparison(z, _rarity(difference, by_chance), len(strata))
+
+
+class Paired(NamedTuple):
+    """A two-sided test of pairs of runs."""
+
+    ratio: Interval
+    """Episodes of the first over episodes of the second, geometric mean over pairs."""
+    p: float
+    pairs: int
+    first_faster: int
+    second_faster: int
+
+
+def sign_flip(pairs: Sequence[tuple[Episodes, Episodes]], *, seed: int = 0) -> Paired:
+    """Whether one group solves in fewer episodes, from pairs of runs on the same task with the same seed.
+
+    The statistic is the mean of d = log(first / second); an unsolved run has the limit of episodes. p is the share of random
+    flips of the pairs' signs whose mean is as far from 0. The interval is Student's over pairs.
+    """
+    d = np.array([math.log(first.episode / second.episode) for first, second in pairs])
+    signs = np.random.default_rng(seed).integers(2, size=(PERMUTATIONS, len(d)), dtype=np.int8) * 2 - 1
+    middle, low, high = mean_interval(d) if len(d) > 1 else (float(d[0]), -math.inf, math.inf)
+    ratio = Interval(math.exp(middle), math.exp(low), math.exp(high))
+    return Paired(ratio, _rarity(float(d.sum()), signs @ d), len(d), int((d < 0).sum()), int((d > 0).sum()))
 
 
 def _rarity(difference: float, by_chance: np.ndarray) -> float:
