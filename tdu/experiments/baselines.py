@@ -201,14 +201,11 @@ def report(rows: Sequence[Row]) -> Report:
         "Chosen on seed 100. Every setting runs on sizes 10 and 20 for at most 3,000 episodes, the four best also on size 30 "
         "for at most 10,000. Solved and episodes are those of the chosen setting in these six runs.",
         _settings_table(rows),
-        "## Every run",
-        "Episodes to solve by seed. A run with > was not solved.",
-        _runs_table(rows),
-        _older_table(rows),
     ]
+    every = ["Episodes to solve by seed. A run with > was not solved.", _runs_table(rows), _older_table(rows)]
     figures = {"baselines": lambda: draw_scores(found)}
     shown = [row for both in found.values() for mine in both for row in mine.rows]
-    return Report({"C3": c3(found)}, "\n\n".join(part for part in body if part), figures, shown)
+    return Report({"C3": c3(found)}, "\n\n".join(body), figures, "\n\n".join(filter(None, every)), shown)
 
 
 def _score_table(found: Scores) -> str:

@@ -11,13 +11,13 @@ from tdu.experiments.sea_scores import ENSEMBLES, FEW_SIZES, Score, group, varia
 from tdu.reporting import drawing, statistics
 
 
-def draw_episodes(rows: Sequence[Row]) -> Any:
-    """Every run of TDU and BDQN against the size."""
-    drawn, axes = drawing.figure(11, 4.6, columns=2, sharey=True)
+def draw_episodes(rows: Sequence[Row], panels: Sequence[tuple[bool, str]]) -> Any:
+    """Every run of TDU and BDQN against the size; a panel is stochastic or not, and has a preset."""
+    drawn, axes = drawing.figure(11, 4.6, columns=len(panels), sharey=True)
     references = published()
-    for one, stochastic in zip(axes, (False, True), strict=True):
+    for one, (stochastic, preset) in zip(axes, panels, strict=True):
         for shift, above, agent in zip((-0.35, 0.35), (5, 12), ENSEMBLES, strict=True):
-            by_size = group(rows, agent, stochastic=stochastic)
+            by_size = group(rows, agent, stochastic=stochastic, preset=preset)
             for i, (size, mine) in enumerate(by_size.items()):
                 label = agent.upper() if i == 0 else None
                 colour = drawing.COLOURS[agent]
@@ -31,7 +31,8 @@ def draw_episodes(rows: Sequence[Row]) -> Any:
         if stochastic:
             one.plot([], [], "^", color="0.4", markerfacecolor="none", label="not solved (× runs)")
             one.plot([], [], color="0.4", linewidth=1.3, label="median (at the top: unsolved)")
-        one.set(xlabel="size N", yscale="log", title=f"{variant(stochastic).capitalize()} Deep Sea", ylim=(3, 20_000))
+        title = f"{variant(stochastic).capitalize()} Deep Sea, {preset}"
+        one.set(xlabel="size N", yscale="log", title=title, ylim=(3, 20_000))
         one.set_xticks(FEW_SIZES)
         one.set_xlim(8.5, 51.5)
         one.legend(frameon=False, fontsize=8, loc="lower right")

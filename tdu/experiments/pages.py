@@ -58,9 +58,10 @@ def _page(name: str, preset: str, every: Mapping[str, Sequence[Row]], report: Re
         f"# {name}: {grid.summary}",
         "\n".join(claims),
         f"How it is judged: {grid.rules}",
+        report.body,
         f"```\ntdu reproduce {name}            # goes on with what is missing\ntdu reproduce {name} --pages    # "
         "this page again, from the rows that are there\n```",
-        report.body,
+        f"## Every run\n\n{report.details}" if report.details else "",
         "## The grid, and what of it was run",
         _grid_words(name, preset, cells, used),
         "## The runs",

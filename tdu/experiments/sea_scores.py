@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from tdu.experiments.experiment import EPISODES
 from tdu.experiments.rows import Row, first_of_each
-from tdu.experiments.seas import luck, sea, size_of
+from tdu.experiments.seas import sea, size_of
 from tdu.reporting import statistics
 from tdu.reporting.bsuite_scores import beats_dithering, logged_from
 from tdu.reporting.statistics import Interval
@@ -51,18 +51,9 @@ class Score(NamedTuple):
     """Every run of these seeds and sizes."""
 
     @property
-    def solved(self) -> list[Row]:
-        """The runs that count by the rule at every episode."""
-        return [row for row in self.rows if _counts(row)]
-
-    @property
     def is_whole(self) -> bool:
         """Whether a seed has every size."""
         return bool(self.by_seed) and len(self.sizes) == len(SIZES)
-
-    def marked(self, mark: str) -> list[Row]:
-        """Those of its solved runs that bear a mark."""
-        return [row for row in self.solved if luck(row) == mark]
 
 
 def score(by_size: Mapping[int, Sequence[Row]], sizes: Sequence[int]) -> Score:
@@ -91,29 +82,9 @@ def best_score(by_size: Mapping[int, Sequence[Row]]) -> Score:
     return whole if whole.by_seed else score(by_size, FEW_SIZES)
 
 
-Scores = Mapping[tuple[str, str, bool], Score]
-"""By agent, preset and whether the seas are stochastic."""
-
-
-def by_method(rows: Sequence[Row]) -> dict[tuple[str, str, bool], dict[int, list[Row]]]:
-    """Runs of every method, by size."""
-    return {(a, preset, s): group(rows, a, stochastic=s, preset=preset) for a, preset in METHODS for s in (False, True)}
-
-
-def method_scores(rows: Sequence[Row]) -> Scores:
-    """Scores of every method."""
-    return {method: best_score(by_size) for method, by_size in by_method(rows).items()}
-
-
-def at_one(rows: Sequence[Row]) -> dict[int, list[Row]]:
+def at_one(rows: Sequence[Row], preset: str = "paper") -> dict[int, list[Row]]:
     """TDU's runs at λ = 1, deterministic, by size."""
-    return group(rows, "tdu", stochastic=False, options="prior_scale=1.0")
-
-
-def compared(rows: Sequence[Row], *, stochastic: bool, preset: str = "paper") -> list[tuple[list[Row], list[Row]]]:
-    """TDU's and BDQN's runs, a pair for each size that both have."""
-    first, second = (group(rows, agent, stochastic=stochastic, preset=preset) for agent in ENSEMBLES)
-    return [(first[size], second[size]) for size in first if size in second]
+    return group(rows, "tdu", stochastic=False, preset=preset, options="prior_scale=1.0")
 
 
 def variant(stochastic: bool) -> str:
