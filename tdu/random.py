@@ -28,6 +28,7 @@ class Use(enum.IntEnum):
     WATCH = (1 << 31) + 5
     ROLLOUT = (1 << 31) + 6
     HEAD = (1 << 31) + 7
+    SUCCESSOR = (1 << 31) + 8
     LATER_STEPS = (1 << 32) - 2
     FIRST_STEP = (1 << 32) - 1
 

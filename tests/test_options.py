@@ -33,7 +33,8 @@ NEEDS = {
 NEEDS |= {"resolution": {"bonus": "counts"}}
 """Options that mean something beside another one only; alone they are refused."""
 
-KINDS = dict.fromkeys(("dense", "torso", "resolution"), tuple(SPECS)) | dict.fromkeys(("filters", "pixels"), ("image",))
+KINDS = dict.fromkeys(("dense", "torso", "resolution", "successor"), tuple(SPECS))
+KINDS |= dict.fromkeys(("filters", "pixels"), ("image",))
 """Where an option is looked at, if not on vectors alone."""
 
 REFUSED = {"su": {"bootstrap", "observations"}, "bdqn": {"explorer_prob"}, "q_ucb": {"explorer_prob"}}

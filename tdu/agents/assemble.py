@@ -27,6 +27,8 @@ def q_agent(
     head_steps: int = 0,
     return_steps: int = 1,
     return_cut: Literal["never", "worse"] = "never",
+    layout: values.Kind = "networks",
+    unit_prior: bool = False,
     weights: Weights = values.PLAIN,
 ) -> Agent:
     """A Q-learner of `exploiters` + `explorers` heads."""
@@ -47,6 +49,7 @@ def q_agent(
         return_cut=return_cut,
     )
     networks = shape(config, heads=exploiters + explorers, prior_scale=prior_scale)
+    networks = networks._replace(layout=layout, unit_prior=unit_prior)
     heads = values.make(spec, networks, weights=weights, force_dense=config.dense)
     return q_ensemble(spec, learner, values=heads, bonus=bonus, behaviour=behaviour)
 
@@ -87,6 +90,8 @@ def ensemble(
         head_steps=config.head_steps,
         return_steps=config.return_steps,
         return_cut=config.return_cut,
+        layout=config.ensemble,
+        unit_prior=config.prior_size == "unit",
     )
 
 

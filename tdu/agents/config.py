@@ -64,9 +64,18 @@ class EnsembleConfig(QConfig):
     """Options of every ensemble."""
 
     exploiters: int = option(20, "Value functions trained on the reward (K).", minimum=1)
+    ensemble: Literal["networks", "heads"] = option(
+        "networks", "One network for each head, or linear heads on one shared network, which is faster.", new=True
+    )
     prior_scale: float = option(3.0, "Scale λ of each head's fixed random prior function; 0 for none.", minimum=0)
     dense_prior: float = option(
         1.0, "What λ is multiplied by where the observation is not one-hot.", above=0, maximum=1, new=True
+    )
+    prior_size: Literal["fan_in", "unit"] = option(
+        "fan_in",
+        "Size of a prior before λ: it shrinks as the observation gets wider, as in the paper (fan_in), or it has standard "
+        "deviation 0.9 for every observation (unit).",
+        new=True,
     )
     reward_unit: Literal["one", "largest", "returns"] = option(
         "one",

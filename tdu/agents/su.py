@@ -1,21 +1,21 @@
 """SU: successor uncertainties (Janz et al., 2019). A weight sample per episode over learned successor features.
 
-    r ≈ φ(s, a)ᵀw,    ψ(s, a) = φ(s, a) + γ·ψ(s', a'),    Q(s, a) = ψ(s, a)ᵀw,    w ~ N(w̄, P⁻¹)
+    r ≈ φ(s, a)ᵀw,    ψ(s, a) = φ(s, a) + γ·ψ(s', a'),    Q(s, a) = ψ(s, a)ᵀw,    w ~ N(w̄, LLᵀ)
 
-φ and ψ are two networks whose outputs are `features` numbers per action, cut at 0. P starts at I/prior_variance and grows by
-φφᵀ/likelihood_variance with every transition met. a' is the action that the sample in use would take. w̄ and φ are trained to
-predict the reward, ψ to satisfy its identity, and ψᵀw̄ also as a value function; all by Adam.
+φ is a network whose output is `features` numbers per action, cut at 0. ψ is a table with one row per state, or a network like
+φ. LLᵀ is the posterior covariance of w: prior_variance·I at first, then one Bayesian update per transition with φ(s, a) and
+noise of likelihood_variance. a' is the action that the sample in use would take. w̄ and φ are trained to predict the reward, ψ
+to satisfy its identity, and ψᵀw̄ also as a value function; all by Adam.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import solve_triangular
 
 from tdu import adam as adams
-from tdu import behaviour, values
+from tdu import behaviour, random, values
 from tdu import replay as replays
 from tdu.agents import assemble, learning
 from tdu.agents.config import SingleConfig
@@ -30,6 +30,10 @@ class Config(SingleConfig):
     """bsuite's DQN with the paper's best values."""
 
     hidden_sizes: tuple[int, ...] = option((64,), "Widths of the hidden layers.")
+    successor: Literal["auto", "network", "table"] = option(
+        "auto",
+        "Form of ψ: a network, a table with one row per state, or the table where the observation is one-hot (auto).",
+    )
     features: int = option(64, "Width of φ and ψ for each action.", minimum=1, maximum=1024)
     likelihood_variance: float = option(10.0, "Variance of the noise in rewards.", above=0)
     prior_variance: float = option(1e-3, "Variance of the weights before any reward is seen.", above=0)
@@ -43,13 +47,15 @@ class Config(SingleConfig):
 
 
 class State(NamedTuple):
-    networks: Any
-    """φ and ψ."""
+    local: Any
+    """φ."""
+    successor: Any
+    """ψ."""
     mean: Array
     """w̄ [F]."""
     moments: adams.Moments
-    precision: Array
-    """P [F, F]."""
+    root: Array
+    """L [F, F]; the covariance of w is LLᵀ."""
     acting: Array
     """The sample of w that acts at present, [F]."""
     replay: replays.Ring
@@ -62,32 +68,55 @@ class State(NamedTuple):
 class ActingParams(NamedTuple):
     """What the actors need of the learner."""
 
-    networks: Params
+    successor: Params
     mean: Array
-    precision: Array
+    root: Array
+
+
+def with_transition(root: Array, features: Array, likelihood_variance: float) -> Array:
+    """The posterior's root after one transition with `features` φ [F]: Potter's square-root form of the Kalman update.
+
+    With a = Lᵀφ, the new root is L·(I − αaaᵀ), where α = 1 / (s + √(s·likelihood_variance)) and s = aᵀa +
+    likelihood_variance. The covariance LLᵀ cannot become indefinite, whatever is rounded.
+    """
+    a = root.T @ features
+    s = a @ a + likelihood_variance
+    return root - jnp.outer(root @ a, a) / (s + jnp.sqrt(s * likelihood_variance))
 
 
 def make(spec: EnvSpec, config: Config) -> Agent:
     """The agent for an environment."""
     size, actions = config.features, spec.num_actions
-    shape = assemble.shape(config, heads=2, prior_scale=0.0)
-    networks = values.make(
-        spec._replace(num_actions=actions * size), shape, weights=values.FOLDED, force_dense=config.dense
-    )
+    shape = assemble.shape(config, heads=1, prior_scale=0.0)
+    outputs = spec._replace(num_actions=actions * size)
+    local = values.make(outputs, shape, weights=values.FOLDED, force_dense=config.dense)
+    is_table = _is_table(spec, config)
+    successor = values.table(outputs, shape) if is_table else local
     replay = replays.uniform(config.replay_capacity, config.batch_size)
     pick = behaviour.epsilon_greedy(config.epsilon)
 
-    def features(output: Array) -> Array:
+    def by_action(output: Array) -> Array:
         """[..., A·F] -> [..., A, F]."""
-        return jax.nn.relu(output.reshape(*output.shape[:-1], actions, size))
+        return output.reshape(*output.shape[:-1], actions, size)
+
+    def local_features(output: Array) -> Array:
+        return jax.nn.relu(by_action(output[0]))
+
+    def successor_features(output: Array) -> Array:
+        return by_action(output[0]) if is_table else local_features(output)
+
+    def successors(params: Params, observation: Array) -> Array:
+        """ψ of every action, [A, F]."""
+        return successor_features(successor.q(params, observation))
 
     def init(key: Key) -> State:
         mean = jnp.zeros(size)
         return State(
-            networks=networks.init(key),
+            local=local.init(key),
+            successor=successor.init(random.for_use(key, random.Use.SUCCESSOR)),
             mean=mean,
             moments=adams.init(mean),
-            precision=jnp.eye(size) / config.prior_variance,
+            root=jnp.eye(size) * config.prior_variance**0.5,
             acting=mean,
             replay=replay.init(replays.example(spec)),
             phase=jnp.zeros((), jnp.int32),
@@ -95,22 +124,20 @@ def make(spec: EnvSpec, config: Config) -> Agent:
         )
 
     def params(state: State) -> ActingParams:
-        return ActingParams(networks.params(state.networks), state.mean, state.precision)
+        return ActingParams(successor.params(state.successor), state.mean, state.root)
 
     def begin(params: ActingParams, key: Key) -> Array:
         """The sample of w that acts."""
-        root = jnp.linalg.cholesky(params.precision)
-        return params.mean + solve_triangular(root.T, jax.random.normal(key, (size,)), lower=False)
+        return params.mean + params.root @ jax.random.normal(key, (size,))
 
     def act(params: ActingParams, sample: Array, timestep: TimeStep, key: Key) -> tuple[Array, Array]:
-        successors = features(networks.q(params.networks, timestep.observation)[1])
-        return pick(successors @ sample, key), sample
+        return pick(successors(params.successor, timestep.observation) @ sample, key), sample
 
     def observe(state: State, sample: Array, transition: Transition, key: Key) -> State:
         del key
-        met = features(networks.q(networks.params(state.networks), transition.o_tm1)[0])[transition.a_tm1]
+        met = local_features(local.q(local.params(state.local), transition.o_tm1))[transition.a_tm1]
         return state._replace(
-            precision=state.precision + jnp.outer(met, met) / config.likelihood_variance,
+            root=with_transition(state.root, met, config.likelihood_variance),
             acting=sample,
             replay=replay.add(state.replay, transition),
             phase=(state.phase + 1) % config.learn_period,
@@ -124,43 +151,57 @@ def make(spec: EnvSpec, config: Config) -> Agent:
             """[B, A, F] -> [B, F]."""
             return jnp.einsum("baf,ba->bf", x, jax.nn.one_hot(batch.a_tm1, actions))
 
-        def loss(output_tm1: Array, target_t: Array, _: Any) -> tuple[Array, Any]:
-            local_tm1, successor_tm1 = of_action(features(output_tm1[0])), of_action(features(output_tm1[1]))
-            successor_t = features(target_t[1])
+        def reward_loss(output_tm1: Array, *_: Any) -> tuple[Array, Any]:
+            local_tm1 = of_action(local_features(output_tm1))
+            error = batch.r_t - local_tm1 @ state.mean
+            loss = 0.5 * jnp.mean(jnp.square(error))
+            return loss, (loss, error[:, None] * local_tm1, local_tm1)
+
+        learned_local, (loss_of_reward, pull_of_reward, local_tm1) = local.update(
+            state.local, batch.o_tm1, batch.o_t, reward_loss
+        )
+
+        def successor_loss(output_tm1: Array, target_t: Array, _: Any) -> tuple[Array, Any]:
+            successor_tm1, successor_t = of_action(successor_features(output_tm1)), successor_features(target_t)
             best = jnp.argmax(successor_t @ state.acting, axis=-1)
             followed = jnp.take_along_axis(successor_t, best[:, None, None], axis=1)[:, 0]
-            identity = jax.lax.stop_gradient(local_tm1 + d_t[:, None] * followed) - successor_tm1
-            reward_error = batch.r_t - local_tm1 @ state.mean
-            value = jnp.max(successor_t @ state.mean, axis=-1)
-            value_error = batch.r_t + d_t * value - successor_tm1 @ state.mean
-            squares = jnp.square(reward_error) + jnp.square(value_error) + jnp.mean(jnp.square(identity), axis=1)
-            slope = -jnp.mean(reward_error[:, None] * local_tm1 + value_error[:, None] * successor_tm1, axis=0)
-            total = 0.5 * jnp.mean(squares)
-            return total, (total, slope, jnp.max(jnp.abs(successor_tm1 @ state.mean)))
+            identity = local_tm1 + d_t[:, None] * followed - successor_tm1
+            q_tm1 = successor_tm1 @ state.mean
+            error = batch.r_t + d_t * jnp.max(successor_t @ state.mean, axis=-1) - q_tm1
+            loss = 0.5 * jnp.mean(jnp.square(error) + jnp.mean(jnp.square(identity), axis=1))
+            return loss, (loss, error[:, None] * successor_tm1, jnp.max(jnp.abs(q_tm1)))
 
-        learned, (total, slope, largest_q) = networks.update(state.networks, batch.o_tm1, batch.o_t, loss)
+        learned_successor, (loss_of_successor, pull_of_value, largest_q) = successor.update(
+            state.successor, batch.o_tm1, batch.o_t, successor_loss
+        )
         updates = jnp.minimum(state.updates + 1, FAR)
+        slope = -jnp.mean(pull_of_reward + pull_of_value, axis=0)
         mean, moments = adams.update(shape.adam, state.mean, state.moments, slope, updates)
-        state = state._replace(networks=learned, mean=mean, moments=moments, updates=updates)
-        return state, learning.metrics(total, largest_q=largest_q)
+        state = state._replace(
+            local=learned_local, successor=learned_successor, mean=mean, moments=moments, updates=updates
+        )
+        return state, learning.metrics(loss_of_reward + loss_of_successor, largest_q=largest_q)
 
     def examine(state: State, batch: Transition) -> Examined:
-        """What w̄ says of a batch; SU pays no bonus."""
+        """Values and TD errors of w̄ on a batch; SU pays no bonus."""
 
         def look(output_tm1: Array, target_t: Array, _: Any) -> tuple[Array, Examined]:
-            q_tm1, q_t = features(output_tm1[1]) @ state.mean, features(target_t[1]) @ state.mean
+            q_tm1, q_t = (successor_features(output) @ state.mean for output in (output_tm1, target_t))
             q = jnp.take_along_axis(q_tm1, batch.a_tm1[:, None], axis=1)[:, 0]
             delta = batch.r_t + config.discount * batch.d_t * jnp.max(q_t, axis=1) - q
             return jnp.zeros(()), Examined(q[None], delta[None], jnp.zeros_like(q))
 
-        return networks.update(state.networks, batch.o_tm1, batch.o_t, look)[1]
+        return successor.update(state.successor, batch.o_tm1, batch.o_t, look)[1]
 
     def mean_values(params: ActingParams, observation: Array) -> Array:
-        return features(networks.q(params.networks, observation)[1]) @ params.mean
+        return successors(params.successor, observation) @ params.mean
 
     def learn(state: State, key: Key) -> tuple[State, learning.Metrics]:
         ready = (replay.size(state.replay) >= config.min_replay) & (state.phase == 0)
-        return learning.when(ready, update, state, key)
+        usable = jnp.all(jnp.isfinite(state.acting))
+        state, metrics = learning.when(ready, update, state, key)
+        # A sample that is not finite picks actions without meaning. A loss that is not finite ends the run.
+        return state, metrics | {"loss": jnp.where(usable, metrics["loss"], jnp.nan)}
 
     return Agent(
         init=init,
@@ -170,7 +211,9 @@ def make(spec: EnvSpec, config: Config) -> Agent:
         values=mean_values,
         observe=observe,
         learn=learn,
-        rebase=lambda state: state._replace(networks=networks.rebase(state.networks)),
+        rebase=lambda state: state._replace(
+            local=local.rebase(state.local), successor=successor.rebase(state.successor)
+        ),
         head=lambda sample: jnp.zeros((), jnp.int32),
         discount=config.discount,
         examiner=Examiner(
@@ -181,3 +224,15 @@ def make(spec: EnvSpec, config: Config) -> Agent:
             examine=examine,
         ),
     )
+
+
+def _is_table(spec: EnvSpec, config: Config) -> bool:
+    """Whether ψ is a table."""
+    one_hot = spec.num_states is not None
+    if config.successor == "table" and not one_hot:
+        raise UserError(f"successor=table needs a one-hot observation, which {spec.name} does not have; leave it out.")
+    if config.successor == "network" and not one_hot:
+        raise UserError(
+            f"successor=network changes nothing on {spec.name}, whose observation is not one-hot; leave it out."
+        )
+    return one_hot and config.successor != "network"

@@ -21,10 +21,10 @@ def init_mlp(key: Key, sizes: Sequence[int]) -> Layers:
     return [_init_layer(k, i, o) for k, i, o in zip(keys, sizes[:-1], sizes[1:], strict=True)]
 
 
-def apply_mlp(params: Layers, x: Array) -> Array:
-    """Output [B, A] for flat inputs [B, D]."""
+def apply_mlp(params: Layers, x: Array, rest_of: Callable[[Layers, Array], Array] | None = None) -> Array:
+    """Output [B, A] for flat inputs [B, D]; `rest_of` replaces `apply_rest`."""
     (w, b), *rest = params
-    return apply_rest(rest, x @ w + b)
+    return (rest_of or apply_rest)(rest, x @ w + b)
 
 
 def apply_rest(rest: Layers, first: Array) -> Array:
@@ -32,6 +32,20 @@ def apply_rest(rest: Layers, first: Array) -> Array:
     for w, b in rest:
         first = linear(relu(first), w) + b
     return first
+
+
+def apply_unit(rest: Layers, first: Array) -> Array:
+    """The same for a prior of unit size: √F·w·φ/|φ| with φ [B, F] the last hidden layer and w the output weights.
+
+    Over random w its standard deviation is nearly 1 for every input, whatever the input's width.
+    """
+    *hidden, (w, _) = rest
+    features = relu(apply_rest(hidden, first))
+    length = jnp.sqrt(jnp.sum(jnp.square(features), axis=-1, keepdims=True))
+    return features / jnp.maximum(length, _SHORTEST) @ w * jnp.sqrt(w.shape[0])
+
+
+_SHORTEST = 1e-12
 
 
 def times(params: Layers, by: Array) -> Layers:
@@ -53,13 +67,13 @@ def init_image(key: Key, image: tuple[int, int, int], hidden: Sequence[int], out
     return [windows, *init_mlp(key_rest, ((height - 2) * (width - 2) * _FILTERS, *hidden, outputs))]
 
 
-def apply_image(params: Layers, x: Array) -> Array:
-    """Output [..., A] for images [..., H, W, C]."""
+def apply_image(params: Layers, x: Array, rest_of: Callable[[Layers, Array], Array] | None = None) -> Array:
+    """Output [..., A] for images [..., H, W, C]; `rest_of` as in `apply_mlp`."""
     (w, b), *rest = params
     height, width = x.shape[-3:-1]
     shifted = [x[..., i : height - 2 + i, j : width - 2 + j, :] for i in range(3) for j in range(3)]
     seen = jax.nn.relu(jnp.concatenate(shifted, axis=-1) @ w + b)
-    return apply_mlp(rest, seen.reshape(*seen.shape[:-3], -1))
+    return apply_mlp(rest, seen.reshape(*seen.shape[:-3], -1), rest_of)
 
 
 _FILTERS = 16

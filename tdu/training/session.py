@@ -33,8 +33,6 @@ _EVALUATION_STEPS = 1000
 """An episode of the evaluation has at least so many steps to end in, and ten times the longest of the training's."""
 
 
-_DIVERGED = "the loss stopped being finite {}; {}"
-
 _DRIFT = 2.0
 """Values that are so many times what rewards can explain are worth a warning …"""
 
@@ -317,7 +315,7 @@ class Session:
         for row in rows:
             row[WALL_TIME] = round(self._seconds, 3)
             if not math.isfinite(row["loss"]):
-                raise TrainingError(_DIVERGED.format(f"in episode {row['episode']}", self._against_drift()))
+                raise self._diverged(f"in episode {row['episode']}")
             if self._track is not None:
                 self._track(row)
             if self._watching.on_episode is not None:
@@ -329,7 +327,7 @@ class Session:
         self._warn_of_drift(rows)
         learner_rows: list[Row] = self._runner.learner_rows()
         if any(not math.isfinite(row["loss"]) for row in learner_rows):
-            raise TrainingError(_DIVERGED.format(f"before step {self._runner.clock.steps}", self._against_drift()))
+            raise self._diverged(f"before step {self._runner.clock.steps}")
         if self._folder is not None:
             self._folder.append(rows)
             self._folder.append_to(folders.LEARNER_LOG, learner_rows)
@@ -350,9 +348,20 @@ class Session:
                 f"seen so far explains more than {possible:.3g}; {self._against_drift()}"
             )
 
+    def _diverged(self, when: str) -> TrainingError:
+        """The error for a loss that is not finite; SU reports such a loss where its posterior sample is not finite."""
+        if self._config.agent == "su":
+            return TrainingError(
+                f"the loss or the posterior sample stopped being finite {when}; try a smaller learning_rate, a smaller "
+                "prior_variance or a larger likelihood_variance."
+            )
+        return TrainingError(f"the loss stopped being finite {when}; {self._against_drift()}")
+
     def _against_drift(self) -> str:
         """What to try that is not tried already."""
         more = ["a smaller learning_rate", "a larger target_period"]
+        if self._config.agent == "su":  # which has its own target
+            return f"try {' or '.join(more)}."
         if self._config.config.get("bootstrap") == "max":
             more.append("bootstrap=double")
         if "exploiters" in self._config.config and self._config.config.get("bootstrap") == "max":

@@ -9,11 +9,12 @@ weights themselves (`types.Weights`): noisy networks train a mean and a scale fo
 from tdu.errors import UserError
 from tdu.types import EnvSpec, Values, Weights
 from tdu.values.dense import dense
+from tdu.values.layout import Kind
 from tdu.values.one_hot import one_hot
 from tdu.values.shape import Shape
-from tdu.values.weights import FOLDED, PLAIN
+from tdu.values.weights import FOLDED, ONES, PLAIN
 
-__all__ = ["FOLDED", "PLAIN", "Shape", "dense", "make", "one_hot"]
+__all__ = ["FOLDED", "PLAIN", "Kind", "Shape", "dense", "make", "one_hot", "table"]
 
 
 def make(spec: EnvSpec, shape: Shape, *, weights: Weights = PLAIN, force_dense: bool = False) -> Values:
@@ -21,6 +22,13 @@ def make(spec: EnvSpec, shape: Shape, *, weights: Weights = PLAIN, force_dense: 
     shape.looks_at_images(spec)  # refuses what cannot be
     if force_dense and spec.num_states is None:
         raise UserError(f"dense changes nothing on {spec.name}, whose observation is not one-hot; leave it out.")
+    if shape.layout == "heads" and weights is not PLAIN:
+        raise ValueError("heads on a trunk are trained as plain weights")
     if spec.num_states is None or force_dense:
         return dense(spec, shape, weights)
     return one_hot(spec, shape, weights)
+
+
+def table(spec: EnvSpec, shape: Shape) -> Values:
+    """One row of outputs per state of a one-hot observation, 1 at first: a linear layer without a bias."""
+    return one_hot(spec, shape._replace(hidden_sizes=()), ONES)

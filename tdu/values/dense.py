@@ -3,6 +3,7 @@
 With `Shape.standard`, networks see observations in standard form (`values/standard.py`).
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -44,20 +45,23 @@ def dense(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
     """The ensemble for any observation; a one-hot one is written out."""
     rank = len(spec.observation_shape)
     conv = shape.looks_at_images(spec)
+    layout = shape.heads_in(spec)
     apply = mlp.apply_image if conv else mlp.apply_mlp
-    every_head = jax.vmap(apply, in_axes=(0, None))
+    apply_prior = partial(apply, rest_of=mlp.apply_unit) if shape.unit_prior else apply
+    every_head, every_prior = layout.apply(apply), layout.apply(apply_prior)
     has_prior = bool(shape.prior_scale)
     measured = standard.measured(spec)
     in_standard_form = shape.standard and bool(measured.any())
     numbers = shape.sizes(spec)[0]
     inputs_seen = numbers + 1 if in_standard_form else numbers
     # Of an input of length 1 a prior is as large as one over the root of its fan-in: that is taken off here.
-    prior_scale = shape.prior_scale * (standard.PRIOR_SIZE * inputs_seen**0.5 if in_standard_form else 1.0)
+    widened = in_standard_form and not shape.unit_prior
+    prior_scale = shape.prior_scale * (standard.PRIOR_SIZE * inputs_seen**0.5 if widened else 1.0)
 
     def init_one(key: Key) -> mlp.Layers:
         if conv:
             height, width, channels = spec.observation_shape
-            return mlp.init_image(key, (height, width, channels), shape.hidden_sizes, spec.num_actions)
+            return mlp.init_image(key, (height, width, channels), shape.hidden_sizes, shape.sizes(spec)[-1])
         return mlp.init_mlp(key, (inputs_seen, *shape.sizes(spec)[1:]))
 
     def as_numbers(observation: Array) -> Array:
@@ -72,16 +76,16 @@ def dense(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
 
     def priors_of(networks: Params, x: Array) -> Array:
         """λ·P_k, [H, B, A] or [H, A], of what networks see."""
-        return prior_scale * every_head(networks, x)
+        return prior_scale * every_prior(networks, x)
 
     def init(key: Key) -> Dense:
         key_params, key_prior = jax.random.split(key)
-        networks = mlp.init_ensemble(key_params, shape.heads, init_one)
+        networks = layout.init(key_params, init_one)
         params = weights.trainable(networks)
         return Dense(
             params=params,
             target=jax.tree.map(jnp.copy, params),
-            prior=mlp.init_ensemble(key_prior, shape.heads, init_one) if has_prior else (),
+            prior=layout.init(key_prior, init_one) if has_prior else (),
             moments=adams.init(params),
             step=jnp.zeros((), jnp.int32),
             noise=weights.init(key, networks),
@@ -103,6 +107,8 @@ def dense(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
             return loss(every_head(weights.drawn(params, draw), x_tm1) + prior_tm1, target_t, online_t)
 
         gradient, aux = jax.grad(objective, has_aux=True)(state.params)
+        if layout.trunk_mean:
+            gradient = layout.trunk_mean(gradient)
         step = state.step + 1
         params, moments = adams.update(shape.adam, state.params, state.moments, gradient, step)
         target, _ = shape.copied(params, state.target, step)
@@ -124,12 +130,12 @@ def dense(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
 
     def freeze(params: DenseParams, head: Array) -> tuple[Params, Params, Any]:
         drawn = weights.drawn(params.trained, weights.draw(params.noise, params.step, 0))
-        return *jax.tree.map(lambda x: x[head], (drawn, params.prior)), params.seen
+        return layout.head(drawn, head), layout.head(params.prior, head) if has_prior else (), params.seen
 
     def frozen_q(frozen: tuple[Params, Params, Any], observation: Array) -> Array:
         learned, prior, seen = frozen
         x = network_input(seen, observation)
-        return apply(learned, x) + prior_scale * apply(prior, x) if has_prior else apply(learned, x)
+        return apply(learned, x) + prior_scale * apply_prior(prior, x) if has_prior else apply(learned, x)
 
     def rebase(state: Dense) -> Dense:
         return state._replace(step=state.step - shape.excess(state.step))

@@ -42,32 +42,41 @@ class OneHotParams(NamedTuple):
 def one_hot(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
     """The ensemble for one-hot observations."""
     sizes = shape.sizes(spec)
+    layout = shape.heads_in(spec)
     adam = shape.adam
 
     def evaluate(rows: Array, observations: Array, params: Params, prior: Array, draw: Any) -> Array:
         """[H, B, A] from what is trained, first-layer rows and the rest, and the prior [B, H, A]."""
         bias, rest = weights.drawn(params, draw)
-        first = jnp.swapaxes(weights.drawn_rows(rows, observations, draw), 0, 1) + bias[:, None]
-        return jax.vmap(mlp.apply_rest)(rest, first) + jnp.swapaxes(prior, 0, 1)
+        rows = weights.drawn_rows(rows, observations, draw)
+        return layout.apply_rest(mlp.apply_rest, rest, rows, bias) + jnp.swapaxes(prior, 0, 1)
 
     def init_one(key: Key) -> mlp.Layers:
         return mlp.init_mlp(key, sizes)
 
     def init(key: Key) -> OneHot:
         key_params, key_prior = jax.random.split(key)
-        networks = mlp.init_ensemble(key_params, shape.heads, init_one)
+        networks = layout.init(key_params, init_one)
         (w, b), *rest = networks
-        prior = mlp.init_ensemble(key_prior, shape.heads, init_one)
+        prior = layout.init(key_prior, init_one)
         params = weights.trainable((b, rest))
+        rows = jnp.swapaxes(w.reshape(layout.networks, *w.shape[-2:]), 0, 1)
         return OneHot(
-            table=sparse_layer.init(weights.trainable_rows(jnp.swapaxes(w, 0, 1))),
+            table=sparse_layer.init(weights.trainable_rows(rows)),
             params=params,
             target=jax.tree.map(jnp.copy, params),
-            prior=shape.prior_scale * _tabulate(prior),
+            prior=shape.prior_scale * tabulate(prior),
             moments=adams.init(params),
             step=jnp.zeros((), jnp.int32),
             noise=weights.init(key, networks),
         )
+
+    def tabulate(prior: mlp.Layers) -> Array:
+        """The prior's values of every state and of the all-zero observation, [S + 1, H, A]."""
+        one = _every_state(mlp.apply_unit if shape.unit_prior else mlp.apply_rest)
+        if layout.heads_per_network == 1:
+            return jnp.swapaxes(jax.lax.map(one, prior), 0, 1)  # network by network, which takes less memory
+        return one(prior).reshape(-1, shape.heads, spec.num_actions)
 
     def update(state: OneHot, o_tm1: Array, o_t: Array, loss: Any, priors: Any = None) -> tuple[OneHot, Any]:
         del priors  # a table of them is at hand
@@ -88,6 +97,12 @@ def one_hot(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
         # Equal states have equal activations, so that what they want can be summed before it goes back through the network.
         first, sums = sparse_layer.distinct(o_tm1)
         row_gradient, gradient = back(jnp.einsum("ij,hja->hia", sums, by_value))
+        if layout.trunk_mean:
+            bias_gradient, rest_gradient = gradient
+            (row_gradient, bias_gradient), *rest_gradient = layout.trunk_mean(
+                [(row_gradient, bias_gradient), *rest_gradient]
+            )
+            gradient = bias_gradient, rest_gradient
         table = sparse_layer.write(
             adam, table, states=o_tm1, first=first, before=before, now=now, gradient=row_gradient, step=step
         )
@@ -113,8 +128,12 @@ def one_hot(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
     def freeze(params: OneHotParams, head: Array) -> Array:
         if weights is not PLAIN:
             raise ValueError("noisy networks act live")
-        bias, rest = jax.tree.map(lambda x: x[head], params.trained)
-        first = sparse_layer.network(adam, params.table, head, params.step) + bias
+        bias, rest = params.trained
+        if layout.trunk_mean is None:
+            number, bias, rest = head, bias[head], layout.head(rest, head)
+        else:
+            number, rest = jnp.zeros((), jnp.int32), layout.head(rest, head)
+        first = sparse_layer.network(adam, params.table, number, params.step) + bias
         return mlp.apply_rest(rest, first) + params.prior[:, head]
 
     def frozen_q(frozen: Array, observation: Array) -> Array:
@@ -131,11 +150,11 @@ def one_hot(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
     return Values(init, update, params, q, noiseless_q, freeze, frozen_q, rebase, rescaled)
 
 
-def _tabulate(params: mlp.Layers) -> Array:
-    """Output of stacked networks for every one-hot input and for the all-zero one, [S + 1, H, A]."""
+def _every_state(apply_rest: Any) -> Any:
+    """One network's output for every one-hot input and for the all-zero one, [S + 1, A], as a function of its layers."""
 
-    def every_state(one: mlp.Layers) -> Array:
-        (w, b), *rest = one
-        return mlp.apply_rest(rest, jnp.concatenate([w, jnp.zeros_like(w[:1])]) + b)
+    def evaluate(layers: mlp.Layers) -> Array:
+        (w, b), *rest = layers
+        return apply_rest(rest, jnp.concatenate([w, jnp.zeros_like(w[:1])]) + b)
 
-    return jnp.swapaxes(jax.lax.map(every_state, params), 0, 1)
+    return evaluate

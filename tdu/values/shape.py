@@ -11,6 +11,7 @@ from tdu import adam as adams
 from tdu.errors import UserError
 from tdu.networks import inputs
 from tdu.types import Array, EnvSpec
+from tdu.values import layout as layouts
 
 FAR = 1 << 30
 """Counters of learning steps are brought back from here on: nothing depends on how many there were before."""
@@ -28,10 +29,19 @@ class Shape(NamedTuple):
     torso: Literal["auto", "mlp", "conv"] = "auto"
     standard: bool = False
     """Whether observations that are vectors of numbers are brought into standard form."""
+    layout: layouts.Kind = "networks"
+    """One network for each head, or linear heads on a shared trunk."""
+    unit_prior: bool = False
+    """Whether a prior's features are scaled to length 1, so that its size does not depend on the observation's width."""
 
     def sizes(self, spec: EnvSpec) -> Sequence[int]:
-        """Layer widths, input and output included."""
-        return (spec.num_states or math.prod(spec.observation_shape), *self.hidden_sizes, spec.num_actions)
+        """Layer widths of a network, input and output included."""
+        outputs = spec.num_actions * self.heads_in(spec).heads_per_network
+        return (spec.num_states or math.prod(spec.observation_shape), *self.hidden_sizes, outputs)
+
+    def heads_in(self, spec: EnvSpec) -> layouts.Layout:
+        """How the heads lie in networks."""
+        return layouts.make(self.layout, self.heads, spec.num_actions)
 
     def looks_at_images(self, spec: EnvSpec) -> bool:
         """Whether there are windows over an image before the hidden layers."""

@@ -17,3 +17,6 @@ PLAIN = Weights(
 
 FOLDED = PLAIN._replace(trainable=lambda params: jax.tree.map(jnp.abs, params), trainable_rows=jnp.abs)
 """The weights themselves are trained, and none of them is negative at first."""
+
+ONES = PLAIN._replace(trainable_rows=jnp.ones_like, drawn=lambda trained, draw: jax.tree.map(jnp.zeros_like, trained))
+"""For a one-hot ensemble without hidden layers: its rows are 1 at first, and its bias is always 0."""
