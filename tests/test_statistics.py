@@ -209,3 +209,18 @@ def test_pairs_of_runs_are_compared_by_flipping_their_signs():
     other = statistics.sign_flip(pairs((20, 10), (40, 10), (30, 30)))
     assert (other.p, other.ratio.estimate) == (found.p, pytest.approx(1 / found.ratio.estimate))
     assert statistics.sign_flip([(Episodes(100, True), Episodes(10_000, False))]).ratio.estimate == pytest.approx(0.01)
+
+
+def test_stuck_runs_are_told_from_one_law():
+    body = [2122, 2257, 1038, 2688, 1929, 2403, 2633, 4083, 2393, 2338]
+    runs = [Episodes(episode, True) for episode in body] + [Episodes(10_000, False)] * 2
+    found = statistics.stuck_runs(runs)
+    assert found.p == pytest.approx(2.9e-5, rel=0.05), "a grid over shape, scale and share gives this"
+    assert found.share == pytest.approx(2 / 12, abs=0.01)
+    assert found.shape == pytest.approx(3.45, abs=0.1)
+    assert statistics.stuck_runs(runs[:10]).p == 1, "all are solved"
+
+    generator = np.random.default_rng(0)
+    draws = [np.ceil(5000 * generator.weibull(1.5, size=12)).astype(int) for _ in range(200)]
+    one_law = [[Episodes(min(int(t), 10_000), bool(t < 10_000)) for t in times] for times in draws]
+    assert np.mean([statistics.stuck_runs(runs).p < 0.05 for runs in one_law]) < 0.1

@@ -10,6 +10,7 @@ from tdu.experiments import (
     catalogue,
     deep_sea,
     deep_sea_grid,
+    deep_sea_verdicts,
     forgetting,
     pages,
     rows,
@@ -55,11 +56,11 @@ def test_c1_needs_every_run_solved_with_listing_at_prior_scale_one():
     ]
     partly = deep_sea.report(lost).verdicts["C1"]
     assert partly.word == "partly reproduced"
-    assert "11 of 12 runs" in partly.because
-    assert "with `paper` C1 is reproduced" in partly.because
+    assert "with `listing` it solves 11 of 12" in partly.because
+    assert "with `paper` (reproduced)" in partly.because
     lacking = deep_sea.report([row for row in rows_there if row.identity[:5] != at_50]).verdicts["C1"]
     assert lacking.word == "not yet enough data"
-    assert "1 of 12 are missing" in lacking.because
+    assert "11 of 11 on sizes 44 to 50 so far, of 12" in lacking.because
 
 
 @pytest.mark.parametrize(
@@ -77,10 +78,38 @@ def test_c2_is_judged_by_official_scores_and_pairs(changed, word):
     assert deep_sea.report(deep_sea_rows(**changed)).verdicts["C2"].word == word
     with_paper = deep_sea.report(deep_sea_rows(preset="paper", **changed))
     assert with_paper.verdicts["C2"].word == "not yet enough data"
-    assert f"({word})" in with_paper.verdicts["C2"].because, "the verdict of paper is beside it"
+    assert with_paper.verdicts["C2"].because.endswith(f": {word}"), "the verdict of paper is beside it"
     assert "runs are missing" in with_paper.body
-    both = deep_sea.report([*deep_sea_rows(**changed), *deep_sea_rows(preset="paper", bdqn=50)])
-    assert ("? Yes" in both.body) is False, "with paper C2 is reproduced here too, or with listing it is not"
+
+
+@pytest.mark.parametrize(
+    ("paper", "answer"),
+    [
+        ({"bdqn": 50, "bdqn_solves": lambda size: True}, "Yes"),
+        ({}, "No"),
+    ],
+    ids=["only listing reproduces C2", "both do"],
+)
+def test_whether_the_batch_size_explains_the_figure(paper, answer):
+    rows_there = [*deep_sea_rows(), *deep_sea_rows(preset="paper", **paper)]
+    assert deep_sea_verdicts.batch_words(rows_there).startswith(answer)
+
+
+def test_the_answer_about_the_batch_size_can_be_partly_or_still_open():
+    listing, paper = deep_sea_rows(bdqn_solves=lambda size: True), deep_sea_rows(preset="paper")
+    worse = [
+        row._replace(solved_episode=None, episodes=10_000)
+        if (row.agent, row.preset) == ("tdu", "paper") and seas.is_stochastic(row.env) and seas.size_of(row.env) > 36
+        else row
+        for row in paper
+    ]
+    assert deep_sea_verdicts.batch_words([*listing, *worse]).startswith("Partly")
+    few = [row for row in listing if row.seed == 0 and seas.size_of(row.env) < 30]
+    so_far = deep_sea_verdicts.batch_words([*few, *worse])
+    assert so_far.startswith("Runs so far: 20 of 126")
+    assert "have 10 pairs" in so_far
+    assert "TDU solves 10 with `listing` and 10 with `paper`" in so_far
+    assert deep_sea_verdicts.batch_words([]).startswith("Runs so far: 0 of 126")
 
 
 def test_the_official_score_counts_a_run_at_the_next_logged_episode():
@@ -106,7 +135,7 @@ def test_runs_that_luck_has_solved_are_marked_and_the_verdict_without_them_is_to
     )
     every = [lucky, sober, early, late]
     body = seas.luck_words(every, every, lambda rows: {"C": Verdict("inconclusive", f"{sum(r.score for r in rows):g}")})
-    assert "Of 4 runs" in body
+    assert "Of 4 solved runs" in body
     assert "- C, inconclusive: 3." in body
     assert "- C, inconclusive: 2." in body
 
@@ -168,7 +197,7 @@ def test_the_exponent_is_of_what_is_solved_and_says_what_is_not():
     assert scaling.report([]).verdicts["exponent"].word == "not yet enough data"
 
 
-def test_what_cuts_the_tail_is_told_with_what_makes_it_longer():
+def test_stuck_runs_and_what_helps_are_reported():
     def rows_with(**episodes):
         """Episodes by what was changed, and by agent where nothing was."""
         found = []
@@ -180,15 +209,24 @@ def test_what_cuts_the_tail_is_told_with_what_makes_it_longer():
             found.append(row._replace(solved_episode=at, episodes=at or 10_000))
         return found
 
-    found = forgetting.report(rows_with(bdqn=None, batch_size=900, replay_capacity=None)).verdicts["tail"]
-    assert found.word == "answered"
-    assert "0 of 12 unsolved at size 30 (BDQN 12), 0 of 12 unsolved at size 40 (BDQN 12)" in found.because
-    sooner, _, later = found.because.partition("sooner than it solve: ")[2].partition("; later: ")
-    assert sooner.startswith("TDU, batch 128 (z = +")
-    assert later.startswith("TDU, replay 100,000 (z = -")
-    assert "λ = 5" not in sooner + later
+    found = forgetting.report(rows_with(bdqn=None, batch_size=900, replay_capacity=None))
+    assert found.verdicts["tail"].word == "answered"
+    assert "; batch 128 (z = +" in found.verdicts["tail"].because
+    assert found.verdicts["tail"].because.endswith("solves sooner")
+    assert "λ = 5" not in found.verdicts["tail"].because
+    assert "it needs 3." in found.body, "the larger replay is compared in pairs"
     alike = forgetting.report(rows_with()).verdicts["tail"].because
-    assert alike.endswith("sooner than it solve: none of the changes")
+    assert alike.endswith("none of the four changes solves sooner")
+    stuck = [
+        row._replace(solved_episode=None, episodes=10_000)
+        if (row.agent, row.options) == ("tdu", "") and row.seed < 2
+        else row
+        for row in rows_with()
+    ]
+    assert (
+        "at size 30, 10 of 12 runs are solved by episode 3,110 and 2 are stuck"
+        in forgetting.report(stuck).verdicts["tail"].because
+    )
     assert forgetting.report(rows_with()[1:]).verdicts["tail"].word == "not yet enough data"
 
 
@@ -260,17 +298,20 @@ SAME = of_bsuite(FIVE, FIVE, FIVE)
     ("rows_there", "word", "words"),
     [
         (of_bsuite(FIVE, WORSE, FIVE), "reproduced", "hurts Mountain Car (change −0.200 (−0.200 to −0.200))"),
-        (of_bsuite(FIVE, WORSE, WORSE), "partly reproduced", "does not: the bandit repairs that"),
-        (SAME, "partly reproduced", "10 experiments are kept (change 0.000"),
-        (of_bsuite(FIVE, FIVE, FIVE, elsewhere=(0.1,) + (0.7,) * 9), "not reproduced", "−0.600, is catch's"),
-        (SAME + of_seed(1, SAME, "tdu", 0.1), "partly reproduced", "hurts Mountain Car (change 0.000"),
+        (of_bsuite(FIVE, WORSE, WORSE), "partly reproduced", "the bandit does not repair that"),
+        (SAME, "partly reproduced", "10 other experiments keep their score (change 0.000"),
+        (of_bsuite(FIVE, FIVE, FIVE, elsewhere=(0.1,) + (0.7,) * 9), "not reproduced", "may lose score (change −0.060"),
+        (SAME + of_seed(1, SAME, "tdu", 0.1), "partly reproduced", "does not hurt Mountain Car (change 0.000"),
+        (of_bsuite(FIVE, FIVE, FIVE, elsewhere=(0.6, 0.62) + (0.7,) * 8), "not reproduced",
+         "2 other experiments that are not identical may lose score (change −0.090"),
         (of_bsuite(FIVE, WORSE, FIVE, elsewhere=(0.25,) + (0.7,) * 9), "partly reproduced", "(change −0.045"),
         (of_bsuite(FIVE, (0.1, 1, 1, 1, 1), FIVE, elsewhere=(0.5,) * 10), "not reproduced", "change −0.082"),
-        (of_bsuite(FIVE, (0.1, 1, 1, 1, 1), FIVE, elsewhere=(0.3, 0.9) * 5), "inconclusive", "open: a bonus hurts"),
+        (of_bsuite(FIVE, (0.1, 1, 1, 1, 1), FIVE, elsewhere=(0.3, 0.9) * 5), "inconclusive", "a bonus may hurt"),
         (of_bsuite(FIVE[:4], WORSE[:4], FIVE[:4]), "not yet enough data", "4 settings of Mountain Car"),
     ],
     ids=["hurt and repaired", "hurt for good", "not hurt", "not hurt, and all else is open",
-         "a seed of one variant says nothing", "one experiment is lost", "one bad car shows no harm", "all is noise",
+         "a seed of one variant says nothing", "identical experiments do not count",
+         "one experiment is lost", "one bad car shows no harm", "all is noise",
          "too few"],
 )  # fmt: skip
 def test_what_a_bonus_does_to_bsuite_is_judged_by_pairs_and_intervals(rows_there, word, words):

@@ -15,6 +15,7 @@ def draw_episodes(rows: Sequence[Row], panels: Sequence[tuple[bool, str]]) -> An
     """Every run of TDU and BDQN against the size; a panel is stochastic or not, and has a preset."""
     drawn, axes = drawing.figure(11, 4.6, columns=len(panels), sharey=True)
     references = published()
+    lowest = 30 if all(stochastic for stochastic, _ in panels) else 3
     for one, (stochastic, preset) in zip(axes, panels, strict=True):
         for shift, above, agent in zip((-0.35, 0.35), (5, 12), ENSEMBLES, strict=True):
             by_size = group(rows, agent, stochastic=stochastic, preset=preset)
@@ -32,7 +33,7 @@ def draw_episodes(rows: Sequence[Row], panels: Sequence[tuple[bool, str]]) -> An
             one.plot([], [], "^", color="0.4", markerfacecolor="none", label="not solved (× runs)")
             one.plot([], [], color="0.4", linewidth=1.3, label="median (at the top: unsolved)")
         title = f"{variant(stochastic).capitalize()} Deep Sea, {preset}"
-        one.set(xlabel="size N", yscale="log", title=title, ylim=(3, 20_000))
+        one.set(xlabel="size N", yscale="log", title=title, ylim=(lowest, 20_000))
         one.set_xticks(FEW_SIZES)
         one.set_xlim(8.5, 51.5)
         one.legend(frameon=False, fontsize=8, loc="lower right")

@@ -12,13 +12,14 @@ from tdu.experiments.experiment import (
     faster,
     interval_words,
     judged,
+    p_words,
     paired,
-    paired_words,
     select,
 )
 from tdu.experiments.rows import Row
-from tdu.experiments.sea_scores import ENSEMBLES, LARGEST_SIZES, SIZES, Score, at_one, group, score
+from tdu.experiments.sea_scores import ENSEMBLES, LARGEST_SIZES, SIZES, Score, at_one, counts_officially, group, score
 from tdu.experiments.seas import sea
+from tdu.reporting import statistics
 from tdu.reporting.statistics import Paired
 from tdu.sweeps import Cell
 
@@ -41,21 +42,21 @@ def listing_at_one() -> list[Cell]:
 def c1(rows: Sequence[Row]) -> Verdict:
     """Both agents at λ = 3, and TDU at λ = 1, solve every deterministic size."""
     tdu, bdqn = (score(group(rows, agent, stochastic=False), SIZES) for agent in ENSEMBLES)
-    one = score(at_one(rows), SIZES)
-    listing = select(rows, listing_at_one())
-    wanted = len(listing_at_one())
-    words = f"at λ = 3 TDU solves {_solved_words(tdu)} and BDQN {_solved_words(bdqn)}"
     if not (tdu.by_seed and bdqn.by_seed):
         return Verdict("not yet enough data", "no seed has all 21 deterministic sizes with both agents")
     both = [mine.all.estimate == 1 for mine in (tdu, bdqn)]
-    solved = sum(time.solved for time in ended(listing))
-    words += f"; at λ = 1 with `listing` TDU solves {solved} of {len(listing)} runs on sizes 44 to 50"
-    words += f" ({wanted - len(listing)} of {wanted} are missing)" if len(listing) < wanted else ""
+    words = f"at λ = 3 TDU solves {_solved_words(tdu)} runs and BDQN {_solved_words(bdqn)}"
+    one = score(at_one(rows), SIZES)
     if one.by_seed:
         with_paper = judged(*both, one.all.estimate == 1)
-        words += f"; at λ = 1 with `paper` it solves {_solved_words(one)}, so with `paper` C1 is {with_paper}"
+        words += f"; at λ = 1 TDU solves {_solved_words(one)} with `paper` ({with_paper})"
+    listing, wanted = select(rows, listing_at_one()), len(listing_at_one())
+    if not listing:
+        return Verdict("not yet enough data", f"{words}; with `listing` none of {wanted} runs at λ = 1 is done")
+    solved = sum(time.solved for time in ended(listing))
+    words += f"; at λ = 1 with `listing` it solves {solved} of {len(listing)} on sizes 44 to 50"
     if len(listing) < wanted:
-        return Verdict("not yet enough data", words)
+        return Verdict("not yet enough data", f"{words} so far, of {wanted} runs")
     return Verdict(judged(*both, solved == wanted), words)
 
 
@@ -73,10 +74,10 @@ class Stochastic(NamedTuple):
 
     @property
     def words(self) -> str:
-        """In one sentence."""
+        """The scores and the paired test."""
         return (
-            f"TDU's official score is {interval_words(self.tdu.official)} and BDQN's {interval_words(self.bdqn.official)}; "
-            f"TDU needs {paired_words(self.test)}, of BDQN's episodes in {self.test.pairs} pairs"
+            f"TDU scores {interval_words(self.tdu.official)}, BDQN {interval_words(self.bdqn.official)}, and TDU needs "
+            f"{interval_words(self.test.ratio)} of BDQN's episodes ({p_words(self.test.p)})"
         )
 
 
@@ -105,26 +106,62 @@ def _c2_word(misses: bool | None, reaches: bool | None, is_faster: bool | None) 
 
 def c2(rows: Sequence[Row]) -> Verdict:
     """On stochastic Deep Sea BDQN loses much of its score and TDU does not."""
-    found = {preset: on_stochastic(rows, preset) for preset in SEEDS}
-    words = [
-        f"with `{preset}` {mine.words}" + (f" ({mine.word})" if preset == "paper" else "")
-        if mine
-        else f"with `{preset}` runs are missing"
-        for preset, mine in found.items()
+    listing, paper = (on_stochastic(rows, preset) for preset in SEEDS)
+    done, wanted = (len(found) for found in (select(rows, listing_cells()), listing_cells()))
+    words = f"with `listing` {listing.words}" if listing else f"with `listing` {done} of {wanted} runs are done"
+    words += f"; with `paper` {paper.words}: {paper.word}" if paper else "; with `paper` runs are missing"
+    return Verdict(listing.word if listing else "not yet enough data", words)
+
+
+def listing_cells(seeds: Sequence[int] = SEEDS["listing"]) -> list[Cell]:
+    """The runs with `listing` by which C2 is judged."""
+    return [
+        cell(sea(size, stochastic=True), agent, seed, preset="listing")
+        for seed in seeds
+        for size in SIZES
+        for agent in ENSEMBLES
     ]
-    return Verdict(found["listing"].word if found["listing"] else "not yet enough data", "; ".join(words))
 
 
 def batch_words(rows: Sequence[Row]) -> str:
-    """Whether the batch size explains the paper's figure."""
+    """Whether the batch size explains the paper's figure; while runs are missing, what the runs so far are."""
     listing, paper = (on_stochastic(rows, preset) for preset in SEEDS)
     if listing is None or paper is None:
-        return "The answer needs every run with `listing`; some are missing."
-    if listing.word == "reproduced" != paper.word:
-        return "Yes: C2 is reproduced with `listing` and not with `paper`."
-    between = (
-        f"{interval_words(listing.tdu.official)} with `listing` and {paper.tdu.official.estimate:.2f} with `paper`"
+        done, wanted = len(select(rows, listing_cells())), len(listing_cells())
+        answer = f"Runs so far: {done} of {wanted} with `listing`, so there is no answer yet."
+    elif listing.word == "reproduced" != paper.word:
+        answer = "Yes: C2 is reproduced with `listing` and not with `paper`."
+    elif listing.tdu.official.low > paper.tdu.official.estimate:
+        answer = "Partly: TDU's score is higher with `listing`, but C2 is not reproduced with `listing` alone."
+    else:
+        answer = "No: the interval of TDU's score with `listing` contains its score with `paper`."
+    return " ".join(filter(None, [answer, _shared_words(rows)]))
+
+
+def _shared_words(rows: Sequence[Row]) -> str:
+    """Both presets and both agents on the sizes and seeds that all four have."""
+    runs = {
+        (preset, agent): {
+            (size, row.seed): row
+            for size, mine in group(rows, agent, stochastic=True, preset=preset).items()
+            for row in mine
+            if row.seed in SEEDS["listing"]
+        }
+        for preset in SEEDS
+        for agent in ENSEMBLES
+    }
+    shared = sorted(set.intersection(*(set(mine) for mine in runs.values())))
+    if not shared:
+        return ""
+    solved = {key: sum(counts_officially(mine[at]) for at in shared) for key, mine in runs.items()}
+    tdu, bdqn = ([solved[preset, agent] for preset in SEEDS] for agent in ENSEMBLES)
+    words = (
+        f"Both presets have {len(shared)} pairs with the same size and seed. Of those TDU solves {tdu[0]} with `listing` and "
+        f"{tdu[1]} with `paper`, and BDQN {bdqn[0]} and {bdqn[1]}."
     )
-    if listing.tdu.official.low > paper.tdu.official.estimate:
-        return f"Partly: TDU's score is higher, {between}."
-    return f"No: TDU's score is {between}."
+    ratios = []
+    for preset in SEEDS:
+        times = [ended([runs[preset, agent][at] for agent in ENSEMBLES]) for at in shared]
+        test = statistics.sign_flip([(time[0], time[1]) for time in times])
+        ratios.append(f"{interval_words(test.ratio)} with `{preset}` ({p_words(test.p)})")
+    return f"{words} TDU's episodes over BDQN's are {ratios[0]} and {ratios[1]}."

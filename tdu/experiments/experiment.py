@@ -83,7 +83,7 @@ class Grid(NamedTuple):
     claims: Mapping[str, str]
     """What is to be shown, by the name that verdicts use."""
     rules: str
-    """By which rule the verdict is computed."""
+    """By which rule the verdict is computed, in short; results/RULES.md has all of it."""
     cells: Callable[[str], list[Cell]]
     """Its runs under a preset, the most valuable first."""
     left_out: str
