@@ -29,6 +29,8 @@ def draw_episodes(rows: Sequence[Row], panels: Sequence[tuple[bool, str]]) -> An
             for colour, (method, points) in zip(drawing.GREYS, references.items(), strict=False):
                 one.plot(*zip(*points, strict=True), "--", color=colour, linewidth=1, label=f"{method} (published)")
         one.axhline(EPISODES, color="0.7", linewidth=0.8)
+        if not any(group(rows, agent, stochastic=stochastic, preset=preset) for agent in ENSEMBLES):
+            one.annotate("no runs yet", (0.5, 0.5), xycoords="axes fraction", ha="center", color="0.4")
         if stochastic:
             one.plot([], [], "^", color="0.4", markerfacecolor="none", label="not solved (× runs)")
             one.plot([], [], color="0.4", linewidth=1.3, label="median (at the top: unsolved)")

@@ -235,11 +235,10 @@ def _c4(grid: dict[tuple[float, float], Setting]) -> Verdict:
     ]
     prior_helps = statistics.stratified_logrank(pooled)
     bonus_helps = statistics.stratified_trend([[ended(grid[b, 0.0].by_size[n]) for b in FEW_BETAS] for n in sizes])
+    shares = ", ".join(f"{grid[b, 0.0].solved.estimate:.2f}" for b in FEW_BETAS)
     words = (
-        f"with β > 0 the best share solved is {best_none:.2f} at λ = 0 and {best_full:.2f} at λ = 3 (log-rank "
-        f"z = {prior_helps.z:+.2f}, {p_words(prior_helps.p)}); without a prior β = 0, 0.1, 1, 3 solve "
-        f"{', '.join(f'{grid[b, 0.0].solved.estimate:.2f}' for b in FEW_BETAS)} (trend "
-        f"z = {bonus_helps.z:+.2f}, {p_words(bonus_helps.p)})"
+        f"with β > 0 the best share solved is {best_none:.2f} without priors and {best_full:.2f} at λ = 3 "
+        f"({p_words(prior_helps.p)}), and without priors β = 0, 0.1, 1, 3 solve {shares} (trend {p_words(bonus_helps.p)})"
     )
     instrumental = False if best_none >= best_full else sooner(prior_helps)
     return Verdict(judged(instrumental, sooner(bonus_helps)), words)

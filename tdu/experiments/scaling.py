@@ -144,10 +144,10 @@ def _verdict(found: Mapping[str, Found], laws: Mapping[str, Law | None]) -> Verd
         unsolved = sum(not e.solved for e in ends)
         sizes = " and ".join(map(str, beyond))
         expected = " and ".join(f"{fitted.at(n):,.0f}" for n in beyond)
-        words += f"; of {len(ends)} runs at {sizes}, {unsolved} are not solved in {LIMIT:,} episodes, where that law expects "
-        words += expected
+        words += f"; at sizes {sizes}, {unsolved} of {len(ends)} runs are not solved in {LIMIT:,} episodes "
+        words += f"(the law expects {expected})"
         if not any(row.successes is None or row.successes for n in beyond for row in found["tdu"][n]):
-            words += ": it ends there, and none of those runs met the chest even once"
+            words += " and never find the chest"
     return Verdict("answered", words)
 
 

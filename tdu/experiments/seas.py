@@ -61,13 +61,13 @@ def luck_words(
     early = sum((row.solved_episode or 0) < EARLY for row, mark in zip(shown, marks, strict=True) if mark == UNKNOWN)
     solved = sum(row.solved_episode is not None for row in shown)
     parts = [
-        f"Of {solved} solved runs on stochastic Deep Sea, {marks.count(LUCK)} were solved with fewer than ten chests (lucky); "
+        f"Of {solved} solved runs on stochastic Deep Sea, {marks.count(LUCK)} had fewer than ten chests (lucky); "
         f"for {marks.count(UNKNOWN)} the chests were not recorded. If lucky runs count as unsolved:",
         _list(verdicts(without_luck(rows))),
     ]
     if early:
         parts += [
-            f"If runs with unrecorded chests that were solved before episode {EARLY} count as unsolved too ({early} runs here):",
+            f"If runs with unrecorded chests, solved before episode {EARLY}, count as unsolved too ({early} runs here):",
             _list(verdicts(without_luck(rows, early_unknown=True))),
         ]
     return "\n\n".join(parts)
