@@ -4,7 +4,8 @@
     python benchmarks/tasks.py --out results/tasks.csv --only key_door_5 CartPole --agents tdu dqn --seeds 2
 
 A row per run, written as it ends; started again, it does what is missing. `--markdown` prints the table of every seed and
-`--summary` a line per task, with what is first and whether TDU is within its interval. Every run has
+`--summary` a line per task, with what is first and whether TDU and BDQN are within its interval. `--pairs` compares them with
+others in pairs with the same task and seed. Every run has
 so many environment steps, and ends when the greedy policy has been at the target in five evaluations one after the other.
 The target is nine tenths of the way from what a random policy returns to the best return. Stable-Baselines3 runs in an
 environment of its own, which is made at the first need (`--sb3-venv`).
@@ -238,28 +239,16 @@ def markdown(rows: list[dict[str, str]]) -> str:
 
 
 def summary(rows: list[dict[str, str]]) -> str:
-    """A line per task: every agent's median step of the target, how many seeds got there, and how TDU stands."""
-    import numpy as np
-
-    from tdu.reporting.statistics import bootstrap
-
-    lines = [f"| task | {' | '.join(AGENTS)} | tdu is |", "|---" * (len(AGENTS) + 2) + "|"]
+    """A line per task: every agent's median step of the target, how many seeds got there, and how TDU and BDQN stand."""
+    lines = [f"| task | {' | '.join(AGENTS)} | tdu is | bdqn is |", "|---" * (len(AGENTS) + 3) + "|"]
     for name, task in TASKS.items():
         steps = {
             agent: [float(r["target_step"] or "inf") for r in rows if (r["task"], r["agent"]) == (name, agent)]
             for agent in AGENTS
         }
-        found = {agent: bootstrap(mine, lambda x: np.median(x, axis=1)) for agent, mine in steps.items() if mine}
+        found = medians(steps)
         if "tdu" not in found:
             continue
-        first = min(found, key=lambda agent: found[agent].estimate)
-        if found[first].estimate == float("inf"):
-            standing = "never there"
-        elif first == "tdu":
-            standing = "first"
-        else:
-            within = found["tdu"].estimate <= found[first].high and found["tdu"].estimate < float("inf")
-            standing = f"{'within the interval of' if within else 'behind'} {first}"
         cells = [
             f"{_thousands(found[agent].estimate)} ({sum(s < float('inf') for s in steps[agent])}/{len(steps[agent])})"
             if agent in found
@@ -267,7 +256,57 @@ def summary(rows: list[dict[str, str]]) -> str:
             for agent in AGENTS
         ]
         kind = "" if task.sparse else ", dense"
-        lines.append(f"| {name}{' (tuned)' if task.tuned else ''}{kind} | {' | '.join(cells)} | {standing} |")
+        cells += [standing(found, agent) for agent in ("tdu", "bdqn")]
+        lines.append(f"| {name}{' (tuned)' if task.tuned else ''}{kind} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def medians(steps: dict[str, list[float]]) -> dict[str, Any]:
+    """The median step of each agent that has runs, with its bootstrap interval."""
+    import numpy as np
+
+    from tdu.reporting.statistics import bootstrap
+
+    return {agent: bootstrap(mine, lambda x: np.median(x, axis=1)) for agent, mine in steps.items() if mine}
+
+
+def standing(found: dict[str, Any], agent: str) -> str:
+    """How an agent's median compares with the smallest one."""
+    first = min(found, key=lambda other: found[other].estimate)
+    if agent not in found or found[first].estimate == float("inf"):
+        return "–" if agent not in found else "never there"
+    if first == agent:
+        return "first"
+    within = found[agent].estimate <= found[first].high and found[agent].estimate < float("inf")
+    return f"{'within the interval of' if within else 'behind'} {first}"
+
+
+def pairs(rows: list[dict[str, str]]) -> str:
+    """TDU and BDQN against others in pairs with the same task and seed.
+
+    A run that never got there has its task's limit of steps.
+    """
+    from tdu.reporting.statistics import Episodes, sign_flip
+
+    steps = {
+        (r["agent"], r["task"], r["seed"]): Episodes(
+            int(r["target_step"] or TASKS[r["task"]].steps), bool(r["target_step"])
+        )
+        for r in rows
+    }
+    lines = [
+        "| agents | pairs | first sooner, later | steps of the first over the second (95 %) | p |",
+        "|---" * 5 + "|",
+    ]
+    for first, second in (("tdu", "bdqn"), ("tdu", "dqn"), ("bdqn", "dqn"), ("tdu", "sb3_dqn"), ("bdqn", "sb3_dqn")):
+        mine = {key[1:]: step for key, step in steps.items() if key[0] == first}
+        both = [(step, steps[second, *key]) for key, step in mine.items() if (second, *key) in steps]
+        if both:
+            test = sign_flip(both)
+            ratio = f"{test.ratio.estimate:.2f} ({test.ratio.low:.2f}–{test.ratio.high:.2f})"
+            p = "< 0.0001" if test.p < 1e-4 else f"{test.p:.2g}"
+            counts = f"{test.first_faster}, {test.second_faster}"
+            lines.append(f"| {first}, {second} | {test.pairs} | {counts} | {ratio} | {p} |")
     return "\n".join(lines)
 
 
@@ -298,15 +337,19 @@ def main() -> int:
     parser.add_argument("--sb3-venv", type=Path, default=ROOT / ".venv-sb3")
     parser.add_argument("--markdown", action="store_true", help="print the table and run nothing")
     parser.add_argument("--summary", action="store_true", help="print a line per task and run nothing")
+    parser.add_argument(
+        "--pairs", action="store_true", help="print TDU and BDQN against others in pairs and run nothing"
+    )
     parser.add_argument("--worker", nargs="+", help=argparse.SUPPRESS)
     parsed = parser.parse_args()
     if parsed.worker:
         name, agent, *seeds = parsed.worker
         worker(name, agent, [int(seed) for seed in seeds])
         return 0
-    if parsed.markdown or parsed.summary:
-        print((markdown if parsed.markdown else summary)(rows.read(parsed.out)))
-        return 0
+    for wanted, table in ((parsed.markdown, markdown), (parsed.summary, summary), (parsed.pairs, pairs)):
+        if wanted:
+            print(table(rows.read(parsed.out)))
+            return 0
     done = {(r["task"], r["agent"], r["seed"]) for r in rows.read(parsed.out)}
     plan = [(t, a, str(s)) for t in parsed.only for a in parsed.agents for s in range(parsed.seeds)]
     missing = [run for run in plan if run not in done]

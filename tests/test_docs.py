@@ -135,6 +135,7 @@ def test_the_tables_on_your_own_task_are_those_of_the_files(monkeypatch):
     page = (ROOT / "docs" / "your-task.md").read_text()
     of_tasks = rows.read(ROOT / "results" / "tasks.csv")
     assert tasks.summary(of_tasks) in page, "python benchmarks/tasks.py --summary"
+    assert tasks.pairs(of_tasks) in page, "python benchmarks/tasks.py --pairs"
     assert tasks.markdown(of_tasks) in (ROOT / "results" / "tasks.md").read_text(), (
         "python benchmarks/tasks.py --markdown"
     )

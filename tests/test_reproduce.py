@@ -130,11 +130,13 @@ def test_what_has_to_be_shown_is_in_the_laptop_s_grids():
     """The published grid holds the thinned one, and both are as large as they should be."""
     for name, grid in catalogue.grids().items():
         thin, whole = ({rows.identity(c) for c in grid.cells(preset)} for preset in ("laptop", "paper"))
-        assert thin < whole or name.startswith("atari"), "a laptop's pictures are smaller and its runs shorter"
+        assert thin < whole or grid.next_cells or name.startswith("atari"), (
+            "a laptop's pictures are smaller, its runs shorter"
+        )
         assert grid.left_out
         assert grid.claims
     sea = {rows.identity(c) for c in deep_sea.cells("laptop")}
-    assert len(sea) == 2 * 2 * 21 * 2 + 2 * 21 + 3 * 21 * 2 + 3 * 4 + 6 * 5 * 2 + 2 * 21
+    assert len(sea) == 2 * 2 * 21 * 2 + 2 * 21 + 3 * 21 * 2 + 3 * 4 + 5 * 2 + 2 * 21
     tree = {rows.identity(c) for c in binary_tree.cells("laptop")}
     assert len(tree) == 5 * 4 * 3 + 4 * 2 * 2 * 3
     assert sum(bsuite.SETTINGS.values()) == len(bsuite.ids("paper")) == 468
@@ -322,7 +324,7 @@ def test_the_list_says_what_is_done_and_missing(tmp_path, capsys):
     assert cli.main(["reproduce", "--results", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     (line,) = [line for line in out.splitlines() if line.startswith("deep_sea ") and "figure 1" in line]
-    assert line.split()[1:3] == ["1", "449"]
+    assert line.split()[1:3] == ["1", "399"]
     assert "leaves out of the preset paper" in out
 
 

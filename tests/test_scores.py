@@ -129,26 +129,33 @@ def scored(folder, capsys):
 
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword")
-def test_a_run_that_stopped_once_solved_scores_as_the_run_that_went_on(tmp_path, capsys, monkeypatch):
-    """Solved between two of the episodes that bsuite writes, and never again after it."""
+def test_deep_sea_is_scored_at_the_episodes_that_bsuite_logs(tmp_path, capsys, monkeypatch):
+    """Solved between two of those episodes, and no longer at the later one; a run that stops counts as still solved there."""
     solved = {"deep_sea/0": 137, "deep_sea/5": 832, "deep_sea_stochastic/0": 311, "deep_sea_stochastic/5": 2257}
-    for until, name in (("solved", "stopped"), ("budget", "whole")):
-        for env, episode in solved.items():
-            out = tmp_path / name / env.replace("/", "-")
-            deep_sea_run(out, env, 0, solved_at=episode, episodes=10_000, until=until)
-    stopped, whole = (scored(tmp_path / name, capsys) for name in ("stopped", "whole"))
-    assert stopped["scores"] == whole["scores"] == {"deep_sea": 1.0, "deep_sea_stochastic": 1.0}
-    assert stopped["finished"] == whole["finished"] == {"deep_sea": True, "deep_sea_stochastic": True}
-    assert cli.main(["score", str(tmp_path / "stopped")]) == 0
-    assert "not all episodes" not in capsys.readouterr().out
-    # The same under bsuite's own code, which only lacks a method that pandas has since removed.
+    # bsuite's own code only lacks a method that pandas has since removed.
     monkeypatch.setattr(pd.Series, "append", lambda a, b: pd.concat([a, b]), raising=False)
-    for name in ("stopped", "whole"):
-        logs = tmp_path / f"{name}-logs"
-        assert cli.main(["score", str(tmp_path / name), "--bsuite-csv", str(logs)]) == 0
+    for until, value in (("solved", 1.0), ("budget", 0.0)):
+        folder, logs = tmp_path / until, tmp_path / f"logs-{until}"
+        for env, episode in solved.items():
+            deep_sea_run(folder / env.replace("/", "-"), env, 0, solved_at=episode, episodes=10_000, until=until)
+        found = scored(folder, capsys)
+        assert found["scores"] == {"deep_sea": value, "deep_sea_stochastic": value}
+        assert found["every_episode"] == {"deep_sea": 1.0, "deep_sea_stochastic": 1.0}
+        assert found["finished"] == {"deep_sea": True, "deep_sea_stochastic": True}
+        assert cli.main(["score", str(folder), "--bsuite-csv", str(logs)]) == 0
+        table = capsys.readouterr().out
+        assert f"| deep_sea (2 of 21 settings) | {value:.3f} |" in table
+        assert "| deep_sea, checked at every episode (2 of 21 settings) | 1.000 |" in table
         frame, _ = csv_load.load_bsuite(str(logs / "tdu-seed0"))
         theirs = summary_analysis.bsuite_score(frame)
-        assert dict(zip(theirs.bsuite_env, theirs.score, strict=True)) == stopped["scores"]
+        assert dict(zip(theirs.bsuite_env, theirs.score, strict=True)) == found["scores"]
+
+
+def test_a_run_is_counted_at_the_next_logged_episode(tmp_path, capsys):
+    """Size 10 has to be solved before episode 1124. bsuite logs 1000 and 1200."""
+    deep_sea_run(tmp_path / "run", "deep_sea/0", 0, solved_at=1101, episodes=10_000, until="solved")
+    found = scored(tmp_path, capsys)
+    assert (found["scores"], found["every_episode"]) == ({"deep_sea": 0.0}, {"deep_sea": 1.0})
 
 
 def test_an_unsolved_sea_scores_nothing_and_is_starred(tmp_path, capsys):

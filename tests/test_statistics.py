@@ -192,3 +192,35 @@ def test_psi_is_found_again():
     assert everything.estimate == pytest.approx(1)
     assert 0.8 < everything.low < 0.99
     assert everything.high == pytest.approx(1)
+
+
+def test_pairs_of_runs_are_compared_by_flipping_their_signs():
+    def pairs(*both):
+        return [(Episodes(a, True), Episodes(b, True)) for a, b in both]
+
+    found = statistics.sign_flip(pairs((10, 20), (10, 40), (30, 30)))
+    assert found.ratio.estimate == pytest.approx(math.exp(-math.log(8) / 3))
+    assert (found.pairs, found.first_faster, found.second_faster) == (3, 2, 0)
+    assert found.p == pytest.approx(0.5, abs=0.02), "of eight flips four have a mean as far from 0"
+    ten = statistics.sign_flip(pairs(*[(10, 11 + i) for i in range(10)]))
+    assert ten.p == pytest.approx(2 / 1024, abs=0.001)
+    assert ten.ratio.high < 1
+    assert statistics.sign_flip(pairs((5, 5), (7, 7))).p == 1
+    other = statistics.sign_flip(pairs((20, 10), (40, 10), (30, 30)))
+    assert (other.p, other.ratio.estimate) == (found.p, pytest.approx(1 / found.ratio.estimate))
+    assert statistics.sign_flip([(Episodes(100, True), Episodes(10_000, False))]).ratio.estimate == pytest.approx(0.01)
+
+
+def test_stuck_runs_are_told_from_one_law():
+    body = [2122, 2257, 1038, 2688, 1929, 2403, 2633, 4083, 2393, 2338]
+    runs = [Episodes(episode, True) for episode in body] + [Episodes(10_000, False)] * 2
+    found = statistics.stuck_runs(runs)
+    assert found.p == pytest.approx(2.9e-5, rel=0.05), "a grid over shape, scale and share gives this"
+    assert found.share == pytest.approx(2 / 12, abs=0.01)
+    assert found.shape == pytest.approx(3.45, abs=0.1)
+    assert statistics.stuck_runs(runs[:10]).p == 1, "all are solved"
+
+    generator = np.random.default_rng(0)
+    draws = [np.ceil(5000 * generator.weibull(1.5, size=12)).astype(int) for _ in range(200)]
+    one_law = [[Episodes(min(int(t), 10_000), bool(t < 10_000)) for t in times] for times in draws]
+    assert np.mean([statistics.stuck_runs(runs).p < 0.05 for runs in one_law]) < 0.1

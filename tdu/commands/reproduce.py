@@ -3,6 +3,7 @@
 import argparse
 import fnmatch
 import functools
+import time
 from collections.abc import Mapping, Sequence
 
 from tdu import agents
@@ -137,9 +138,10 @@ def _is_chosen(cell: Cell, parsed: argparse.Namespace) -> bool:
     )
 
 
-def _check_choice(grids: Sequence[str], parsed: argparse.Namespace) -> None:
+def _check_choice(grids: Sequence[str], parsed: argparse.Namespace, every: Every) -> None:
     """Every agent and every pattern must be of some run, made or missing."""
-    cells = [cell for name in grids for cell in catalogue.grids()[name].cells(parsed.preset)]
+    known = reproduce.all_rows(every)
+    cells = [cell for name in grids for cell in catalogue.grids()[name].all_cells(parsed.preset, known)]
     environments, theirs = dict.fromkeys(cell.env for cell in cells), dict.fromkeys(cell.agent for cell in cells)
     where = ", ".join(grids)
     for pattern in parsed.env or ():
@@ -175,12 +177,33 @@ def _asked(grids: Sequence[str], parsed: argparse.Namespace, every: Every) -> li
     return [one for one in reproduce.missing(grids, parsed.preset, every) if _is_chosen(one.cell, parsed)]
 
 
+def _run_stages(grids: Sequence[str], parsed: argparse.Namespace, every: Every, engine: displays.Engine) -> bool:
+    """Makes what is missing, and then what the new rows require; returns whether a run failed."""
+    deadline = None if parsed.hours is None else time.monotonic() + 3600 * parsed.hours
+    asked = _asked(grids, parsed, every)
+    tell(f"{len(asked)} runs are missing." if asked else "no run is missing.")
+    tried: set[Asked] = set()
+    while asked:
+        tried |= set(asked)
+        stopped = reproduce.run(
+            asked, results=parsed.results, scratch=parsed.runs, deadline=deadline, jobs=parsed.jobs, engine=engine,
+            display=parsed.progress, machine="a Ray cluster" if parsed.address else None,
+        )  # fmt: skip
+        if stopped.left:
+            return bool(stopped.failed)
+        known = reproduce.read_all(parsed.results, say=lambda sentence: None)
+        asked = [one for one in _asked(grids, parsed, known) if one not in tried]
+        if asked:
+            tell(f"the next stage has {len(asked)} runs.")
+    return False
+
+
 def _reproduce(names: Sequence[str], parsed: argparse.Namespace) -> int:
     grids = [name for name in names if name in catalogue.grids()]
-    if grids:
-        _check_choice(grids, parsed)
     notes: list[str] = []
     every = reproduce.read_all(parsed.results, notes.append)
+    if grids:
+        _check_choice(grids, parsed, every)
     able = _that_can_run(names, parsed, every)
     told = [str(parsed.results / name / rows.FILE) for name in names if name not in able]
     for note in notes:
@@ -194,13 +217,7 @@ def _reproduce(names: Sequence[str], parsed: argparse.Namespace) -> int:
             from tdu.runners import distributed
 
             engine = functools.partial(distributed.run_all, address=parsed.address)
-        asked = _asked(grids, parsed, every)
-        tell(f"{len(asked)} runs are missing." if asked else "no run is missing.")
-        stopped = reproduce.run(
-            asked, results=parsed.results, scratch=parsed.runs, hours=parsed.hours, jobs=parsed.jobs, engine=engine,
-            display=parsed.progress, machine="a Ray cluster" if parsed.address else None,
-        )  # fmt: skip
-        failed = bool(stopped.failed)
+        failed = _run_stages(grids, parsed, every, engine)
         every = reproduce.read_all(parsed.results, say=lambda sentence: None)  # it was said above
     for name in able:
         experiment = catalogue.find(name)

@@ -9,6 +9,7 @@ import numpy as np
 
 from tdu import runs
 from tdu.agents.grids import BETAS, ETAS
+from tdu.environments.bsuite import DEEP_SEAS
 from tdu.experiments import deep_sea, sea_scores, seas
 from tdu.experiments.experiment import (
     EPISODES,
@@ -17,7 +18,6 @@ from tdu.experiments.experiment import (
     Report,
     Verdict,
     cell,
-    checked,
     interval_words,
     judged,
     markdown,
@@ -132,42 +132,51 @@ def report(rows: Sequence[Row]) -> Report:
     every = _scores(rows, VARIANTS)
     shared = set.intersection(*(set(mine) for mine in every.values()))
     ordered = sorted({i for i, _ in shared}, key=ids("paper").index)
-    compared = {
+    compared = _compared(every, shared, ordered)
+    own = _compared(_scores(rows, VARIANTS, official=False), shared, ordered)
+    by_experiment = {name: _by_experiment(mine) for name, mine in compared.items()}
+    by_tag = {name: _by_tag(mine) for name, mine in by_experiment.items()}
+    body, details = [_how_far(every, shared)], list[str]()
+    figures = {}
+    if shared:
+        body += ["![Score by experiment](bars.svg)"]
+        if differences := _differences(compared):
+            body += [
+                "Mean differences over settings of Mountain Car or over experiments, with Student's interval:",
+                _difference_table(differences),
+            ]
+        body += [_table(by_experiment, compared, {name: _by_experiment(mine) for name, mine in own.items()})]
+        details = ["![Score by tag](radar.svg)", _tag_table(by_tag), _more_words(rows, ordered)]
+        details += ["### Every setting that all three have", _every_table(compared)]
+        title = _title(ordered)
+        figures = {"bars": lambda: _draw_bars(by_experiment, title), "radar": lambda: _draw_radar(by_tag, title)}
+    return Report({"C7": _verdict(compared)}, "\n\n".join(body), figures, "\n\n".join(filter(None, details)))
+
+
+def _compared(
+    every: Mapping[str, Mapping[tuple[str, int], float]], shared: Set[tuple[str, int]], ordered: Sequence[str]
+) -> Scores:
+    """Means over the seeds that all variants have."""
+    return {
         name: {
             i: float(np.mean([score for run, score in mine.items() if run in shared and run[0] == i])) for i in ordered
         }
         for name, mine in every.items()
     }
-    by_experiment = {name: _by_experiment(mine) for name, mine in compared.items()}
-    by_tag = {name: _by_tag(mine) for name, mine in by_experiment.items()}
-    body = ["## Scores", _how_far(every, shared)]
-    figures = {}
-    if shared:
-        body += [_table(by_experiment, compared)]
-        if differences := _differences(compared):
-            body += [
-                "Differences on the same settings, the mean over settings of Mountain Car or over experiments, with "
-                "Student's interval over those (experiments are few and unlike, so that one of them can make it wide):",
-                _difference_table(differences),
-            ]
-        body += ["![Score by experiment](bars.svg)", "![Score by tag](radar.svg)", _tag_table(by_tag)]
-        body += [_more_words(rows, ordered), "### Every setting that all three have", _every_table(compared)]
-        title = _title(ordered)
-        figures = {"bars": lambda: _draw_bars(by_experiment, title), "radar": lambda: _draw_radar(by_tag, title)}
-    return Report({"C7": _verdict(compared)}, "\n\n".join(filter(None, body)), figures)
 
 
 def _scores(
-    rows: Sequence[Row], variants: Mapping[str, tuple[str, dict[str, Any]]]
+    rows: Sequence[Row], variants: Mapping[str, tuple[str, dict[str, Any]]], *, official: bool = True
 ) -> dict[str, dict[tuple[str, int], float]]:
-    """By variant, setting and seed."""
+    """By variant, setting and seed. Deep Sea's rule is checked where bsuite logs (official) or at every episode."""
     found: dict[str, dict[tuple[str, int], float]] = {name: {} for name in variants}
     names = {environment(i): i for i in ids("paper")}
     wanted = {(agent, _options_text(agent, options)): name for name, (agent, options) in variants.items()}
     for row in first_of_each(rows).values():
         name, bsuite_id = wanted.get((row.agent, row.options)), names.get((row.env, row.limit))
         if name and bsuite_id and row.preset == "paper" and row.score is not None:
-            found[name][bsuite_id, row.seed] = row.score
+            is_sea = official and row.env.startswith("deep_sea:")
+            found[name][bsuite_id, row.seed] = float(sea_scores.counts_officially(row)) if is_sea else row.score
     return found
 
 
@@ -191,14 +200,13 @@ def _how_far(every: Mapping[str, Mapping[tuple[str, int], float]], shared: Set[t
     counts = ", ".join(f"{name} {len({i for i, _ in mine})}" for name, mine in every.items())
     more = sum(seed > 0 for _, seed in shared)
     return (
-        f"Of bsuite's 468 settings there are: {counts}; {len({i for i, _ in shared})} of them in all three variants with the "
-        "same seed, and only those runs are compared. A score is bsuite 0.3.6's of a setting alone, and the mean over an "
-        f"experiment's settings; one seed of each{f' and {more} runs of others' if more else ''}. Official environments and "
-        "episodes."
+        f"Of bsuite's 468 settings there are: {counts}. {len({i for i, _ in shared})} of them are there in all three "
+        "variants with the same seed, and only those are compared. A score is bsuite 0.3.6's official score of one setting, "
+        f"averaged over an experiment's settings. One seed of each{f', and {more} runs of others' if more else ''}."
     )
 
 
-def _table(by_experiment: Scores, compared: Scores) -> str:
+def _table(by_experiment: Scores, compared: Scores, own: Scores) -> str:
     first = next(iter(by_experiment.values()))
     counts = Counter(i.partition("/")[0] for i in next(iter(compared.values())))
     lines = []
@@ -208,10 +216,12 @@ def _table(by_experiment: Scores, compared: Scores) -> str:
         lines.append(
             [name, f"{counts[name]} of {SETTINGS[name]}", *cells, "–" if published is None else f"{published:.2f}"]
         )
+        if name in DEEP_SEAS:
+            lines.append([f"{name}, every episode", "", *(f"{mine[name]:.3f}" for mine in own.values()), "–"])
     return markdown(["experiment", "settings", *by_experiment, "boot_dqn (published)"], lines) + (
-        "\n\nPublished scores are of all settings. Beside ours they stand where that compares: where settings differ by "
-        "chance alone, or all were run. The first settings of the other experiments are mostly their easiest: a memory or an "
-        "umbrella of one step, a sea of size 10."
+        "\n\nPublished scores are averages over all settings. They are shown where settings differ by chance alone or all "
+        "were run. *Every episode*: Deep Sea's rule checked at every episode. The first setting of the other experiments is "
+        "mostly the easiest."
     )
 
 
@@ -246,23 +256,34 @@ def _differences(compared: Scores) -> dict[str, tuple[int, Interval]]:
     without, with_bonus, bandit = compared.values()
     cars = [i for i in without if i.startswith("mountain_car/")]
     experiments = [_by_experiment(mine) for mine in (without, with_bonus)]
+    change = {name: experiments[1][name] - experiments[0][name] for name in _others(compared)}
     pairs = {
         BONUS_ON_CARS: [with_bonus[i] - without[i] for i in cars],
         BANDIT_ON_CARS: [bandit[i] - with_bonus[i] for i in cars],
-        BONUS_ELSEWHERE: [experiments[1][name] - experiments[0][name] for name in _others(compared)],
+        BONUS_ELSEWHERE: [change[name] for name in _judged(compared)],
+        BONUS_ON_ALL: list(change.values()),
     }
     return {what: (len(mine), statistics.mean_interval(mine)) for what, mine in pairs.items() if len(mine) > 1}
 
 
 def _others(compared: Scores) -> list[str]:
-    """The experiments that are no Mountain Car."""
+    """The experiments that are not Mountain Car."""
     names = dict.fromkeys(i.partition("/")[0] for i in next(iter(compared.values())))
     return [name for name in names if not name.startswith("mountain_car")]
 
 
+def _judged(compared: Scores) -> list[str]:
+    """The other experiments that are not identical in all variants; all of them if fewer than two are not."""
+    by_experiment = [_by_experiment(mine) for mine in compared.values()]
+    others = _others(compared)
+    differ = [name for name in others if len({mine[name] for mine in by_experiment}) > 1]
+    return differ if len(differ) > 1 else others
+
+
 BONUS_ON_CARS = "Mountain Car, β = 1 less β = 0"
 BANDIT_ON_CARS = "Mountain Car, bandit less β = 1"
-BONUS_ELSEWHERE = "other experiments, β = 1 less β = 0"
+BONUS_ELSEWHERE = "other experiments that are not identical, β = 1 less β = 0"
+BONUS_ON_ALL = "all other experiments, β = 1 less β = 0"
 
 
 def _difference_table(differences: dict[str, tuple[int, Interval]]) -> str:
@@ -271,36 +292,28 @@ def _difference_table(differences: dict[str, tuple[int, Interval]]) -> str:
 
 
 def _verdict(compared: Scores) -> Verdict:
-    without, with_bonus, bandit = (compared[name] for name in VARIANTS)
-    cars, others = [i for i in without if i.startswith("mountain_car/")], _others(compared)
+    cars, others = [i for i in compared["β = 1"] if i.startswith("mountain_car/")], _others(compared)
     if len(cars) < CARS or len(others) < ENOUGH:
         words = f"all three variants have {len(cars)} settings of Mountain Car and {len(others)} other experiments"
         return Verdict("not yet enough data", f"{words}; {CARS} and {ENOUGH} are asked for")
-    means = [float(np.mean([mine[i] for i in cars])) for mine in (without, with_bonus, bandit)]
     differences = _differences(compared)
-    hurt, repaired, elsewhere = (differences[what][1] for what in (BONUS_ON_CARS, BANDIT_ON_CARS, BONUS_ELSEWHERE))
+    hurt, repaired, elsewhere, on_all = (
+        differences[what][1] for what in (BONUS_ON_CARS, BANDIT_ON_CARS, BONUS_ELSEWHERE, BONUS_ON_ALL)
+    )
     hurts = True if hurt.estimate < -LOSS and hurt.high < 0 else False if hurt.low > -LOSS else None
     repairs = repaired.estimate >= -hurt.estimate / 2 and repaired.low > 0 if hurts else None
-    repairing = {} if hurts is False else {"the bandit repairs that": repairs}  # of nothing, nothing
     keeps = True if elsewhere.low > -LOSS else False if elsewhere.high < -LOSS else None
-    statements = {
-        f"a bonus hurts Mountain Car (change {interval_words(hurt, 3)})": hurts,
-        **repairing,
-        f"the other {len(others)} experiments are kept (change {interval_words(elsewhere, 3)}; {_farthest(compared)})": keeps,
-    }
-    words = (
-        f"{checked(statements)} (Mountain Car, {len(cars)} settings: {means[0]:.3f} without the bonus, {means[1]:.3f} with "
-        f"it, {means[2]:.3f} with the bandit)"
-    )
-    return Verdict(judged(*statements.values()), words)
-
-
-def _farthest(compared: Scores) -> str:
-    """The one other experiment that a bonus changes most."""
-    without, with_bonus = (_by_experiment(compared[name]) for name in list(VARIANTS)[:2])
-    change = {name: with_bonus[name] - without[name] for name in _others(compared)}
-    name = max(change, key=lambda name: abs(change[name]))
-    return f"the most, {change[name]:+.3f}, is {name}'s".replace("-", "−")
+    verbs = {True: "hurts", False: "does not hurt", None: "may hurt"}
+    words = f"a bonus {verbs[hurts]} Mountain Car (change {interval_words(hurt, 3)})"
+    if hurts:
+        words += f", the bandit {'repairs' if repairs else 'does not repair'} that ({interval_words(repaired, 3)})"
+    kept = {True: "keep their score", False: "lose score", None: "may lose score"}
+    count = differences[BONUS_ELSEWHERE][0]
+    words += f", and the {count} other experiments {'that are not identical ' * (count < len(others))}{kept[keeps]} "
+    words += f"(change {interval_words(elsewhere, 3)}"
+    words += f"; over all {len(others)}: {interval_words(on_all, 3)})" if count < len(others) else ")"
+    statements = [hurts, keeps] if hurts is False else [hurts, repairs, keeps]  # of no loss there is nothing to repair
+    return Verdict(judged(*statements), words)
 
 
 def _title(shared: Sequence[str]) -> str:
@@ -352,13 +365,8 @@ BSUITE = Grid(
         "C7": "TDU keeps BDQN's performance over the whole suite, except that a bonus hurts Mountain Car, and UCB1's "
         "choice of heads repairs that."
     },
-    rules=f"it asks for {CARS} settings of Mountain Car, which differ by chance alone, and {ENOUGH} other experiments in all "
-    f"three variants, and is three statements. A bonus hurts: Mountain Car's mean score falls by more than {LOSS}, and the "
-    f"interval of the difference lies below 0 (contradicted if it lies above −{LOSS}). The bandit repairs: it brings back at "
-    "least half of such a loss, and its interval lies above 0; where nothing is hurt this is left "
-    "out. The rest is kept: the interval of the mean difference over "
-    f"the other experiments, noise and scale on Mountain Car not among them, lies above −{LOSS} (contradicted if below). "
-    "Partly if some hold, inconclusive if none holds and none is contradicted.",
+    rules=f"a bonus lowers Mountain Car's score by more than {LOSS}, the bandit brings back half of that, and the other "
+    f"experiments lose less than {LOSS} (95 % intervals). Experiments that are identical in all variants do not count.",
     cells=cells,
     left_out="all settings but the first, the middle and the last of each experiment (Mountain Car is whole), MNIST, "
     "which needs its data, β other than 0 and 1, QU and Q+UCB, and the bandit's η other than 8.",

@@ -5,6 +5,7 @@ from tdu.experiments import theory
 from tdu.experiments.atari import ATARI
 from tdu.experiments.atari_57 import ATARI_57
 from tdu.experiments.atari_ablations import ATARI_ABLATIONS
+from tdu.experiments.baselines import BASELINES
 from tdu.experiments.binary_tree import BINARY_TREE
 from tdu.experiments.bsuite import BSUITE
 from tdu.experiments.deep_sea import DEEP_SEA
@@ -15,6 +16,7 @@ from tdu.experiments.scaling import SCALING
 
 EXPERIMENTS: dict[str, Grid | Own] = {
     "deep_sea": DEEP_SEA,
+    "baselines": BASELINES,
     "binary_tree": BINARY_TREE,
     "deep_sea_grid": DEEP_SEA_GRID,
     "forgetting": FORGETTING,

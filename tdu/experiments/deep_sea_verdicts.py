@@ -1,122 +1,167 @@
-"""The rules by which runs on Deep Sea are judged (claims C1, C2 and C3)."""
+"""The rules of claims C1 and C2 (results/RULES.md), and whether the batch size explains the paper's figure."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from tdu.experiments.experiment import Verdict, at_least, checked, ended, interval_words, judged, p_words, sooner
+from tdu.experiments.experiment import (
+    Verdict,
+    Word,
+    at_least,
+    cell,
+    ended,
+    faster,
+    interval_words,
+    judged,
+    p_words,
+    paired,
+    select,
+)
 from tdu.experiments.rows import Row
-from tdu.experiments.sea_scores import ENSEMBLES, FEW_SIZES, FIGURE_1, SIZES, Score, Scores, compared, variant
+from tdu.experiments.sea_scores import ENSEMBLES, LARGEST_SIZES, SIZES, Score, at_one, counts_officially, group, score
+from tdu.experiments.seas import sea
 from tdu.reporting import statistics
-from tdu.reporting.statistics import Episodes, Interval
+from tdu.reporting.statistics import Paired
+from tdu.sweeps import Cell
 
-NEARLY, GOOD, FAILS, DROP = 0.9, 0.75, 0.25, 0.1
-"""Bounds of the verdicts."""
+BOUND = 0.9
+SEEDS = {"listing": (0, 1, 2), "paper": (0, 1)}
+"""Seeds of C2 by preset. C1 and C2 have a verdict for each; that of `listing` is the experiment's."""
+LARGE = tuple(size for size in SIZES if size >= 24)
+"""Where a run is in practice not solved without the chest."""
 
 
-def c1(scores: Scores, one: Score) -> Verdict:
+def listing_at_one() -> list[Cell]:
+    """The runs with `listing` and λ = 1 by which C1 is judged."""
+    return [
+        cell(sea(size, stochastic=False), "tdu", seed, preset="listing", prior_scale=1.0)
+        for seed in SEEDS["listing"]
+        for size in LARGEST_SIZES
+    ]
+
+
+def c1(rows: Sequence[Row]) -> Verdict:
     """Both agents at λ = 3, and TDU at λ = 1, solve every deterministic size."""
-    mine = [scores[agent, "paper", False] for agent in ENSEMBLES]
-    if not all(s.is_whole for s in mine):
-        return Verdict("not yet enough data", _lacking(scores, False))
-    tdu, bdqn = map(_solved_words, mine)
-    words = f"of the deterministic seas at λ = 3 TDU solves {tdu}, and BDQN {bdqn}; at λ = 1 TDU "
-    if not one.is_whole:
-        return Verdict("not yet enough data", words + "has no seed with all 21 yet")
-    return Verdict(judged(*(s.all.estimate == 1 for s in (*mine, one))), words + f"solves {_solved_words(one)}")
-
-
-def c2(rows: Sequence[Row], scores: Scores) -> Verdict:
-    """On stochastic seas BDQN loses and TDU does not."""
-    tdu, bdqn = (scores[agent, "paper", True] for agent in ENSEMBLES)
-    before = scores["bdqn", "paper", False]
-    seeds = [seed for seed in tdu.by_seed if seed in bdqn.by_seed]
-    if not (tdu.is_whole and bdqn.is_whole and before.is_whole and seeds):
-        return Verdict("not yet enough data", _lacking(scores, True))
-    scored = [row for row in rows if row.seed in seeds]
-    test = statistics.stratified_logrank([(ended(a), ended(b)) for a, b in compared(scored, stochastic=True)])
-    drops = _dropped(bdqn.all, before.all.estimate - DROP)
-    recovers = at_least(tdu.all, NEARLY)
-    unsolved = [len(mine.by_seed) * len(SIZES) - len(mine.solved) for mine in (tdu, bdqn)]
-    at_all = statistics.stratified_logrank([(_at_all(a), _at_all(b)) for a, b in compared(scored, stochastic=True)])
-    scores_words = f"{before.all.estimate:.2f} deterministic, {interval_words(bdqn.all)} stochastic"
-    checks = {
-        f"BDQN loses much of its score ({scores_words})": drops,
-        f"TDU recovers nearly all of it ({interval_words(tdu.all)})": recovers,
-        f"TDU solves sooner (stratified log-rank z = {test.z:+.2f}, {p_words(test.p)})": sooner(test),
-    }
-    words = (
-        f"{checked(checks)} ({_seeds_words(seeds)}; unsolved are {unsolved[0]} of TDU's runs and {unsolved[1]} of BDQN's, "
-        f"{p_words(at_all.p)})"
-    )
-    if all(checks.values()):
-        return Verdict("reproduced", words)
-    if sooner(test) or (drops and recovers):
-        return Verdict("partly reproduced", words)
-    return Verdict("not reproduced" if False in checks.values() else "inconclusive", words)
-
-
-def _dropped(found: Interval, bound: float) -> bool | None:
-    """Whether all of an interval is below a bound."""
-    reached = at_least(found, bound)
-    return None if reached is None else not reached
-
-
-def _at_all(rows: Sequence[Row]) -> list[Episodes]:
-    """Whether runs were solved, whenever that was."""
-    return [Episodes(int(row.solved_episode is None), row.solved_episode is not None) for row in rows]
+    tdu, bdqn = (score(group(rows, agent, stochastic=False), SIZES) for agent in ENSEMBLES)
+    if not (tdu.by_seed and bdqn.by_seed):
+        return Verdict("not yet enough data", "no seed has all 21 deterministic sizes with both agents")
+    both = [mine.all.estimate == 1 for mine in (tdu, bdqn)]
+    words = f"at λ = 3 TDU solves {_solved_words(tdu)} runs and BDQN {_solved_words(bdqn)}"
+    one = score(at_one(rows), SIZES)
+    if one.by_seed:
+        with_paper = judged(*both, one.all.estimate == 1)
+        words += f"; at λ = 1 TDU solves {_solved_words(one)} with `paper` ({with_paper})"
+    listing, wanted = select(rows, listing_at_one()), len(listing_at_one())
+    if not listing:
+        return Verdict("not yet enough data", f"{words}; with `listing` none of {wanted} runs at λ = 1 is done")
+    solved = sum(time.solved for time in ended(listing))
+    words += f"; at λ = 1 with `listing` it solves {solved} of {len(listing)} on sizes 44 to 50"
+    if len(listing) < wanted:
+        return Verdict("not yet enough data", f"{words} so far, of {wanted} runs")
+    return Verdict(judged(*both, solved == wanted), words)
 
 
 def _solved_words(mine: Score) -> str:
-    seeds = (
-        f" on each of {len(mine.by_seed)} seeds" if len(mine.by_seed) > 1 else f" on seed {next(iter(mine.by_seed))}"
+    return f"{sum(mine.by_seed.values())} of {len(mine.rows)}"
+
+
+class Stochastic(NamedTuple):
+    """What C2 is judged by, on stochastic Deep Sea with one preset."""
+
+    tdu: Score
+    bdqn: Score
+    test: Paired
+    word: Word
+
+    @property
+    def words(self) -> str:
+        """The scores and the paired test."""
+        return (
+            f"TDU scores {interval_words(self.tdu.official)}, BDQN {interval_words(self.bdqn.official)}, and TDU needs "
+            f"{interval_words(self.test.ratio)} of BDQN's episodes ({p_words(self.test.p)})"
+        )
+
+
+def on_stochastic(rows: Sequence[Row], preset: str, sizes: Sequence[int] = SIZES) -> Stochastic | None:
+    """C2 by one preset on some sizes; None where runs are missing."""
+    runs = [row for row in rows if row.seed in SEEDS[preset]]
+    tdu, bdqn = (group(runs, agent, stochastic=True, preset=preset, sizes=sizes) for agent in ENSEMBLES)
+    scores = [score(by_size, sizes) for by_size in (tdu, bdqn)]
+    test = paired(tdu, bdqn)
+    if test is None or any(len(mine.by_seed) < len(SEEDS[preset]) for mine in scores):
+        return None
+    return Stochastic(scores[0], scores[1], test, _c2_word(*statements(scores[0], scores[1], test)))
+
+
+def statements(tdu: Score, bdqn: Score, test: Paired) -> list[bool | None]:
+    """BDQN misses the bound, TDU reaches it, TDU is faster."""
+    reached = at_least(bdqn.official, BOUND)
+    return [None if reached is None else not reached, at_least(tdu.official, BOUND), faster(test)]
+
+
+def _c2_word(misses: bool | None, reaches: bool | None, is_faster: bool | None) -> Word:
+    if is_faster or (misses and reaches):
+        return judged(misses, reaches, is_faster)
+    return "not reproduced" if False in (misses, reaches, is_faster) else "inconclusive"
+
+
+def c2(rows: Sequence[Row]) -> Verdict:
+    """On stochastic Deep Sea BDQN loses much of its score and TDU does not."""
+    listing, paper = (on_stochastic(rows, preset) for preset in SEEDS)
+    done, wanted = (len(found) for found in (select(rows, listing_cells()), listing_cells()))
+    words = f"with `listing` {listing.words}" if listing else f"with `listing` {done} of {wanted} runs are done"
+    words += f"; with `paper` {paper.words}: {paper.word}" if paper else "; with `paper` runs are missing"
+    return Verdict(listing.word if listing else "not yet enough data", words)
+
+
+def listing_cells(seeds: Sequence[int] = SEEDS["listing"]) -> list[Cell]:
+    """The runs with `listing` by which C2 is judged."""
+    return [
+        cell(sea(size, stochastic=True), agent, seed, preset="listing")
+        for seed in seeds
+        for size in SIZES
+        for agent in ENSEMBLES
+    ]
+
+
+def batch_words(rows: Sequence[Row]) -> str:
+    """Whether the batch size explains the paper's figure; while runs are missing, what the runs so far are."""
+    listing, paper = (on_stochastic(rows, preset) for preset in SEEDS)
+    if listing is None or paper is None:
+        done, wanted = len(select(rows, listing_cells())), len(listing_cells())
+        answer = f"Runs so far: {done} of {wanted} with `listing`, so there is no answer yet."
+    elif listing.word == "reproduced" != paper.word:
+        answer = "Yes: C2 is reproduced with `listing` and not with `paper`."
+    elif listing.tdu.official.low > paper.tdu.official.estimate:
+        answer = "Partly: TDU's score is higher with `listing`, but C2 is not reproduced with `listing` alone."
+    else:
+        answer = "No: the interval of TDU's score with `listing` contains its score with `paper`."
+    return " ".join(filter(None, [answer, _shared_words(rows)]))
+
+
+def _shared_words(rows: Sequence[Row]) -> str:
+    """Both presets and both agents on the sizes and seeds that all four have."""
+    runs = {
+        (preset, agent): {
+            (size, row.seed): row
+            for size, mine in group(rows, agent, stochastic=True, preset=preset).items()
+            for row in mine
+            if row.seed in SEEDS["listing"]
+        }
+        for preset in SEEDS
+        for agent in ENSEMBLES
+    }
+    shared = sorted(set.intersection(*(set(mine) for mine in runs.values())))
+    if not shared:
+        return ""
+    solved = {key: sum(counts_officially(mine[at]) for at in shared) for key, mine in runs.items()}
+    tdu, bdqn = ([solved[preset, agent] for preset in SEEDS] for agent in ENSEMBLES)
+    words = (
+        f"Both presets have {len(shared)} pairs with the same size and seed. Of those TDU solves {tdu[0]} with `listing` and "
+        f"{tdu[1]} with `paper`, and BDQN {bdqn[0]} and {bdqn[1]}."
     )
-    every = len(mine.by_seed) * len(mine.sizes)
-    return f"all {len(mine.sizes)}{seeds}" if mine.all.estimate == 1 else f"{sum(mine.by_seed.values())} of {every}"
-
-
-def _seeds_words(seeds: Sequence[int]) -> str:
-    return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
-
-
-def c3(scores: Scores) -> Verdict:
-    """Of all methods TDU alone is near-optimal on both."""
-    methods = (*ENSEMBLES, *FIGURE_1)
-    lacking = [f"{a} {variant(s)}" for a in methods for s in (False, True) if not scores[a, "paper", s].by_seed]
-    if lacking:
-        return Verdict("not yet enough data", f"the sizes {few_words()} are not all there of {', '.join(lacking)}")
-    value = {(a, s): scores[a, "paper", s].all for a in methods for s in (False, True)}
-    near = {a: _both(at_least(value[a, False], NEARLY), at_least(value[a, True], NEARLY)) for a in methods}
-    others = [near[a] for a in methods if a != "tdu"]
-    alone = _both(near["tdu"], False if any(others) else None if None in others else True)
-    good = at_least(value["su", False], GOOD)
-    collapses = _both(good, _dropped(value["su", True], value["su", False].estimate / 2))
-    checks = {"TDU alone is near-optimal on both": alone, "SU is good on deterministic seas": good}
-    if good is not False:  # from nothing, nothing collapses
-        checks["SU collapses on stochastic seas"] = collapses
-    for name in ("nns", "qex"):
-        both = [scores[name, "paper", s] for s in (False, True)]
-        count = sum(len(mine.by_seed) * len(mine.sizes) for mine in both)
-        solved = statistics.share(sum(len(mine.solved) for mine in both), count)
-        fails = _dropped(solved, FAILS)
-        checks[f"{name.upper()} does not work ({interval_words(solved)} of {count})"] = fails
-    numbers = ", ".join(f"{a} {value[a, False].estimate:.2f} / {value[a, True].estimate:.2f}" for a in methods)
-    words = f"{checked(checks)} ({numbers})"
-    if all(checks.values()):
-        return Verdict("reproduced", words)
-    if alone or collapses:
-        return Verdict("partly reproduced", words)
-    return Verdict("not reproduced" if False in (alone, good, collapses) else "inconclusive", words)
-
-
-def _both(*statements: bool | None) -> bool | None:
-    """Whether all hold; None where none is false and one is open."""
-    return False if False in statements else None if None in statements else True
-
-
-def few_words() -> str:
-    """The sizes that every method is run on."""
-    return ", ".join(map(str, FEW_SIZES))
-
-
-def _lacking(scores: Scores, stochastic: bool) -> str:
-    whole = [agent for agent in ENSEMBLES if scores[agent, "paper", stochastic].is_whole]
-    return f"a seed with all 21 {variant(stochastic)} sizes is there of {' and '.join(whole) or 'neither agent'}"
+    ratios = []
+    for preset in SEEDS:
+        times = [ended([runs[preset, agent][at] for agent in ENSEMBLES]) for at in shared]
+        test = statistics.sign_flip([(time[0], time[1]) for time in times])
+        ratios.append(f"{interval_words(test.ratio)} with `{preset}` ({p_words(test.p)})")
+    return f"{words} TDU's episodes over BDQN's are {ratios[0]} and {ratios[1]}."

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from tdu import agents, runs
 from tdu.experiments.rows import Row, first_of_each, identity
 from tdu.reporting import statistics
-from tdu.reporting.statistics import Comparison, Episodes, Interval
+from tdu.reporting.statistics import Comparison, Episodes, Interval, Paired
 from tdu.runners.mastery import Until
 from tdu.sweeps import Cell
 
@@ -74,6 +74,8 @@ class Report(NamedTuple):
     """Markdown: tables with their intervals, and what the figures show."""
     figures: Mapping[str, Callable[[], Any]]
     """What draws each figure, by name."""
+    details: str = ""
+    """Markdown for the end of the page: tables of every run."""
     shown: Sequence[Row] = ()
     """Rows in tables and figures, where they are more than those of the grid: other seeds."""
 
@@ -85,13 +87,19 @@ class Grid(NamedTuple):
     claims: Mapping[str, str]
     """What is to be shown, by the name that verdicts use."""
     rules: str
-    """By which rule the verdict is computed."""
+    """By which rule the verdict is computed, in short; results/RULES.md has all of it."""
     cells: Callable[[str], list[Cell]]
     """Its runs under a preset, the most valuable first."""
     left_out: str
     """What the laptop preset leaves out of the longer one."""
     measure: Callable[[Path, runs.RunResult], Measured]
     report: Callable[[Sequence[Row]], Report]
+    next_cells: Callable[[str, Sequence[Row]], list[Cell]] | None = None
+    """Runs of later stages, which depend on the rows of earlier ones."""
+
+    def all_cells(self, preset: str, rows: Sequence[Row]) -> list[Cell]:
+        """Its runs as far as these rows determine them."""
+        return self.cells(preset) + (self.next_cells(preset, rows) if self.next_cells else [])
 
 
 class Own(NamedTuple):
@@ -142,6 +150,26 @@ def ended(rows: Sequence[Row]) -> list[Episodes]:
 def against(first: Mapping[int, Sequence[Row]], second: Mapping[int, Sequence[Row]]) -> Comparison:
     """Whether the first runs solve sooner, on the sizes that both have, each compared with itself."""
     return statistics.stratified_logrank([(ended(first[n]), ended(second[n])) for n in first if n in second])
+
+
+def paired(first: Mapping[int, Sequence[Row]], second: Mapping[int, Sequence[Row]]) -> Paired | None:
+    """The test of pairs of runs with the same size and seed; None where there are no pairs."""
+    theirs = {(size, row.seed): row for size, rows in second.items() for row in rows}
+    pairs = [
+        (row, theirs[size, row.seed]) for size, rows in first.items() for row in rows if (size, row.seed) in theirs
+    ]
+    times = [ended(pair) for pair in pairs]
+    return statistics.sign_flip([(time[0], time[1]) for time in times]) if times else None
+
+
+def faster(test: Paired) -> bool | None:
+    """Whether the first group is faster by the paired test; None where it is neither faster nor slower."""
+    return test.ratio.estimate < 1 if test.p < 0.05 else None
+
+
+def paired_words(test: Paired) -> str:
+    """The ratio of episodes with its interval, and p."""
+    return f"{interval_words(test.ratio)}, {p_words(test.p)}"
 
 
 def middle(rows: Sequence[Row]) -> float:

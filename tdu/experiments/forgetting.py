@@ -1,4 +1,4 @@
-"""Our own question: what makes the tail of TDU's runs on stochastic seas? One change at a time, distributions compared."""
+"""Our own question: why do some of TDU's runs on stochastic Deep Sea take so long? One change at a time."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +15,8 @@ from tdu.experiments.experiment import (
     interval_words,
     markdown,
     p_words,
+    paired,
+    paired_words,
 )
 from tdu.experiments.rows import Row, first_of_each, identity
 from tdu.experiments.sea_scores import ENSEMBLES
@@ -52,16 +54,23 @@ def cells(preset: str) -> list[Cell]:
 def report(rows: Sequence[Row]) -> Report:
     """Distributions at the paper's settings, and each change against them."""
     groups = {size: _groups(rows, size) for size in SIZES}
-    body = []
+    body = [
+        "![Share of runs not yet solved](forgetting.svg)",
+        "z above 0 means sooner than TDU with the paper's settings; unsolved runs are censored. *Stuck*: the share of runs "
+        "that the mixture takes as never solved, and p against one Weibull law.",
+        _both_sizes(groups),
+        _replay_words(groups),
+    ]
+    details = []
     for size in SIZES:
-        body += [f"## Stochastic Deep Sea {size}", _table(groups[size])]
-    body.insert(1, "![Share of runs not yet solved](forgetting.svg)")
-    body += ["## Both sizes", _both_sizes(groups), ABOUT_LUCK, _failures(rows)]
-    return Report({"tail": _verdict(groups)}, "\n\n".join(body), {"forgetting": lambda: _draw(groups)})
+        details += [f"### Stochastic Deep Sea {size}", _table(groups[size])]
+    details += [ABOUT_LUCK, _failures(rows)]
+    figures = {"forgetting": lambda: _draw(groups)}
+    return Report({"tail": _verdict(groups)}, "\n\n".join(filter(None, body)), figures, "\n\n".join(details))
 
 
 Groups = dict[str, list[Row]]
-TDU, BDQN = "TDU, the paper's settings", "BDQN, the paper's settings"
+TDU, BDQN, REPLAY = "TDU, the paper's settings", "BDQN, the paper's settings", "TDU, replay 100,000"
 
 
 def _groups(rows: Sequence[Row], size: int) -> Groups:
@@ -120,27 +129,38 @@ def _test_words(test: statistics.Comparison) -> str:
 
 
 def _both_sizes(groups: dict[int, Groups]) -> str:
-    """Every setting against TDU's own, each size compared with itself, and the shape of its tail."""
+    """Every setting against TDU's own, each size compared with itself, and its stuck runs."""
     lines = []
     for name in dict.fromkeys(name for mine in groups.values() for name in mine):
         mine = [ended(groups[n].get(name, ())) for n in SIZES]
-        solved = sum(e.solved for runs in mine for e in runs)
+        solved = [f"{sum(e.solved for e in runs)} of {len(runs)}" for runs in mine]
         test = "–" if name == TDU or not all(mine) else _test_words(_against(groups, name))
-        shapes = [_shape_words(strata) for strata in (mine, *([runs] for runs in mine))]
-        lines.append([name, f"{solved} of {sum(map(len, mine))}", test, *shapes])
-    words = (
-        "Each size compared with itself; z above 0: sooner than TDU at the paper's settings. The shape is of Weibull's law, "
-        "one for both sizes and of each alone (maximum likelihood, unsolved runs censored, likelihood-ratio interval): 1 is "
-        "a search without memory, below 1 the tail is heavy."
+        lines.append([name, *solved, test, *(_stuck_words(runs) for runs in mine)])
+    header = [
+        "setting",
+        *(f"size {n}, solved" for n in SIZES),
+        "log-rank, both sizes",
+        *(f"size {n}, stuck" for n in SIZES),
+    ]
+    return markdown(header, lines)
+
+
+def _stuck_words(runs: Sequence[Episodes]) -> str:
+    if sum(e.solved for e in runs) < 2:
+        return "–"
+    found = statistics.stuck_runs(runs)
+    return "0" if found.p == 1 else f"{found.share:.2f}, {p_words(found.p)}"
+
+
+def _replay_words(groups: dict[int, Groups]) -> str:
+    """The one change that leaves seeds as they are: its pairs."""
+    test = paired(*({n: groups[n][name] for n in SIZES} for name in (REPLAY, TDU)))
+    if test is None:
+        return ""
+    return (
+        "Three of the changes re-roll every seed. The larger replay does not: its run equals the original until 10,000 steps "
+        f"are stored. Paired by seed, it needs {paired_words(test)}, of the original's episodes ({test.pairs} pairs)."
     )
-    header = ["setting", "solved", f"log-rank against TDU's (bound {BOUND:g})", "shape (95 %)"]
-    header += [f"size {n} alone" for n in SIZES]
-    return words + "\n\n" + markdown(header, lines)
-
-
-def _shape_words(strata: Sequence[Sequence[Episodes]]) -> str:
-    enough = sum(e.solved for runs in strata for e in runs) > 1
-    return interval_words(statistics.waiting_shape(strata)) if enough else "–"
 
 
 def _against(groups: dict[int, Groups], name: str) -> statistics.Comparison:
@@ -173,20 +193,22 @@ def _verdict(groups: dict[int, Groups]) -> Verdict:
     ]
     if lacking:
         return Verdict("not yet enough data", f"seeds are missing of {', '.join(lacking)}")
-    sooner, later = list[str](), list[str]()
-    for name in (f"TDU, {change}" for change in CHANGES):
-        test = _against(groups, name)
-        if test.p < BOUND:
-            (sooner if test.z > 0 else later).append(f"{name} ({_test_words(test)})")
-    unsolved = {(name, n): sum(not e.solved for e in ended(groups[n][name])) for name in (TDU, BDQN) for n in SIZES}
-    tails = ", ".join(f"{unsolved[TDU, n]} of {SEEDS} unsolved at size {n} (BDQN {unsolved[BDQN, n]})" for n in SIZES)
-    shape = statistics.waiting_shape([ended(groups[n][TDU]) for n in SIZES])
-    heavy = "heavy" if shape.high < 1 else "not heavy" if shape.low > 1 else "as that of a search without memory"
-    words = f"TDU's tail is {heavy} (shape {interval_words(shape)}): it leaves {tails}, and against BDQN has "
-    against_bdqn = _against(groups, BDQN)
-    words += _test_words(against_bdqn._replace(z=-against_bdqn.z))
-    words += f"; sooner than it solve: {', '.join(sooner) or 'none of the changes'}"
-    return Verdict("answered", words + (f"; later: {', '.join(later)}" if later else ""))
+    changed = {change: _against(groups, f"TDU, {change}") for change in CHANGES}
+    sooner = [f"{change} ({_test_words(test)})" for change, test in changed.items() if test.p < BOUND and test.z > 0]
+    tails = "; ".join(_tail_words(ended(groups[n][TDU]), n) for n in SIZES)
+    words = f"{tails}; {' and '.join(sooner) or 'none of the four changes'} solve{'s' * (len(sooner) < 2)} sooner"
+    return Verdict("answered", words)
+
+
+def _tail_words(runs: Sequence[Episodes], size: int) -> str:
+    solved = [e.episode for e in runs if e.solved]
+    found = statistics.stuck_runs(runs)
+    words = f"at size {size}, {len(solved)} of {len(runs)} runs are solved by episode {max(solved, default=0):,}"
+    if len(solved) == len(runs):
+        return words
+    if found.p < 0.05:
+        return f"{words} and {len(runs) - len(solved)} are stuck (a body plus stuck runs beats one law, {p_words(found.p)})"
+    return f"{words} and one law is enough ({p_words(found.p)})"
 
 
 def _draw(groups: dict[int, Groups]) -> Any:
@@ -206,17 +228,13 @@ def _draw(groups: dict[int, Groups]) -> Any:
 
 
 FORGETTING = Grid(
-    summary="ours: what makes the tail on stochastic seas (replay, batch, λ, double Q)",
+    summary="ours: why some runs on stochastic Deep Sea take so long (replay, batch, λ, double Q)",
     claims={
-        "tail": "a question of ours: is the tail of TDU's runs heavy at the paper's settings, and does a larger "
-        "replay, a larger batch, λ = 5 or double Q cut it?"
+        "tail": "are some of TDU's runs stuck at the paper's settings, and does a larger replay, a larger "
+        "batch, λ = 5 or double Q help?"
     },
-    rules="it is answered with twelve seeds of TDU and BDQN at the paper's settings and six of each change, sizes 30 "
-    f"and 40. A change counts if the log-rank test stratified by size has p < {BOUND:g} (0.05, Bonferroni's for "
-    "four changes; z and p by permutation within sizes) "
-    "against the paper's settings. A change re-rolls the dice of every seed, so distributions are compared and not "
-    "seeds. The tail is heavy if the whole interval of the shape of Weibull's law lies below 1, and is not if it lies above "
-    "(of 18 November 2026, when all runs were there; until then the unsolved runs were counted).",
+    rules="a change counts if it solves sooner on both sizes together (log-rank test, p < 0.0125 for four changes). Stuck "
+    "runs: a body plus stuck runs beats one Weibull law (p < 0.05).",
     cells=cells,
     left_out="six of twelve seeds of every change, and BDQN's with the same changes.",
     measure=measure,

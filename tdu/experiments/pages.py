@@ -1,4 +1,4 @@
-"""The page of an experiment: claim, verdict, command, grid actually run, tables, figures. Made from rows, without training.
+"""The page of an experiment: claim, verdict, rule, figures, tables, command; every run at the end. Made from rows alone.
 
 A page says how many rows of each file it was made from. Files of rows are only added to, so the same page can be made again
 from that many rows of any later state, bit for bit.
@@ -45,10 +45,11 @@ def made_from(page: Path) -> tuple[str, dict[str, int]]:
 
 def _page(name: str, preset: str, every: Mapping[str, Sequence[Row]], report: Report) -> str:
     grid, verdicts = catalogue.grids()[name], report.verdicts
-    cells = grid.cells(preset)
-    used = select(reproduce.all_rows(every), cells)
+    rows = reproduce.all_rows(every)
+    cells = grid.all_cells(preset, rows)
+    used = select(rows, cells)
     claims = [
-        f"- **{claim}: {verdicts[claim].word}.** {_sentence(verdicts[claim].because)} The claim: {words}"
+        f"- **{claim}: {verdicts[claim].word}.** *Claim:* {_sentence(words)} *Result:* {_sentence(verdicts[claim].because)}"
         for claim, words in grid.claims.items()
     ]
     counts = {other: len(theirs) for other, theirs in every.items() if theirs}
@@ -56,14 +57,13 @@ def _page(name: str, preset: str, every: Mapping[str, Sequence[Row]], report: Re
         f"<!-- {preset}, rows: {json.dumps(counts, sort_keys=True)} -->",
         f"# {name}: {grid.summary}",
         "\n".join(claims),
-        f"How it is judged: {grid.rules}",
-        f"```\ntdu reproduce {name}            # goes on with what is missing\ntdu reproduce {name} --pages    # "
-        "this page again, from the rows that are there\n```",
+        f"*Rule:* {_sentence(grid.rules)} [All rules](../RULES.md).",
         report.body,
-        "## The grid, and what of it was run",
-        _grid_words(name, preset, cells, used),
-        "## The runs",
-        _rows_words(name, used, report.shown, every),
+        f"```\ntdu reproduce {name}            # runs what is missing\ntdu reproduce {name} --pages    # "
+        "this page again, from the rows\n```",
+        _folded("Every run", report.details),
+        _folded("The grid and the missing runs", _grid_words(name, preset, cells, used)),
+        _folded("Where the rows come from", _rows_words(name, used, report.shown, every)),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -140,5 +140,10 @@ def _rows_words(name: str, used: Sequence[Row], shown: Sequence[Row], every: Map
     return " ".join(words)
 
 
+def _folded(title: str, words: str) -> str:
+    """A part of the page that opens with a click."""
+    return f"<details>\n<summary>{title}</summary>\n\n{words}\n\n</details>" if words else ""
+
+
 def _sentence(words: str) -> str:
-    return words[0].upper() + words[1:] + ("" if words.endswith(".") else ".")
+    return words[:1].upper() + words[1:] + ("" if words.endswith((".", "?")) else ".")

@@ -71,7 +71,7 @@ def missing(names: Sequence[str], preset: str, every: Mapping[str, Sequence[Row]
     known = {row.identity for theirs in every.values() for row in theirs}
     asked: dict[rows.Identity, Asked] = {}
     for name in names:
-        for cell in catalogue.grids()[name].cells(preset):
+        for cell in catalogue.grids()[name].all_cells(preset, all_rows(every)):
             if rows.identity(cell) not in known:
                 asked.setdefault(rows.identity(cell), Asked(name, cell))
     return list(asked.values())
@@ -85,7 +85,7 @@ def check(asked: Sequence[Asked]) -> None:
 
 def status(name: str, preset: str, every: Mapping[str, Sequence[Row]]) -> Status:
     """What of an experiment is done, and how long the rest may take on one core."""
-    cells = dict.fromkeys(map(rows.identity, catalogue.grids()[name].cells(preset)))
+    cells = dict.fromkeys(map(rows.identity, catalogue.grids()[name].all_cells(preset, all_rows(every))))
     left = missing([name], preset, every)
     seconds = [estimate(asked.cell, [row for theirs in every.values() for row in theirs]) for asked in left]
     known = [s for s in seconds if s is not None]
@@ -139,17 +139,16 @@ def run(
     *,
     results: Path = RESULTS,
     scratch: Path = SCRATCH,
-    hours: float | None = None,
+    deadline: float | None = None,
     jobs: int = 1,
     engine: progress.Engine = parallel.run_all,
     display: str = "auto",
     machine: str | None = None,
     say: Say = tell,
 ) -> Stopped:
-    """Makes the runs and adds a row for each that ends. After `hours` the one under way is saved and left."""
+    """Makes the runs and adds a row for each that ends. At `deadline` (of time.monotonic) those under way are saved."""
     if not asked:
         return Stopped(0, 0, [])
-    deadline = None if hours is None else time.monotonic() + 3600 * hours
     by_folder = {one.cell.job(scratch).out: one for one in asked}  # two lengths of one run share a name
     grids, where = catalogue.grids(), (commit(), machine or processor())
     finished, failed = 0, []

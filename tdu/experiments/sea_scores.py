@@ -5,18 +5,16 @@ from typing import NamedTuple
 
 from tdu.experiments.experiment import EPISODES
 from tdu.experiments.rows import Row, first_of_each
-from tdu.experiments.seas import luck, sea
+from tdu.experiments.seas import sea, size_of
 from tdu.reporting import statistics
-from tdu.reporting.bsuite_scores import beats_dithering
+from tdu.reporting.bsuite_scores import beats_dithering, logged_from
 from tdu.reporting.statistics import Interval
 
 SIZES = tuple(range(10, 51, 2))
 FEW_SIZES = (10, 20, 30, 40, 50)
 LARGEST_SIZES = (44, 46, 48, 50)
-FIGURE_1 = ("cts", "rnd", "su", "nns", "qex")
-OTHERS = (*FIGURE_1, "dqn")
 ENSEMBLES = ("tdu", "bdqn")
-METHODS = (*((name, "paper") for name in (*ENSEMBLES, *OTHERS)), *((name, "boot_dqn") for name in ENSEMBLES))
+METHODS = (*((name, preset) for preset in ("paper", "listing", "boot_dqn") for name in ENSEMBLES), ("dqn", "paper"))
 
 
 def group(
@@ -45,31 +43,37 @@ class Score(NamedTuple):
     by_seed: dict[int, int]
     """Solved sizes of each seed that has all of `sizes`."""
     all: Interval
+    """bsuite's rule at every episode."""
+    official: Interval
+    """bsuite's rule at the episodes that bsuite logs."""
     sizes: Sequence[int]
-    solved: Sequence[Row]
-    """The runs that count."""
+    rows: Sequence[Row]
+    """Every run of these seeds and sizes."""
 
     @property
     def is_whole(self) -> bool:
         """Whether a seed has every size."""
         return bool(self.by_seed) and len(self.sizes) == len(SIZES)
 
-    def marked(self, mark: str) -> list[Row]:
-        """Those of its solved runs that bear a mark."""
-        return [row for row in self.solved if luck(row) == mark]
-
 
 def score(by_size: Mapping[int, Sequence[Row]], sizes: Sequence[int]) -> Score:
     """Over the seeds that have all of some sizes, so that every size weighs the same."""
     found = {(size, row.seed): row for size in sizes for row in by_size.get(size, ())}
     seeds = sorted({seed for _, seed in found if all((size, seed) in found for size in sizes)})
-    solved = {
-        seed: [row for size in sizes if beats_dithering((row := found[size, seed]).solved_episode, size)]
-        for seed in seeds
-    }
-    by_seed = {seed: len(mine) for seed, mine in solved.items()}
-    every = statistics.share(sum(by_seed.values()), len(seeds) * len(sizes))
-    return Score(by_seed, every, sizes, [row for mine in solved.values() for row in mine])
+    by_seed = {seed: sum(_counts(found[size, seed]) for size in sizes) for seed in seeds}
+    mine = [found[size, seed] for seed in seeds for size in sizes]
+    every, official = (statistics.share(sum(map(counts, mine)), len(mine)) for counts in (_counts, counts_officially))
+    return Score(by_seed, every, official, sizes, mine)
+
+
+def _counts(row: Row) -> bool:
+    return beats_dithering(row.solved_episode, size_of(row.env))
+
+
+def counts_officially(row: Row) -> bool:
+    """Whether bsuite's score counts a run, which is taken to be still solved at the next episode that bsuite logs."""
+    solved = row.solved_episode
+    return solved is not None and beats_dithering(logged_from(solved), size_of(row.env))
 
 
 def best_score(by_size: Mapping[int, Sequence[Row]]) -> Score:
@@ -78,29 +82,9 @@ def best_score(by_size: Mapping[int, Sequence[Row]]) -> Score:
     return whole if whole.by_seed else score(by_size, FEW_SIZES)
 
 
-Scores = Mapping[tuple[str, str, bool], Score]
-"""By agent, preset and whether the seas are stochastic."""
-
-
-def by_method(rows: Sequence[Row]) -> dict[tuple[str, str, bool], dict[int, list[Row]]]:
-    """Runs of every method, by size."""
-    return {(a, preset, s): group(rows, a, stochastic=s, preset=preset) for a, preset in METHODS for s in (False, True)}
-
-
-def method_scores(rows: Sequence[Row]) -> Scores:
-    """Scores of every method."""
-    return {method: best_score(by_size) for method, by_size in by_method(rows).items()}
-
-
-def at_one(rows: Sequence[Row]) -> dict[int, list[Row]]:
+def at_one(rows: Sequence[Row], preset: str = "paper") -> dict[int, list[Row]]:
     """TDU's runs at λ = 1, deterministic, by size."""
-    return group(rows, "tdu", stochastic=False, options="prior_scale=1.0")
-
-
-def compared(rows: Sequence[Row], *, stochastic: bool, preset: str = "paper") -> list[tuple[list[Row], list[Row]]]:
-    """TDU's and BDQN's runs, a pair for each size that both have."""
-    first, second = (group(rows, agent, stochastic=stochastic, preset=preset) for agent in ENSEMBLES)
-    return [(first[size], second[size]) for size in first if size in second]
+    return group(rows, "tdu", stochastic=False, preset=preset, options="prior_scale=1.0")
 
 
 def variant(stochastic: bool) -> str:

@@ -1,4 +1,4 @@
-"""Deep Seas: their ids, and which of their runs count as solved by luck."""
+"""Deep Sea: ids, and which runs count as solved by luck."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -6,15 +6,15 @@ from tdu.experiments.experiment import Verdict
 from tdu.experiments.rows import Row
 
 CHESTS = 10
-"""A stochastic sea that counts as solved with fewer was solved by luck."""
+"""A run on stochastic Deep Sea that counts as solved with fewer was solved by luck."""
 EARLY = 500
 """Before this episode luck solves most of what it solves."""
 LUCK, UNKNOWN = "°", "?"
-"""How such a run is marked, and one whose chests were not written down."""
+"""How such a run is marked, and one whose chests were not recorded."""
 ABOUT_LUCK = (
-    f"A {LUCK} is a run that counts as solved with fewer than ten chests, a {UNKNOWN} a solved one whose chests were not "
-    "written down. bsuite counts an episode as bad if it goes left while still on the diagonal. A stochastic sea's slips "
-    "take it off the diagonal, after which nothing is bad: so enough good episodes may come together without the chest."
+    f"{LUCK} marks a run that counts as solved with fewer than ten chests. {UNKNOWN} marks a solved run whose chests were "
+    "not recorded. bsuite counts an episode as bad if the agent goes left on the diagonal. On stochastic Deep Sea a slip "
+    "leaves the diagonal and the episode is then not bad, so a run can count as solved without the chest."
 )
 
 
@@ -59,16 +59,15 @@ def luck_words(
     """How many of the runs shown luck solved, and what the verdicts on all rows would be without them."""
     marks = [luck(row) for row in shown]
     early = sum((row.solved_episode or 0) < EARLY for row, mark in zip(shown, marks, strict=True) if mark == UNKNOWN)
+    solved = sum(row.solved_episode is not None for row in shown)
     parts = [
-        f"Of {sum(row.solved_episode is not None for row in shown)} runs here that count as solved on stochastic seas "
-        f"{marks.count(LUCK)} were solved by luck, with fewer than ten chests; of {marks.count(UNKNOWN)} the chests were not "
-        "written down. Were the former taken as unsolved, at the episode where they stopped, it would be:",
+        f"Of {solved} solved runs on stochastic Deep Sea, {marks.count(LUCK)} had fewer than ten chests (lucky); "
+        f"for {marks.count(UNKNOWN)} the chests were not recorded. If lucky runs count as unsolved:",
         _list(verdicts(without_luck(rows))),
     ]
     if early:
         parts += [
-            f"And were those of the latter that were solved before episode {EARLY}, as nearly all that luck solved are, "
-            f"taken so too ({early} runs here):",
+            f"If runs with unrecorded chests, solved before episode {EARLY}, count as unsolved too ({early} runs here):",
             _list(verdicts(without_luck(rows, early_unknown=True))),
         ]
     return "\n\n".join(parts)

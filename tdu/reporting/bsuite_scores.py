@@ -33,6 +33,8 @@ class Score(NamedTuple):
     score: float
     tags: tuple[str, ...]
     finished: bool
+    every_episode: float | None = None
+    """Of Deep Sea alone: our own measure, the same rule checked at every episode."""
 
 
 def logged_episodes(last: int) -> set[int]:
@@ -42,16 +44,15 @@ def logged_episodes(last: int) -> set[int]:
 
 
 def bsuite_rows(log: Mapping[str, np.ndarray], bsuite_id: str) -> dict[str, np.ndarray]:
-    """The rows and columns of a run's log that bsuite would have written; of a Deep Sea, the row that solved it too.
+    """The rows and columns of a run's log that bsuite would have written; of a Deep Sea that ends solved, the last row too.
 
-    A run that stops once solved ends between two of bsuite's rows. Its score, and that of the same run to its last episode,
-    stand on the row at which the task was first solved.
+    A run that stops once solved ends between two of bsuite's rows. It is taken to be still solved at the next one.
     """
     episodes = log["episode"]
     keep = np.isin(episodes, list(logged_episodes(int(episodes.max(initial=0)))))
-    solving = _solving_row(log, bsuite_id)
-    if solving is not None:
-        keep[solving] = True
+    solved = _solved(log, bsuite_id)
+    if solved.any() and solved[-1]:
+        keep[-1] = True
     names = [*COLUMNS, *(n for n in log if n not in COLUMNS and n not in _NOT_BSUITE)]
     return {name: np.asarray(log[name])[keep] for name in names}
 
@@ -83,8 +84,23 @@ def score_logs(logs: Mapping[str, Mapping[str, np.ndarray]]) -> list[Score]:
         rows = bsuite_rows(log, bsuite_id)
         if len(rows["episode"]):
             frames.append(pd.DataFrame(rows).assign(bsuite_id=bsuite_id))
-    settled = [bsuite_id for bsuite_id, log in logs.items() if _solving_row(log, bsuite_id) is not None]
-    return score_frame(pd.concat(frames, sort=False), settled=settled) if frames else []
+    settled = [i for i, log in logs.items() if _solved(bsuite_rows(log, i), i).any()]
+    own = _every_episode(logs)
+    scores = score_frame(pd.concat(frames, sort=False), settled=settled) if frames else []
+    return [score._replace(every_episode=own.get(score.experiment)) for score in scores]
+
+
+def _every_episode(logs: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, float]:
+    """Share of each Deep Sea's sizes that are solved at any episode, before dithering would have."""
+    _, sweep = imported()
+    beaten: dict[str, list[bool]] = {}
+    for bsuite_id, log in logs.items():
+        name = bsuite_id.partition("/")[0]
+        if name in DEEP_SEAS and bsuite_id in sweep.SETTINGS and len(log["episode"]):
+            solved = log["episode"][_solved(log, bsuite_id)]
+            size = sweep.SETTINGS[bsuite_id]["size"]
+            beaten.setdefault(name, []).append(beats_dithering(float(solved[0]) if len(solved) else None, size))
+    return {name: float(np.mean(mine)) for name, mine in beaten.items()}
 
 
 def score_frame(frame: Any, *, settled: Sequence[str] = ()) -> list[Score]:
@@ -117,6 +133,11 @@ def beats_dithering(solved: float | None, size: int) -> bool:
     return solved is not None and solved < 2.0**size + _FORGIVENESS
 
 
+def logged_from(episode: int) -> int:
+    """The first episode from this one on at which bsuite writes a row."""
+    return min(logged for logged in logged_episodes(10 * episode) if logged >= episode)
+
+
 def by_tag(scores: Iterable[Score]) -> dict[str, float]:
     """Mean score of the experiments of each tag. Those without a number are left out, as bsuite does.
 
@@ -136,7 +157,7 @@ def mean(values: Iterable[float]) -> float:
 
 
 def _deep_sea(rows: Any, stochastic: bool) -> float:
-    """Share of the sizes that are solved before dithering would have solved them."""
+    """Share of the sizes that are solved, at an episode that bsuite logs, before dithering would have solved them."""
     rule = solved_rule(stochastic)
     rows = rows[(rows.episode >= rule.from_episode) & (rows.episode <= 10_000)]
     beaten = []
@@ -144,15 +165,14 @@ def _deep_sea(rows: Any, stochastic: bool) -> float:
         solved = mine.episode[mine.total_bad_episodes / mine.episode < rule.bad_share]
         # One vote for each row at the deciding episode, as bsuite's merge has it where a size was run twice.
         deciding = solved.min() if len(solved) else mine.episode.max()
-        beat = beats_dithering(float(deciding) if len(solved) else None, size)
+        beat = beats_dithering(logged_from(int(deciding)) if len(solved) else None, size)
         beaten += [beat] * int((mine.episode == deciding).sum())
     return float(np.mean(beaten)) if beaten else float("nan")
 
 
-def _solving_row(log: Mapping[str, np.ndarray], bsuite_id: str) -> int | None:
-    """The row of a Deep Sea's log at which it was first solved."""
+def _solved(log: Mapping[str, np.ndarray], bsuite_id: str) -> np.ndarray:
+    """At which rows of a log bsuite's rule for Deep Sea holds; nowhere on other tasks."""
     stochastic = DEEP_SEAS.get(bsuite_id.partition("/")[0])
     if stochastic is None or "total_bad_episodes" not in log:
-        return None
-    solved = solved_rule(stochastic)(log["total_bad_episodes"], np.maximum(log["episode"], 1), 0)
-    return int(np.argmax(solved)) if np.any(solved) else None
+        return np.zeros(len(log["episode"]), bool)
+    return np.asarray(solved_rule(stochastic)(log["total_bad_episodes"], np.maximum(log["episode"], 1), 0))

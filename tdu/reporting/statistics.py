@@ -68,7 +68,7 @@ def bootstrap(
     return Interval(float(statistic(sample[None])[0]), low, high)
 
 
-def mean_interval(values: Sequence[float]) -> Interval:
+def mean_interval(values: Sequence[float] | np.ndarray) -> Interval:
     """A mean and Student's interval: of five values a bootstrap's would hold it in 84 %."""
     from scipy import stats
 
@@ -135,6 +135,30 @@ def stratified_trend(strata: Sequence[Sequence[Sequence[Episodes]]], *, seed: in
         by_chance += generator.permuted(np.broadcast_to(surplus, (PERMUTATIONS, len(every))), axis=1) @ places
     z = difference / math.sqrt(variance) if variance > 1e-12 else 0.0
     return Comparison(z, _rarity(difference, by_chance), len(strata))
+
+
+class Paired(NamedTuple):
+    """A two-sided test of pairs of runs."""
+
+    ratio: Interval
+    """Episodes of the first over episodes of the second, geometric mean over pairs."""
+    p: float
+    pairs: int
+    first_faster: int
+    second_faster: int
+
+
+def sign_flip(pairs: Sequence[tuple[Episodes, Episodes]], *, seed: int = 0) -> Paired:
+    """Whether one group solves in fewer episodes, from pairs of runs on the same task with the same seed.
+
+    The statistic is the mean of d = log(first / second); an unsolved run has the limit of episodes. p is the share of random
+    flips of the pairs' signs whose mean is as far from 0. The interval is Student's over pairs.
+    """
+    d = np.array([math.log(first.episode / second.episode) for first, second in pairs])
+    signs = np.random.default_rng(seed).integers(2, size=(PERMUTATIONS, len(d)), dtype=np.int8) * 2 - 1
+    middle, low, high = mean_interval(d) if len(d) > 1 else (float(d[0]), -math.inf, math.inf)
+    ratio = Interval(math.exp(middle), math.exp(low), math.exp(high))
+    return Paired(ratio, _rarity(float(d.sum()), signs @ d), len(d), int((d < 0).sum()), int((d > 0).sum()))
 
 
 def _rarity(difference: float, by_chance: np.ndarray) -> float:
@@ -207,6 +231,55 @@ def waiting_shape(strata: Sequence[Sequence[Episodes]]) -> Interval:
     best = int(likelihood.argmax())
     inside = grid[likelihood >= likelihood[best] - _CHI2 / 2]
     return Interval(float(grid[best]), float(inside[0]), float(inside[-1]))
+
+
+class Stuck(NamedTuple):
+    """Times to solve as a body with Weibull's law and a share of runs that are never solved."""
+
+    share: float
+    shape: float
+    """Of the body's law."""
+    p: float
+    """Of the likelihood-ratio test against one Weibull law for all runs."""
+
+
+def stuck_runs(runs: Sequence[Episodes]) -> Stuck:
+    """Whether a body plus stuck runs describes times to solve better than one Weibull law; maximum likelihood.
+
+    Unsolved runs are censored: they are stuck, or belong to the body and take longer than they were run. The share is found
+    by expectation and maximisation for each shape of a grid. One law is the share 0, the end of its range, so p is half of
+    that of χ² with one degree of freedom.
+    """
+    from scipy import stats
+
+    shapes = np.geomspace(0.05, 20, 1000)
+    times = np.array([run.episode for run in runs], float)
+    solved = np.array([run.solved for run in runs], bool)
+    count = int(solved.sum())
+    if count < 2 or count == len(runs):
+        return Stuck(0.0, waiting_shape([runs]).estimate, 1.0)
+    logs = np.log(times / times.max())
+    powers = np.exp(shapes[:, None] * logs)  # [shapes, runs]
+
+    def likelihood(stuck: np.ndarray, scale: np.ndarray) -> np.ndarray:
+        """By shape; `scale` is to the power of the shape."""
+        survival = np.exp(-powers / scale[:, None])
+        body = np.log(shapes / scale)[:, None] + (shapes[:, None] - 1) * logs - powers / scale[:, None]
+        beyond = np.log(stuck[:, None] + (1 - stuck[:, None]) * survival + 1e-300)
+        return np.where(solved, body + np.log1p(-stuck)[:, None], beyond).sum(axis=1)
+
+    one = float(likelihood(np.zeros(len(shapes)), powers.sum(axis=1) / count).max())
+    stuck = np.full(len(shapes), 0.5 * (1 - count / len(runs)))
+    scale = powers.sum(axis=1) / count
+    for _ in range(_ROUNDS):
+        alive = (1 - stuck[:, None]) * np.exp(-powers / scale[:, None])
+        in_body = np.where(solved, 1.0, alive / (stuck[:, None] + alive + 1e-300))
+        scale = (in_body * powers).sum(axis=1) / count
+        stuck = 1 - in_body.mean(axis=1)
+    by_shape = likelihood(stuck, scale)
+    best = int(by_shape.argmax())
+    gain = max(0.0, 2 * (float(by_shape[best]) - one))
+    return Stuck(float(stuck[best]), float(shapes[best]), float(stats.chi2.sf(gain, 1) / 2) if gain > 1e-6 else 1.0)
 
 
 def _percentiles(values: np.ndarray) -> tuple[float, float]:

@@ -171,6 +171,9 @@ def _bsuite_tables(scored: dict[str, Any], others: dict[str, dict[str, float]]) 
         part = f" ({run} of {every} settings)" if run < every else ""
         cells = [_score_words(s, row) for s in scored.values()] + [_number(s.get(row)) for s in others.values()]
         lines.append(f"| {row}{part}{star} | {' | '.join(cells)} |")
+        own = [_number(s.get("every_episode", {}).get(row)) for s in scored.values()] + ["–"] * len(others)
+        if row in bsuite.DEEP_SEAS:
+            lines.append(f"| {row}, checked at every episode{part}{star} | {' | '.join(own)} |")
     parts = ["\n".join(lines)]
     lines = [f"| bsuite tag | {' | '.join(scored)} |", "|" + "---|" * (len(scored) + 1)]
     for tag in sorted({t for s in scored.values() for t in s["tags"]}):
@@ -306,6 +309,11 @@ def _bsuite(envs: dict[str, dict[int, Found]], damaged: dict[str, str], notes: l
     return {
         "scores": {mean.experiment: _or_none([mean.score]) for mean in means},
         "by_seed": {n: [_or_none([s.score]) for s in scores] for n, scores in by_name.items()},
+        "every_episode": {
+            n: _or_none(s.every_episode for s in scores if s.every_episode is not None)
+            for n, scores in by_name.items()
+            if n in bsuite.DEEP_SEAS
+        },
         "finished": {n: all(s.finished for s in scores) for n, scores in by_name.items()},
         "settings": {n: [sum(i.startswith(f"{n}/") for i in ids) for ids in (known, bsuite.ids(n))] for n in by_name},
         "tags": {tag: _or_none([score]) for tag, score in bsuite_scores.by_tag(means).items()},
