@@ -8,6 +8,7 @@ from tdu.experiments import (
     binary_tree,
     bsuite,
     catalogue,
+    deep_ablation,
     deep_sea,
     deep_sea_grid,
     deep_sea_verdicts,
@@ -170,29 +171,57 @@ def test_the_grid_s_verdicts_leave_open_what_the_runs_leave_open():
     assert verdicts(falls, 500, (20, 30))["C4"].word == "not yet enough data"
 
 
-def test_the_exponent_is_of_what_is_solved_and_says_what_is_not():
-    def rows_with(solved_to, sizes=(*sea_scores.SIZES, *scaling.LARGE)):
-        cells = [c for c in scaling.cells("laptop") if c.agent == "tdu" and seas.size_of(c.env) in sizes]
+def test_the_preset_deep_is_judged_by_mastery():
+    def rows_with(mastered, solved=lambda n: n * n, cells=None):
+        """Rows of every run, or of some; `mastered` and `solved` are functions of the size, None for never."""
         found = []
-        for c in cells:
+        for c in cells or scaling.cells("laptop"):
             n = seas.size_of(c.env)
-            at = 2 * n**2 + c.seed if n <= solved_to else None
-            row = ROW._replace(env=c.env, seed=c.seed, limit=c.episodes or ROW.limit, solved_episode=at)
-            found.append(row._replace(episodes=at or row.limit, score=float(bool(at))))
+            deep = c.preset == "deep"
+            m, s = (mastered(n) if deep else None), solved(n)
+            ends = max(m, s) if m and s else c.episodes if deep else s
+            row = ROW._replace(env=c.env, agent=c.agent, preset=c.preset, seed=c.seed, limit=c.episodes)
+            found.append(row._replace(solved_episode=s, mastered_episode=m, episodes=ends or c.episodes))
         return found
 
-    verdict = scaling.report(rows_with(60)).verdicts["exponent"]
-    assert verdict.word == "answered"
-    assert "over sizes 12 to 60, where every run is solved, TDU's exponent is 2.00 (2.00–2.00)" in verdict.because
-    assert "at sizes 80 and 100, 4 of 4 runs are not solved in 30,000 episodes (the law expects 12,7" in verdict.because
-    assert "never find the chest" not in verdict.because, "these met it three times"
-    never = scaling.report([r if r.solved_episode else r._replace(successes=0) for r in rows_with(60)])
-    assert "and never find the chest" in never.verdicts["exponent"].because
-    assert "| tdu | 80 | >30000 | >30000, >30000 | 0, 0 | 12,7" in never.body
-    assert "| tdu | 12–100 | 46 | 4 |" in scaling.report(rows_with(60)).body
-    assert "not solved" not in scaling.report(rows_with(100)).verdicts["exponent"].because
-    assert scaling.report(rows_with(60, sea_scores.SIZES)).verdicts["exponent"].word == "not yet enough data"
-    assert scaling.report([]).verdicts["exponent"].word == "not yet enough data"
+    good = scaling.report(rows_with(lambda n: 27 * n))
+    assert [v.word for v in good.verdicts.values()] == ["reached", "reached", "reached", "answered"]
+    assert "126 of 126 runs are mastered" in good.verdicts["suite"].because
+    assert "tdu deep, deterministic: 1.00 (1.00–1.00) up to size 120" in good.verdicts["exponent"].because
+    assert "tdu paper, deterministic: 2.00 (2.00–2.00) up to size 100" in good.verdicts["exponent"].because
+    assert "| 100 | 2,700, 2,700, 2,700 | 2,700 | 0 s | 2,889 |" in good.body
+    slow = scaling.report(rows_with(lambda n: 30 * n)).verdicts
+    assert [v.word for v in slow.values()] == ["reached", "reached", "not reached", "answered"]
+    ends = scaling.report(rows_with(lambda n: 27 * n if n < 100 else None)).verdicts
+    assert [v.word for v in ends.values()] == ["reached", "not reached", "not reached", "answered"]
+    assert "0 of 3 at stochastic 100" in ends["large"].because
+    late = scaling.report(rows_with(lambda n: 27 * n, solved=lambda n: n * n if n != 30 else None)).verdicts
+    assert late["suite"].word == "not reached", "bsuite's rule has to hold as well"
+    some = scaling.report(rows_with(lambda n: 27 * n, cells=scaling.cells("laptop")[:5])).verdicts
+    assert [v.word for v in some.values()][:3] == ["not yet enough data"] * 3
+    assert {v.word for v in scaling.report([]).verdicts.values()} == {"not yet enough data"}
+
+
+def test_the_ablation_of_deep_tells_the_price_of_each_part():
+    def rows_with(cells, batch=None):
+        found = []
+        for c in cells:
+            at = batch if "batch_size=32" in c.options_text else 20 * seas.size_of(c.env) + c.seed
+            row = ROW._replace(env=c.env, preset="deep", options=c.options_text, seed=c.seed, limit=c.episodes)
+            found.append(row._replace(mastered_episode=at, solved_episode=at, episodes=at or c.episodes))
+        return found
+
+    cells = deep_ablation.cells("laptop")
+    assert len({rows.identity(c) for c in cells}) == 3 * 2 * len(deep_ablation.PARTS), (
+        "every part is one of the preset's"
+    )
+    found = deep_ablation.report(rows_with(cells))
+    assert found.verdicts["parts"].word == "answered"
+    assert "batch 32: 12.48 and 8.33 times" in found.verdicts["parts"].because
+    assert "6 of 6 not mastered" in found.verdicts["parts"].because
+    assert "| batch 32 | >10,000, >10,000, >10,000 |" in found.body
+    assert "no bonus (β = 0): 1.00 and 1.00" in found.verdicts["parts"].because
+    assert deep_ablation.report(rows_with(cells[1:])).verdicts["parts"].word == "not yet enough data"
 
 
 def test_stuck_runs_and_what_helps_are_reported():

@@ -112,7 +112,7 @@ def _presets(entry: Entry) -> dict[str, dict[str, Any]]:
 
 def _defaults(entry: Entry, preset: dict[str, Any]) -> dict[str, Any]:
     """What a preset changes in an agent."""
-    options = dict(preset)
-    if "explorers" in options and "explorers" not in {field.name for field in dataclasses.fields(entry.config)}:
+    options, has = dict(preset), {field.name for field in dataclasses.fields(entry.config)}
+    if "explorers" in options and "explorers" not in has:
         options["exploiters"] += options.pop("explorers")
-    return options
+    return {name: value for name, value in options.items() if name in has}

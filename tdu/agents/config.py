@@ -143,6 +143,19 @@ PRESETS: dict[str, dict[str, object]] = {
         "acting": "live",
         "head_steps": 500,
     },
+    "deep": {
+        "ensemble": "heads",
+        "hidden_sizes": (128, 128),
+        "exploiters": 10,
+        "explorers": 10,
+        "prior_size": "unit",
+        "prior_scale": 0.3,
+        "beta": 0.3,
+        "batch_size": 128,
+        "replay_capacity": 1_000_000,
+        "adam_eps": 1e-5,
+        "acting": "live",
+    },
 }
 """Sets of defaults.
 
@@ -150,6 +163,7 @@ PRESETS: dict[str, dict[str, object]] = {
 - `listing`: the same with batch 128, the batch size of the bsuite code that the paper's listing extends.
 - `boot_dqn`: the settings of bsuite's boot_dqn today.
 - `general`: for tasks with cycles, which most tasks have.
+- `deep`: for Deep Sea of every size up to 100 and beyond (docs/deep-sea.md).
 
-An ensemble without explorers has as many exploiters as both together.
+An ensemble without explorers has as many exploiters as both together, and no bonus.
 """

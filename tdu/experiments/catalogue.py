@@ -8,6 +8,7 @@ from tdu.experiments.atari_ablations import ATARI_ABLATIONS
 from tdu.experiments.baselines import BASELINES
 from tdu.experiments.binary_tree import BINARY_TREE
 from tdu.experiments.bsuite import BSUITE
+from tdu.experiments.deep_ablation import DEEP_ABLATION
 from tdu.experiments.deep_sea import DEEP_SEA
 from tdu.experiments.deep_sea_grid import DEEP_SEA_GRID
 from tdu.experiments.experiment import Grid, Own
@@ -21,6 +22,7 @@ EXPERIMENTS: dict[str, Grid | Own] = {
     "deep_sea_grid": DEEP_SEA_GRID,
     "forgetting": FORGETTING,
     "scaling": SCALING,
+    "deep_ablation": DEEP_ABLATION,
     "bsuite": BSUITE,
     "atari": ATARI,
     "atari_ablations": ATARI_ABLATIONS,
