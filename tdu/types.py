@@ -174,6 +174,8 @@ class Weights(NamedTuple):
     """drawn(trained, draw) -> weights; without noise where `draw` is None."""
     drawn_rows: Callable[[Array, Array, Any], Array]
     """drawn_rows(trained rows, states [B], draw) -> rows [B, W]."""
+    each: Callable[[Callable[[Params], Params], Params], Params] = lambda function, trained: function(trained)
+    """each(function, trained): the function of everything that is trained in the form of the weights."""
 
 
 class Values(NamedTuple):

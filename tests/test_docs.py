@@ -91,7 +91,7 @@ def test_the_example_s_lock_is_opened():
 @pytest.mark.parametrize(
     ("agent", "options", "words"),
     [
-        ("tdu", {}, "leads back, try return_cut=worse"),
+        ("tdu", {}, "try return_cut=worse"),
         ("tdu", {"return_cut": "worse"}, "try more steps, or a larger beta"),
         ("dqn", {}, "try more steps, or the agent tdu"),
     ],

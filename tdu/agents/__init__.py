@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tdu.agents import bdqn, cts, dqn, nns, q_ucb, qex, qu, rnd, su, tdu, tdu_ac
-from tdu.agents.config import PRESETS, EnsembleConfig
+from tdu.agents.config import PRESETS, SINGLE_PRESETS, EnsembleConfig, LearnerConfig
 from tdu.agents.grids import GRIDS, paper_grids
 from tdu.errors import UserError, unknown
 from tdu.options import build
@@ -97,17 +97,16 @@ def configure(name: str, options: dict[str, Any], preset: str = "paper") -> Any:
         known = {**PRESETS, **r2d2_config.PRESETS}
         if preset not in known:
             raise unknown("preset", preset, mine)
-        if entry.is_recurrent or preset not in PRESETS:
-            raise UserError(f"preset {preset} is not one of agent {name}'s: {', '.join(mine)}.")
-        raise UserError(f"preset {preset} is for ensembles, and agent {name} is none; leave it out.")
+        raise UserError(f"preset {preset} is for other agents; agent {name} has {', '.join(mine)}.")
     return build(entry.config, _defaults(entry, mine[preset]) | options, kind=f"agent {name}")
 
 
 def _presets(entry: Entry) -> dict[str, dict[str, Any]]:
     if entry.is_recurrent:
         return r2d2_config.PRESETS
-    is_ensemble = issubclass(entry.config, EnsembleConfig)
-    return {preset: options for preset, options in PRESETS.items() if is_ensemble or not options}
+    if issubclass(entry.config, EnsembleConfig):
+        return PRESETS
+    return SINGLE_PRESETS if issubclass(entry.config, LearnerConfig) else {"paper": {}}
 
 
 def _defaults(entry: Entry, preset: dict[str, Any]) -> dict[str, Any]:

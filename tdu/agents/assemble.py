@@ -1,60 +1,45 @@
 """From a config and a few choices to an agent: what the Q-learning agents share."""
 
-from typing import Literal
-
 from tdu import behaviour as behaviours
 from tdu import values
 from tdu.adam import Adam
-from tdu.agents import units
-from tdu.agents.config import EnsembleConfig, QConfig
-from tdu.agents.q_ensemble import Learner, q_ensemble
+from tdu.agents.config import EnsembleConfig, LearnerConfig, QConfig
+from tdu.agents.q_ensemble import Heads, q_ensemble
 from tdu.types import Agent, Behaviour, Bonus, EnvSpec, Weights
 
 
-def q_agent(
+def single(
     spec: EnvSpec,
-    config: QConfig,
+    config: LearnerConfig,
     *,
     exploiters: int,
     explorers: int,
     bonus: Bonus,
     behaviour: Behaviour,
-    prior_scale: float = 0.0,
-    mask_prob: float = 1.0,
-    noise_scale: float = 0.0,
-    acting: Literal["frozen", "live"] = "live",
-    reward_unit: units.Kind = "one",
-    head_steps: int = 0,
-    return_steps: int = 1,
-    return_cut: Literal["never", "worse"] = "never",
-    layout: values.Kind = "networks",
-    unit_prior: bool = False,
     weights: Weights = values.PLAIN,
 ) -> Agent:
-    """A Q-learner of `exploiters` + `explorers` heads."""
-    learner = Learner(
-        exploiters=exploiters,
-        explorers=explorers,
-        discount=config.discount,
-        batch_size=config.batch_size,
-        replay_capacity=config.replay_capacity,
-        min_replay=config.min_replay,
-        learn_period=config.learn_period,
-        mask_prob=mask_prob,
-        noise_scale=noise_scale,
-        acting=acting,
-        reward_unit=reward_unit,
-        head_steps=head_steps,
-        return_steps=return_steps,
-        return_cut=return_cut,
-    )
-    networks = shape(config, heads=exploiters + explorers, prior_scale=prior_scale)
-    networks = networks._replace(layout=layout, unit_prior=unit_prior)
-    heads = values.make(spec, networks, weights=weights, force_dense=config.dense)
-    return q_ensemble(spec, learner, values=heads, bonus=bonus, behaviour=behaviour)
+    """A Q-learner with one head, or one of each kind, and without priors."""
+    heads = Heads(exploiters, explorers)
+    networks = values.make(spec, shape(config, heads=heads.number), weights=weights, force_dense=config.dense)
+    return q_ensemble(spec, config, heads=heads, values=networks, bonus=bonus, behaviour=behaviour)
 
 
-def shape(config: QConfig, *, heads: int, prior_scale: float) -> values.Shape:
+def ensemble(
+    spec: EnvSpec, config: EnsembleConfig, *, explorers: int, bonus: Bonus, optimism: float | None = None
+) -> Agent:
+    """An ensemble with priors and masks, one head of which acts for an episode; with `optimism`, on Q + optimism·σ(Q)."""
+    heads = Heads(config.exploiters, explorers, config.mask_prob, config.noise_scale, config.acting, config.head_steps)
+    behaviour = _head_choice(config, heads)
+    if optimism is not None:
+        behaviour = behaviours.optimistic(behaviour, optimism, config.epsilon)
+    prior_scale = config.prior_scale * (1.0 if spec.num_states is not None else config.dense_prior)
+    networks = shape(config, heads=heads.number, prior_scale=prior_scale)
+    networks = networks._replace(layout=config.ensemble, unit_prior=config.prior_size == "unit")
+    made = values.make(spec, networks, force_dense=config.dense)
+    return q_ensemble(spec, config, heads=heads, values=made, bonus=bonus, behaviour=behaviour)
+
+
+def shape(config: QConfig, *, heads: int, prior_scale: float = 0.0) -> values.Shape:
     """The networks that a config describes."""
     return values.Shape(
         heads=heads,
@@ -68,38 +53,11 @@ def shape(config: QConfig, *, heads: int, prior_scale: float) -> values.Shape:
     )
 
 
-def ensemble(
-    spec: EnvSpec, config: EnsembleConfig, *, explorers: int, bonus: Bonus, optimism: float | None = None
-) -> Agent:
-    """An ensemble with priors and masks, one head of which acts for an episode; with `optimism`, on Q + optimism·σ(Q)."""
-    behaviour = _head_choice(config, config.exploiters + explorers)
-    if optimism is not None:
-        behaviour = behaviours.optimistic(behaviour, optimism, config.epsilon)
-    return q_agent(
-        spec,
-        config,
-        exploiters=config.exploiters,
-        explorers=explorers,
-        bonus=bonus,
-        behaviour=behaviour,
-        prior_scale=config.prior_scale * (1.0 if spec.num_states is not None else config.dense_prior),
-        mask_prob=config.mask_prob,
-        noise_scale=config.noise_scale,
-        acting=config.acting,
-        reward_unit=config.reward_unit,
-        head_steps=config.head_steps,
-        return_steps=config.return_steps,
-        return_cut=config.return_cut,
-        layout=config.ensemble,
-        unit_prior=config.prior_size == "unit",
-    )
-
-
-def _head_choice(config: EnsembleConfig, heads: int) -> Behaviour:
+def _head_choice(config: EnsembleConfig, heads: Heads) -> Behaviour:
     match config.head_choice:
         case "uniform":
-            return behaviours.uniform(heads, config.epsilon)
+            return behaviours.uniform(heads.number, config.epsilon)
         case "ucb1":
-            return behaviours.ucb1(heads, config.ucb_eta, config.epsilon)
+            return behaviours.ucb1(heads.number, config.ucb_eta, config.epsilon)
         case "mixed":
-            return behaviours.mixed(config.exploiters, heads, config.explorer_prob, config.epsilon)
+            return behaviours.mixed(heads.exploiters, heads.number, config.explorer_prob, config.epsilon)

@@ -46,21 +46,49 @@ class QConfig:
 
 
 @dataclass(frozen=True)
-class SingleConfig(QConfig):
-    """Options of the agents that stand on bsuite's DQN."""
+class LearnerConfig(QConfig):
+    """Options of the agents that `q_ensemble` trains, whether they have one network or many."""
+
+    reward_unit: Literal["one", "largest", "returns"] = option(
+        "one",
+        "Unit in which values are learned: 1; the largest reward seen, where that is above 10 or below 0.1; or (returns) "
+        "the same, times 10 or 100 once discounted returns exceed so many.",
+        new=True,
+    )
+    return_steps: int = option(
+        1, "n of n-step returns: a target sums the rewards of so many steps.", minimum=1, maximum=1000, new=True
+    )
+    return_cut: Literal["never", "worse"] = option(
+        "never",
+        "Where those steps end for a head: never before the last, or (worse) at the first that it would not have taken and "
+        "that earned less than it expects: for tasks that leave little to chance; the more steps, the slower.",
+        new=True,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.return_cut != "never" and self.return_steps == 1:
+            raise UserError(
+                "return_cut is for targets of several steps, and return_steps is 1; give return_steps=3 as well."
+            )
+
+
+@dataclass(frozen=True)
+class SingleConfig(LearnerConfig):
+    """Options of the agents with one network (QEX has two), with the defaults of bsuite's DQN."""
 
     min_replay: int = option(100, "Learning starts once so many transitions are stored.", minimum=1)
 
 
 @dataclass(frozen=True)
 class DqnConfig(SingleConfig):
-    """Those of them that act ε-greedily."""
+    """Options of those that act ε-greedily."""
 
     epsilon: float = option(0.05, "Probability of a random action.", minimum=0, maximum=1)
 
 
 @dataclass(frozen=True)
-class EnsembleConfig(QConfig):
+class EnsembleConfig(LearnerConfig):
     """Options of every ensemble."""
 
     exploiters: int = option(20, "Value functions trained on the reward (K).", minimum=1)
@@ -75,21 +103,6 @@ class EnsembleConfig(QConfig):
         "fan_in",
         "Size of a prior before λ: it shrinks as the observation gets wider, as in the paper (fan_in), or it has standard "
         "deviation 0.9 for every observation (unit).",
-        new=True,
-    )
-    reward_unit: Literal["one", "largest", "returns"] = option(
-        "one",
-        "Unit in which values are learned: 1; the largest reward seen, where that is above 10 or below 0.1; or (returns) "
-        "the same, times 10 or 100 once discounted returns exceed so many.",
-        new=True,
-    )
-    return_steps: int = option(
-        1, "n of n-step returns: a target sums the rewards of so many steps.", minimum=1, maximum=1000, new=True
-    )
-    return_cut: Literal["never", "worse"] = option(
-        "never",
-        "Where those steps end for a head: never before the last, or (worse) at the first that it would not have taken and "
-        "that earned less than it expects: for tasks that leave little to chance; the more steps, the slower.",
         new=True,
     )
     mask_prob: float = option(1.0, "Probability ρ that a head trains on a transition.", above=0, maximum=1)
@@ -114,10 +127,6 @@ class EnsembleConfig(QConfig):
         super().__post_init__()
         if self.head_choice == "mixed" and getattr(self, "explorers", 0) < 1:
             raise UserError("head_choice mixed needs at least one explorer; use uniform or ucb1.")
-        if self.return_cut != "never" and self.return_steps == 1:
-            raise UserError(
-                "return_cut is for targets of several steps, and return_steps is 1; give return_steps=3 as well."
-            )
         for name, choice in (("ucb_eta", "ucb1"), ("explorer_prob", "mixed")):
             if self.head_choice != choice and changed(self, name):
                 raise UserError(f"{name} is for head_choice={choice}; with {self.head_choice} it would change nothing.")
@@ -167,3 +176,14 @@ PRESETS: dict[str, dict[str, object]] = {
 
 An ensemble without explorers has as many exploiters as both together, and no bonus.
 """
+
+SINGLE_PRESETS: dict[str, dict[str, object]] = {
+    "paper": {},
+    "general": {
+        name: PRESETS["general"][name]
+        for name in (
+            "observations", "reward_unit", "bootstrap", "learning_rate", "target_period", "return_steps", "replay_capacity",
+        )
+    },
+}  # fmt: skip
+"""The same for agents with one network: those of the general settings that apply to them."""

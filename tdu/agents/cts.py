@@ -30,4 +30,4 @@ def make(spec: EnvSpec, config: Config) -> Agent:
         )
     novelty = bonus.counts(config.beta, spec, resolution=config.resolution)
     choice = behaviour.uniform(1, config.epsilon)
-    return assemble.q_agent(spec, config, exploiters=0, explorers=1, bonus=novelty, behaviour=choice)
+    return assemble.single(spec, config, exploiters=0, explorers=1, bonus=novelty, behaviour=choice)

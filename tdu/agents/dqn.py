@@ -16,4 +16,4 @@ class Config(DqnConfig):
 def make(spec: EnvSpec, config: Config) -> Agent:
     """The agent for an environment."""
     choice = behaviour.uniform(1, config.epsilon)
-    return assemble.q_agent(spec, config, exploiters=1, explorers=0, bonus=bonus.nothing(), behaviour=choice)
+    return assemble.single(spec, config, exploiters=1, explorers=0, bonus=bonus.nothing(), behaviour=choice)

@@ -26,7 +26,7 @@ class Config(SingleConfig):
 
 def make(spec: EnvSpec, config: Config) -> Agent:
     """The agent for an environment."""
-    return assemble.q_agent(
+    return assemble.single(
         spec,
         config,
         exploiters=1,

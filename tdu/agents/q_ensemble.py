@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from tdu import random, td
 from tdu import replay as replays
 from tdu.agents import learning, units
+from tdu.agents.config import LearnerConfig
 from tdu.types import (
     Actor,
     Agent,
@@ -38,23 +39,20 @@ from tdu.types import (
 )
 
 
-class Learner(NamedTuple):
-    """The learner's own settings."""
+class Heads(NamedTuple):
+    """How the heads of an agent are trained and act. The defaults are those of an agent with one head."""
 
     exploiters: int
     explorers: int
-    discount: float
-    batch_size: int
-    replay_capacity: int
-    min_replay: int
-    learn_period: int
-    mask_prob: float
-    noise_scale: float
-    acting: Literal["frozen", "live"]
-    reward_unit: units.Kind = "one"
+    mask_prob: float = 1.0
+    noise_scale: float = 0.0
+    acting: Literal["frozen", "live"] = "live"
     head_steps: int = 0
-    return_steps: int = 1
-    return_cut: Literal["never", "worse"] = "never"
+
+    @property
+    def number(self) -> int:
+        """Exploiters and explorers."""
+        return self.exploiters + self.explorers
 
 
 _PRIORS = ("prior_tm1", "prior_t")
@@ -88,21 +86,24 @@ class ActingHead(NamedTuple):
     """Steps until another head is drawn; empty where one acts to the episode's end."""
 
 
-def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus, behaviour: Behaviour) -> Agent:
+def q_ensemble(
+    spec: EnvSpec, config: LearnerConfig, *, heads: Heads, values: Values, bonus: Bonus, behaviour: Behaviour
+) -> Agent:
     """The agent made of these parts."""
-    heads = learner.exploiters + learner.explorers
-    join = learner.discount if learner.return_cut == "never" else None
-    replay = replays.uniform(learner.replay_capacity, learner.batch_size, steps=learner.return_steps, join=join)
-    learning_the_task = max(learner.exploiters, 1)  # where none does nothing else, the explorer
-    unit = units.make(learner.reward_unit, learner.discount)
-    tells_rows = learner.return_steps > 1 or learner.reward_unit == "returns"
-    masked = learner.mask_prob < 1.0
-    noisy = learner.noise_scale > 0.0
+    join = config.discount if config.return_cut == "never" else None
+    replay = replays.uniform(config.replay_capacity, config.batch_size, steps=config.return_steps, join=join)
+    learning_the_task = max(heads.exploiters, 1)  # where none does nothing else, the explorer
+    unit = units.make(config.reward_unit, config.discount)
+    tells_rows = config.return_steps > 1 or config.reward_unit == "returns"
+    masked = heads.mask_prob < 1.0
+    noisy = heads.noise_scale > 0.0
 
     def init(key: Key) -> LearnerState:
-        extras = ({"mask": jnp.zeros(heads)} if masked else {}) | ({"noise": jnp.zeros(heads)} if noisy else {})
+        extras = ({"mask": jnp.zeros(heads.number)} if masked else {}) | (
+            {"noise": jnp.zeros(heads.number)} if noisy else {}
+        )
         if values.prior is not None:
-            extras |= dict.fromkeys(_PRIORS, jnp.zeros((heads, spec.num_actions)))
+            extras |= dict.fromkeys(_PRIORS, jnp.zeros((heads.number, spec.num_actions)))
         if tells_rows:
             extras |= {"last": jnp.zeros((), bool), "row": jnp.zeros((), jnp.int32)}
         return LearnerState(
@@ -139,9 +140,9 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
         key_mask, key_noise = jax.random.split(key)
         extras = dict(transition.extras)
         if masked:
-            extras["mask"] = jax.random.bernoulli(key_mask, learner.mask_prob, (heads,)).astype(jnp.float32)
+            extras["mask"] = jax.random.bernoulli(key_mask, heads.mask_prob, (heads.number,)).astype(jnp.float32)
         if noisy:
-            extras["noise"] = jax.random.normal(key_noise, (heads,))
+            extras["noise"] = jax.random.normal(key_noise, (heads.number,))
         if values.prior is not None:
             priors = (values.prior(state.values, o) for o in (transition.o_tm1, transition.o_t))
             extras |= dict(zip(_PRIORS, priors, strict=True))
@@ -152,7 +153,7 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
             replay=replay.add(state.replay, transition),
             bonus=bonus.observe(state.bonus, transition),
             behaviour=behaviour.observe(state.behaviour, acting.head, transition),
-            phase=(state.phase + 1) % learner.learn_period,
+            phase=(state.phase + 1) % config.learn_period,
             largest=largest,
         )
 
@@ -160,15 +161,15 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
         """What was learned, in the unit of now; before anything was, there is nothing to keep."""
         if not unit:
             return state.values
-        begun = replay.size(state.replay) >= learner.min_replay
+        begun = replay.size(state.replay) >= config.min_replay
         return values.rescaled(state.values, jnp.where(begun, unit.change(state.largest, largest), 1.0))
 
     def errors(q_tm1: Array, batch: Transition, target_t: Array, online_t: Array | None) -> Array:
         """TD errors [H, B] on the environment's rewards, from the values of `next_of`."""
         if batch.later:
             return cut_errors(q_tm1, batch, target_t, target_t if online_t is None else online_t)
-        r_t = jnp.broadcast_to(batch.r_t, (heads, *batch.r_t.shape))
-        d_t = learner.discount * batch.d_t
+        r_t = jnp.broadcast_to(batch.r_t, (heads.number, *batch.r_t.shape))
+        d_t = config.discount * batch.d_t
         over_heads = (0, None, 0, None, 0)
         if online_t is not None:
             double = jax.vmap(jax.vmap(td.double_q_learning), in_axes=(*over_heads, 0))
@@ -180,9 +181,9 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
             jnp.concatenate([getattr(batch, name)[:, None], getattr(batch.later, name)], axis=1)
             for name in ("a_tm1", "r_t", "d_t")
         )
-        target_t, online_t = (x.reshape(heads, *a_tm1.shape, -1) for x in (target_t, online_t))
+        target_t, online_t = (x.reshape(heads.number, *a_tm1.shape, -1) for x in (target_t, online_t))
         error = jax.vmap(jax.vmap(td.cut_q_learning), in_axes=(0, None, None, None, 0, 0, None))
-        return error(q_tm1, a_tm1, r_t, learner.discount * d_t, target_t, online_t, batch.later.extras["follows"])
+        return error(q_tm1, a_tm1, r_t, config.discount * d_t, target_t, online_t, batch.later.extras["follows"])
 
     def update(state: LearnerState, key: Key) -> tuple[LearnerState, learning.Metrics]:
         batch = in_values(replay.sample(state.replay, key), state.largest)
@@ -190,13 +191,13 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
 
         def loss(q_tm1: Array, target_t: Array, online_t: Array | None) -> tuple[Array, learning.Metrics]:
             plain = errors(q_tm1, batch, target_t, online_t)
-            exploit_td = jax.lax.stop_gradient(plain[: learner.exploiters])
-            taken = jax.vmap(jax.vmap(td.taken), in_axes=(0, None))(q_tm1[: learner.exploiters], batch.a_tm1)
+            exploit_td = jax.lax.stop_gradient(plain[: heads.exploiters])
+            taken = jax.vmap(jax.vmap(td.taken), in_axes=(0, None))(q_tm1[: heads.exploiters], batch.a_tm1)
             q = jax.lax.stop_gradient(taken)
             explorers_reward, bonus_in_it = bonus.reward(novelty, batch, Exploit(q, exploit_td))
             delta = plain + beside_the_reward(jax.lax.stop_gradient(explorers_reward) - batch.r_t)
             if noisy:
-                delta += learner.noise_scale * batch.extras["noise"].T
+                delta += heads.noise_scale * batch.extras["noise"].T
             squares = 0.5 * jnp.square(delta)
             if masked:
                 squares *= batch.extras["mask"].T
@@ -204,7 +205,7 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
                 jnp.mean(squares),
                 bonus=in_rewards(jnp.mean(bonus_in_it), state.largest),
                 largest_q=in_rewards(jnp.max(jnp.abs(q_tm1[:learning_the_task])), state.largest),
-                largest_extra=0.0 if learner.exploiters else jnp.max(jnp.abs(explorers_reward - batch.r_t)),
+                largest_extra=0.0 if heads.exploiters else jnp.max(jnp.abs(explorers_reward - batch.r_t)),
             )
             return jnp.sum(jnp.mean(squares, axis=1)), metrics
 
@@ -220,13 +221,13 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
 
     def beside_the_reward(pay: Array) -> Array:
         """What each head is paid beside the reward, [H, B], from what explorers are: [B] for all, or [N, B] for each."""
-        explores = (jnp.arange(heads) >= learner.exploiters)[:, None]
+        explores = (jnp.arange(heads.number) >= heads.exploiters)[:, None]
         if pay.ndim == 2:
-            pay = jnp.concatenate([jnp.zeros((learner.exploiters, learner.batch_size)), pay])
+            pay = jnp.concatenate([jnp.zeros((heads.exploiters, config.batch_size)), pay])
         return jnp.where(explores, pay, 0.0)
 
     def learn(state: LearnerState, key: Key) -> tuple[LearnerState, learning.Metrics]:
-        ready = (replay.size(state.replay) >= learner.min_replay) & (state.phase == 0)
+        ready = (replay.size(state.replay) >= config.min_replay) & (state.phase == 0)
         return learning.when(ready, update, state, key)
 
     def examine(state: LearnerState, batch: Transition) -> Examined:
@@ -237,7 +238,7 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
         def look(q_tm1: Array, target_t: Array, online_t: Array | None) -> tuple[Array, Examined]:
             q = jax.vmap(jax.vmap(td.taken), in_axes=(0, None))(q_tm1, batch.a_tm1)
             delta = errors(q_tm1, batch, target_t, online_t)
-            exploit = Exploit(q[: learner.exploiters], delta[: learner.exploiters])
+            exploit = Exploit(q[: heads.exploiters], delta[: heads.exploiters])
             found = Examined(q, delta, bonus.reward(novelty, batch, exploit)[1])
             return jnp.zeros(()), jax.tree.map(lambda x: in_rewards(x, state.largest), found)
 
@@ -255,29 +256,29 @@ def q_ensemble(spec: EnvSpec, learner: Learner, *, values: Values, bonus: Bonus,
     def mean_of_exploiters(params: ActingParams, observation: Array) -> Array:
         return jnp.mean(every_q(params, observation)[:learning_the_task], axis=0)
 
-    frozen = learner.acting == "frozen"
-    actor = _frozen_actor(heads, values, behaviour) if frozen else _live_actor(values, behaviour)
+    frozen = heads.acting == "frozen"
+    actor = _frozen_actor(heads.number, values, behaviour) if frozen else _live_actor(values, behaviour)
     return Agent(
         init=init,
         params=params,
-        actor=_redrawing(actor, learner.head_steps) if learner.head_steps else actor,
+        actor=_redrawing(actor, heads.head_steps) if heads.head_steps else actor,
         evaluator=learning.greedy_actor(mean_of_exploiters),
         values=mean_of_exploiters,
         observe=observe,
         learn=learn,
         rebase=rebase,
         head=lambda acting: acting.head,
-        discount=learner.discount,
+        discount=config.discount,
         live=not frozen,
         examiner=Examiner(
-            exploiters=learner.exploiters,
-            explorers=learner.explorers,
+            exploiters=heads.exploiters,
+            explorers=heads.explorers,
             q=every_q,
             remembered=lambda state, key: replay.sample(state.replay, key),
             examine=examine,
         ),
         extras=("last", "row") if tells_rows else (),
-        cut=cut if learner.return_steps > 1 else None,
+        cut=cut if config.return_steps > 1 else None,
     )
 
 

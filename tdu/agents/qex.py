@@ -21,4 +21,4 @@ def make(spec: EnvSpec, config: Config) -> Agent:
     """The agent for an environment."""
     choice = behaviour.mixed(1, 2, config.explorer_prob, config.epsilon)
     surprise = bonus.absolute_td(config.beta)
-    return assemble.q_agent(spec, config, exploiters=1, explorers=1, bonus=surprise, behaviour=choice)
+    return assemble.single(spec, config, exploiters=1, explorers=1, bonus=surprise, behaviour=choice)

@@ -29,7 +29,7 @@ def make(spec: EnvSpec, config: Config) -> Agent:
     """The agent for an environment."""
     surprise = bonus.distillation(config.beta, predictor(spec, config), decay=config.decay, normalise=config.normalise)
     choice = behaviour.uniform(1, config.epsilon)
-    return assemble.q_agent(spec, config, exploiters=0, explorers=1, bonus=surprise, behaviour=choice)
+    return assemble.single(spec, config, exploiters=0, explorers=1, bonus=surprise, behaviour=choice)
 
 
 def predictor(spec: EnvSpec, config: Config) -> Values:

@@ -18,7 +18,7 @@ from tdu import adam as adams
 from tdu import behaviour, random, values
 from tdu import replay as replays
 from tdu.agents import assemble, learning
-from tdu.agents.config import SingleConfig
+from tdu.agents.config import QConfig
 from tdu.errors import UserError
 from tdu.options import option
 from tdu.types import Actor, Agent, Array, EnvSpec, Examined, Examiner, Key, Params, TimeStep, Transition
@@ -26,10 +26,11 @@ from tdu.values.shape import FAR
 
 
 @dataclass(frozen=True)
-class Config(SingleConfig):
+class Config(QConfig):
     """bsuite's DQN with the paper's best values."""
 
     hidden_sizes: tuple[int, ...] = option((64,), "Widths of the hidden layers.")
+    min_replay: int = option(100, "Learning starts once so many transitions are stored.", minimum=1)
     successor: Literal["auto", "network", "table"] = option(
         "auto",
         "Form of ψ: a network, a table with one row per state, or the table where the observation is one-hot (auto).",

@@ -5,6 +5,7 @@ more than learning from it, so ε is read from a pool of normals drawn once, at 
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -66,7 +67,11 @@ def weights(scale: float, initial: float) -> Weights:
         at = (draw.places[0] % table.shape[0] + states.astype(jnp.uint32)) % table.shape[0]
         return mean + scale * spread * table[at]
 
-    return Weights(init, trainable, trainable_rows, draw, drawn, drawn_rows)
+    def each(function: Callable[[Any], Any], trained: Any) -> Any:
+        mean, spread = trained
+        return function(mean), function(spread)
+
+    return Weights(init, trainable, trainable_rows, draw, drawn, drawn_rows, each)
 
 
 _PLACES = 32

@@ -377,10 +377,9 @@ class Session:
         steps, config = self._runner.clock.steps, self._config.config
         if steps < _LONG or not self._recent_q or self._runner.progress.possible_return:
             return
+        advice = "try more steps" + (", or a larger beta" if "beta" in config else ", or the agent tdu")
         if config.get("return_steps", 1) > 1 and config.get("return_cut", "never") == "never":
-            advice = "where one wrong step of many loses all or leads back, try return_cut=worse; otherwise more steps"
-        else:
-            advice = "try more steps" + (", or a larger beta" if "beta" in config else ", or the agent tdu")
+            advice += "; where one wrong step loses all or leads back, try return_cut=worse"
         self._say(f"no reward was met in {steps:,} steps; {advice}.")
 
     def _warn_of_no_end(self) -> None:

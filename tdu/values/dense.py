@@ -141,7 +141,8 @@ def dense(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
         return state._replace(step=state.step - shape.excess(state.step))
 
     def rescaled(state: Dense, by: Array) -> Dense:
-        return state._replace(params=mlp.times(state.params, by), target=mlp.times(state.target, by))
+        params, target = (weights.each(lambda p: mlp.times(p, by), x) for x in (state.params, state.target))
+        return state._replace(params=params, target=target)
 
     def prior(state: Dense, observation: Array) -> Array:
         return priors_of(state.prior, network_input(state.seen, observation))

@@ -144,7 +144,11 @@ def one_hot(spec: EnvSpec, shape: Shape, weights: Weights = PLAIN) -> Values:
         return state._replace(table=sparse_layer.rebased(state.table, by), step=state.step - by)
 
     def rescaled(state: OneHot, by: Array) -> OneHot:
-        params, target = ((bias, mlp.times(rest, by)) for bias, rest in (state.params, state.target))
+        def times(bias_and_rest: Params) -> Params:
+            bias, rest = bias_and_rest
+            return bias, mlp.times(rest, by)
+
+        params, target = (weights.each(times, x) for x in (state.params, state.target))
         return state._replace(params=params, target=target)
 
     return Values(init, update, params, q, noiseless_q, freeze, frozen_q, rebase, rescaled)
