@@ -38,15 +38,28 @@ class Case(NamedTuple):
     heads: int = 20
     preset: str = "paper"
     warm_up: int = 2_000
+    trunk: bool = False
+    """Whether the heads share one network."""
+    replay: int | None = None
+    """Capacity, where it is not the preset's. It is filled before the measurement."""
 
     @property
     def width(self) -> int:
         """Of the hidden layers."""
-        return 50 if self.preset == "boot_dqn" else 64
+        return {"boot_dqn": 50, "deep": 128}.get(self.preset, 64)
+
+    @property
+    def networks(self) -> int:
+        """Networks that a learning step trains."""
+        return 1 if self.trunk or self.preset == "deep" else self.heads
 
     def options(self) -> dict[str, Any]:
-        """Of the agent, beside its preset."""
-        return {"batch_size": self.batch, "exploiters": self.heads // 2, "explorers": self.heads // 2}
+        """Options of the agent, beside its preset."""
+        found: dict[str, Any] = {
+            "batch_size": self.batch, "exploiters": self.heads // 2, "explorers": self.heads // 2,
+        }  # fmt: skip
+        found |= {"ensemble": "heads"} if self.trunk else {}
+        return found | ({"replay_capacity": self.replay} if self.replay else {})
 
 
 CASES = {
@@ -59,8 +72,22 @@ CASES = {
     "50x128": Case(50, 128),
     "20, 40 heads": Case(20, heads=40),
     "20, 80 heads": Case(20, heads=80),
+    "50 trunk": Case(50, trunk=True, warm_up=12_000),
+    "50x128 trunk": Case(50, 128, trunk=True, warm_up=12_000),
+    "50x128 trunk, replay 10^6": Case(50, 128, trunk=True, warm_up=1_050_000, replay=1_000_000),
+    "10 deep": Case(10, 128, preset="deep", warm_up=12_000),
+    "50 deep": Case(50, 128, preset="deep", warm_up=12_000),
+    "100 deep": Case(100, 128, preset="deep", warm_up=12_000),
 }
-"""A sea's size, and where it is not 32, the batch; where they are not 20, the heads."""
+"""Size, batch where it is not 32, number of heads where it is not 20, `trunk` for heads on one shared network."""
+
+TRUNK_RATIOS = {
+    "heads at batch 128, times networks": ("50x128 trunk", "50x128", 10.0),
+    "heads at batch 32, times networks": ("50 trunk", "50", 8.0),
+    "replay of 10^6 to 10^4": ("50x128 trunk, replay 10^6", "50x128 trunk", 0.9),
+    "preset deep, size 100 to 10": ("100 deep", "10 deep", 0.7),
+}
+"""Pairs of cases, and the ratio of their speeds that is required."""
 
 
 def main() -> int:
@@ -105,7 +132,7 @@ def contenders_of(name: str, before: Path | None) -> dict[str, workers.Contender
     if before is not None:
         single = {"before": workers.Contender(["ours", *case], before)} | single
     limit = {"products": workers.Contender(["limit", *case])}
-    if CASES[name].warm_up < WARM_UP:
+    if CASES[name].warm_up != WARM_UP:
         return single | limit
     theirs = {"bsuite": workers.Contender(["bsuite", *case])} if CASES[name].size in SIZES else {}
     return theirs | single | {"per core": workers.Contender(["ours", *case], count=os.cpu_count() or 1)} | limit
@@ -124,14 +151,14 @@ def work_bsuite(case: Case) -> None:
 
 def work_ours(case: Case) -> None:
     """TDU."""
-    chunk = 1000 if case.warm_up == WARM_UP else 100
+    chunk = 100 if case.warm_up < WARM_UP else 1000
     advance = workers.compiled("tdu", case.size, case.warm_up, chunk, case.preset, **case.options())
     workers.timed(advance, SECONDS)
 
 
 def work_limit(case: Case) -> None:
     """Only the matrix products of a learning step."""
-    workers.timed(workers.products(case.heads, case.batch, case.width), SECONDS / 4)
+    workers.timed(workers.products(case.networks, case.batch, case.width), SECONDS / 4)
 
 
 WORKERS = {"bsuite": work_bsuite, "ours": work_ours, "limit": work_limit}
@@ -141,7 +168,7 @@ def summarise(found: dict, memory: dict, before: str | None, bytes_per_second: f
     rates = {part: {name: round(statistics.median(v), 1) for name, v in names.items()} for part, names in found.items()}
     rates["bytes"] = {
         name: round(
-            bytes_per_second / workers.bytes_of_a_step(CASES[name].heads, CASES[name].batch, CASES[name].width), 1
+            bytes_per_second / workers.bytes_of_a_step(CASES[name].networks, CASES[name].batch, CASES[name].width), 1
         )
         for name in rates["single"]
     }
@@ -159,6 +186,11 @@ def summarise(found: dict, memory: dict, before: str | None, bytes_per_second: f
         "ratio_to_bsuite": {part: ratio(part, "bsuite") for part in REQUIRED},
         "required_ratio": REQUIRED,
         "ratio_to_before": ratio("single", "before"),
+        "ratios_of_heads_on_a_trunk": {
+            words: round(rates["single"][first] / rates["single"][second], 2)
+            for words, (first, second, _) in TRUNK_RATIOS.items()
+            if {first, second} <= rates["single"].keys()
+        },
         "microseconds_per_head": {n: round(1e6 / r / CASES[n].heads, 1) for n, r in rates["single"].items()},
         "peak_megabytes": memory,
     }
@@ -182,6 +214,8 @@ def as_text(report: dict) -> str:
             lines.append(f"{name}, {part}: {ratio} times bsuite's speed (asked {REQUIRED[part][int(name)]}).")
     for name, ratio in report["ratio_to_before"].items():
         lines.append(f"{name}: {ratio} times the speed of the commit before, on one core.")
+    for words, found in report["ratios_of_heads_on_a_trunk"].items():
+        lines.append(f"{words}: {found} (asked {TRUNK_RATIOS[words][2]}).")
     if {"10", "100"} <= rates["single"].keys():
         lines.append(f"Size 100 runs at {rates['single']['100'] / rates['single']['10']:.2f} of the speed of size 10.")
     return "\n".join(lines)
