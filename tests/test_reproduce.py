@@ -41,15 +41,15 @@ def test_a_row_comes_back_as_it_was_written(tmp_path):
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("deep_sea:size=10,tdu,paper,,x,10000,49,49,490,1.0,3,0.5,abc,p,", "seed is 'x'"),
-        ("deep_sea:size=10,tdu,paper,,0,10000,50,49,490,1.0,3,0.5,abc,p,", "solved at episode 50 of 49"),
-        ("deep_sea:size=10,tdu,paper,,0,10000,,49,490,1.0,3,0.5,abc,p,", "49 of its 10000 episodes"),
-        ("deep_sea:size=10,tdu,paper,,0,10000,49,49,490,7,3,0.5,abc,p,", "score is '7'"),
-        ("deep_sea:size=10,ppo,paper,,0,10000,49,49,490,1.0,3,0.5,abc,p,", "no agent 'ppo'"),
+        ("deep_sea:size=10,tdu,paper,,x,10000,49,49,490,1.0,3,0.5,abc,p,,", "seed is 'x'"),
+        ("deep_sea:size=10,tdu,paper,,0,10000,50,49,490,1.0,3,0.5,abc,p,,", "solved at episode 50 of 49"),
+        ("deep_sea:size=10,tdu,paper,,0,10000,,49,490,1.0,3,0.5,abc,p,,", "49 of its 10000 episodes"),
+        ("deep_sea:size=10,tdu,paper,,0,10000,49,49,490,7,3,0.5,abc,p,,", "score is '7'"),
+        ("deep_sea:size=10,ppo,paper,,0,10000,49,49,490,1.0,3,0.5,abc,p,,", "no agent 'ppo'"),
         ("deep_sea:size=10,tdu,paper,,0,100", "number of cells"),
         ("<<<<<<< HEAD", "number of cells"),
         ('"deep_sea:size=50,stoch', "unexpected end of data"),
-        ("x" * 200_000 + ",tdu,paper,,0,10000,49,49,490,1.0,3,0.5,abc,p,", "field larger than field limit"),
+        ("x" * 200_000 + ",tdu,paper,,0,10000,49,49,490,1.0,3,0.5,abc,p,,", "field larger than field limit"),
     ],
 )
 def test_a_damaged_row_is_named_and_the_rest_goes_on_and_nothing_is_taken_out(tmp_path, line, words):

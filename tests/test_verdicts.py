@@ -13,6 +13,7 @@ from tdu.experiments import (
     deep_sea_grid,
     deep_sea_verdicts,
     forgetting,
+    luck,
     pages,
     rows,
     scaling,
@@ -222,6 +223,26 @@ def test_the_ablation_of_deep_tells_the_price_of_each_part():
     assert "| batch 32 | >10,000, >10,000, >10,000 |" in found.body
     assert "no bonus (β = 0): 1.00 and 1.00" in found.verdicts["parts"].because
     assert deep_ablation.report(rows_with(cells[1:])).verdicts["parts"].word == "not yet enough data"
+
+
+def test_luck_is_told_from_knowing_the_way():
+    def row(c, solved, known, score=1.0):
+        row = ROW._replace(env=c.env, agent=c.agent, preset=c.preset, options="until=budget", seed=c.seed, limit=2000)
+        return row._replace(solved_episode=solved, episodes=2000, score=score, full_depth_episode=known)
+
+    cells = luck.cells("laptop")
+    assert len({rows.identity(c) for c in cells}) == 84
+    assert rows.identity(cells[0])[3] == "until=budget"
+    assert not luck.is_lucky(row(cells[0], 104, 105)), "it may have known the way since the check before"
+    assert luck.is_lucky(row(cells[0], 100, 105))
+    assert luck.is_lucky(row(cells[0], 100, None))
+    assert not luck.is_lucky(row(cells[0], None, None))
+    early = [row(c, 100, 400, 0.0) if c.agent == "bdqn" else row(c, 300, 200) for c in cells]
+    found = luck.report(early)
+    assert "of 84 solved runs 42 were solved by luck" in found.verdicts["luck"].because
+    assert "held in 42 of 84" in found.verdicts["luck"].because
+    assert "| 10 | 0 of 3 | 0 of 3 | 3 of 3 | 3 of 3 |" in found.body
+    assert luck.report(early[1:]).verdicts["luck"].word == "not yet enough data"
 
 
 def test_stuck_runs_and_what_helps_are_reported():

@@ -13,6 +13,7 @@ from tdu.experiments.deep_sea import DEEP_SEA
 from tdu.experiments.deep_sea_grid import DEEP_SEA_GRID
 from tdu.experiments.experiment import Grid, Own
 from tdu.experiments.forgetting import FORGETTING
+from tdu.experiments.luck import LUCK
 from tdu.experiments.scaling import SCALING
 
 EXPERIMENTS: dict[str, Grid | Own] = {
@@ -23,6 +24,7 @@ EXPERIMENTS: dict[str, Grid | Own] = {
     "forgetting": FORGETTING,
     "scaling": SCALING,
     "deep_ablation": DEEP_ABLATION,
+    "luck": LUCK,
     "bsuite": BSUITE,
     "atari": ATARI,
     "atari_ablations": ATARI_ABLATIONS,

@@ -24,6 +24,7 @@ class Measured(NamedTuple):
 
     score: float | None = None
     successes: int | None = None
+    full_depth_episode: int | None = None
 
 
 Word = Literal[

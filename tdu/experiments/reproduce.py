@@ -192,6 +192,7 @@ def made_of(cell: Cell, folder: Path, result: runs.RunResult, grid: Grid, where:
         limit=limit,
         solved_episode=result.solved_episode,
         mastered_episode=result.mastered_episode,
+        full_depth_episode=measured.full_depth_episode,
         episodes=result.episodes,
         steps=result.steps,
         score=measured.score,

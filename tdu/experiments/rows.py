@@ -48,6 +48,8 @@ class Row(NamedTuple):
     processor: str
     mastered_episode: int | None = None
     """None also where the environment cannot be mastered, and in older rows."""
+    full_depth_episode: int | None = None
+    """The first check at which the greedy policy followed the whole optimal path; only the experiment `luck` needs it."""
 
     @property
     def identity(self) -> Identity:
@@ -218,6 +220,7 @@ def _row(cells: Mapping[str, str]) -> Row:
         limit=limit,
         solved_episode=solved,
         mastered_episode=_whole(texts, "mastered_episode", 1),
+        full_depth_episode=_whole(texts, "full_depth_episode", 1),
         episodes=episodes,
         steps=steps,
         score=_real(texts, "score", math.inf, -math.inf)
