@@ -83,13 +83,6 @@ def test_reference_lines():
     assert "HyperAgent" not in deep_sea_figures.published(), "budgets are not what it took"
 
 
-def test_the_readme_s_exponent_is_the_page_s():
-    page = (ROOT / "results" / "scaling" / pages.PAGE).read_text()
-    largest, exponent = re.search(r"[Oo]ver sizes 12 to (\d+), .*? exponent is ([\d.]+) ", page).groups()
-    readme = (ROOT / "README.md").read_text()
-    assert f"grow as N^{exponent} up to size {largest} of deterministic Deep Sea" in readme
-
-
 def test_the_readme_s_episodes_are_the_pages():
     readme = (ROOT / "README.md").read_text()
     tree = (ROOT / "results" / "binary_tree" / pages.PAGE).read_text()

@@ -387,7 +387,7 @@ def test_bad_options_are_refused_by_name(agent, options, words):
 def test_presets_change_defaults_and_options_change_presets():
     config = agents.configure("tdu", {"prior_scale": 2.0}, "boot_dqn")
     assert (config.batch_size, config.hidden_sizes, config.prior_scale) == (128, (50, 50), 2.0)
-    with pytest.raises(UserError, match="for ensembles"):
+    with pytest.raises(UserError, match="for other agents"):
         agents.configure("dqn", {}, "boot_dqn")
     with pytest.raises(UserError, match="did you mean 'paper'"):
         agents.configure("tdu", {}, "papr")

@@ -38,6 +38,8 @@ REPORT = {
     "bonus": 0,
     "steps_per_second": 9,
     "seconds_left": 1,
+    "greedy_depth": 0,
+    "optimal_depth": None,
 }
 OURS = os.pathsep.join(filter(None, (str(Path(tdu.__file__).parents[1]), os.environ.get("PYTHONPATH"))))
 

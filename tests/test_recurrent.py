@@ -374,7 +374,7 @@ def test_presets_are_by_environment_and_said():
         assert asked.general_because.startswith(f"tdu_r2d2 has the preset {preset},")
     assert asked_for(Diary(), "r2d2").config.num_envs == 1
     assert asked_for("deep_sea", "r2d2", num_envs=3).config.num_envs == 3
-    with pytest.raises(UserError, match="preset general is not one of agent r2d2's"):
+    with pytest.raises(UserError, match="preset general is for other agents"):
         asked_for("deep_sea", "r2d2", preset="general")
 
 

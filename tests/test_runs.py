@@ -458,7 +458,7 @@ def test_a_run_prints_as_one_line(tmp_path):
     mean = round(run.result["mean_return"], 4)
     solved = run.result["solved_episode"]
     name = "Run(env='deep_sea:size=4', agent='tdu', seed=0, episodes=20"
-    assert repr(run) == f"{name}, solved_episode={solved}, mean_return={mean})"
+    assert repr(run) == f"{name}, solved_episode={solved}, mastered_episode=None, mean_return={mean})"
     (tmp_path / "run" / "result.json").unlink()
     assert repr(tdu.load(tmp_path / "run")) == f"{name}, not finished)"
 

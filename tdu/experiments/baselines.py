@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tdu.agents.grids import GRIDS
+from tdu.agents.grids import paper_grids
 from tdu.experiments.deep_sea import measure
 from tdu.experiments.deep_sea_figures import draw_scores
 from tdu.experiments.experiment import (
@@ -44,10 +44,12 @@ Setting = tuple[tuple[str, Any], ...]
 
 
 def settings(agent: str) -> list[Setting]:
-    """The grid of a method."""
-    fixed = FIXED.get(agent, {})
-    values = {name: (fixed[name],) if name in fixed else every for name, every in GRIDS[agent].items()}
-    return [tuple(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())]
+    """Every setting of a method's grids."""
+    fixed, found = FIXED.get(agent, {}), list[Setting]()
+    for grid in paper_grids(agent):
+        values = {name: (fixed[name],) if name in fixed else every for name, every in grid.items()}
+        found += [tuple(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())]
+    return found
 
 
 def _cells(agent: str, setting: Setting, sizes: Sequence[int], seeds: Sequence[int], episodes: int) -> list[Cell]:
