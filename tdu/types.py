@@ -139,7 +139,9 @@ class Environment(NamedTuple):
     reset: Callable[[Key], tuple[State, TimeStep]]
     step: Callable[[State, Array, Key], tuple[State, TimeStep]]
     info: Callable[[State], dict[str, Array]]
-    """What the episode adds to each of `spec.info_names`, whole or real numbers; read when it ends."""
+    """What the episode adds to each of `spec.info_names`, whole or real numbers; read when it ends.
+
+    Of a name that begins with `best`, the largest value is kept."""
 
 
 class Replay(NamedTuple):

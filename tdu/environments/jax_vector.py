@@ -12,7 +12,7 @@ import numpy as np
 
 from tdu import random
 from tdu.environments.python import Seed, number
-from tdu.environments.vector import Ended, Stepped
+from tdu.environments.vector import Ended, Stepped, together
 from tdu.types import Array, Environment, TimeStep
 
 _AGE = 1 << 31
@@ -67,7 +67,7 @@ class JaxVector:
         ended: dict[int, Ended] = {}
         for row in np.flatnonzero(after.last):
             mine = {name: np.asarray(gained[name])[row].item() for name in self.spec.info_names}
-            self._totals = {name: self._totals[name] + value for name, value in mine.items()}
+            self._totals = {name: together(name, [self._totals[name], value]) for name, value in mine.items()}
             ended[int(row)] = Ended(bad=bool(mine.get("total_bad_episodes", 0)), totals=dict(self._totals))
         return Stepped(after, np.ones(self.size, bool), self._now.copy(), ended)
 

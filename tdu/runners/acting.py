@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tdu.environments.vector import Ended, VectorEnvironment
+from tdu.environments.vector import Ended, VectorEnvironment, together
 from tdu.r2d2.actor import Acting, ladder
 from tdu.runners import interaction
 from tdu.types import Array, EitherArray, Environment, Key, Params, RecurrentAgent, State, TimeStep
@@ -137,7 +137,7 @@ class CompiledActing:
         ends = []
         for t, row in np.argwhere(steps.after.last).tolist():
             mine = {name: column[t, row].item() for name, column in gained.items()}
-            self._totals = {name: total + mine[name] for name, total in self._totals.items()}
+            self._totals = {name: together(name, [total, mine[name]]) for name, total in self._totals.items()}
             ends.append(End(t, row, Ended(bool(mine.get("total_bad_episodes", 0)), dict(self._totals))))
         return steps, ends
 

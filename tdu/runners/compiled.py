@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tdu.environments.vector import together
 from tdu.runners import interaction
 from tdu.runners.interaction import Learned, Player
 from tdu.runners.protocol import Budget, Clock, Saved, Trace
@@ -313,7 +314,7 @@ class CompiledRunner:
             possible_return=possible,
             told=told,
             bad=bool(gained.get("total_bad_episodes", 0)),
-            totals={name: self.progress.totals[name] + value for name, value in gained.items()},
+            totals={name: together(name, [self.progress.totals[name], value]) for name, value in gained.items()},
         )
 
     def status(self) -> str:
