@@ -1,4 +1,4 @@
-"""Appendix D: β and the bandit over heads on the whole of bsuite, official environments and episodes (claim C7)."""
+"""Appendix D: β and the bandit over heads on the whole of bsuite, official settings and episodes (claim C7)."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
@@ -9,6 +9,7 @@ import numpy as np
 
 from tdu import runs
 from tdu.agents.grids import BETAS
+from tdu.environments.bsuite import imported
 from tdu.experiments import deep_sea, sea_scores, seas
 from tdu.experiments.experiment import (
     EPISODES,
@@ -96,6 +97,7 @@ def ids(preset: str) -> list[str]:
 
 def cells(preset: str) -> list[Cell]:
     """β = 0 (BDQN), β = 1 and the bandit for an id before the next id; first the settings that the verdict rests on."""
+    imported()  # without which runs would have no score
     wanted = []
     for bsuite_id in sorted(ids(preset), key=_turn):
         env, limit = environment(bsuite_id)
