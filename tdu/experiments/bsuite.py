@@ -97,7 +97,6 @@ def ids(preset: str) -> list[str]:
 
 def cells(preset: str) -> list[Cell]:
     """β = 0 (BDQN), β = 1 and the bandit for an id before the next id; first the settings that the verdict rests on."""
-    imported()  # without which runs would have no score
     wanted = []
     for bsuite_id in sorted(ids(preset), key=_turn):
         env, limit = environment(bsuite_id)
@@ -365,4 +364,5 @@ BSUITE = Grid(
     "which needs its data, β other than 0 and 1, QU and Q+UCB.",
     measure=measure,
     report=report,
+    check=imported,
 )

@@ -88,6 +88,8 @@ class Grid(NamedTuple):
     """What the laptop preset leaves out of the longer one."""
     measure: Callable[[Path, runs.RunResult], Measured]
     report: Callable[[Sequence[Row]], Report]
+    check: Callable[[], Any] = lambda: None
+    """Raises a UserError where `measure` needs an extra that is not here."""
 
 
 class Own(NamedTuple):
