@@ -343,10 +343,11 @@ def test_an_agent_has_the_same_run_on_the_twin(bsuite_id):
         np.testing.assert_allclose(ours[column], theirs[column], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("num_envs", [1, 2])
-def test_the_log_has_bsuites_columns(num_envs):
+@pytest.mark.parametrize(("agent", "num_envs"), [("tdu", 1), ("tdu", 2), ("r2d2", 2)])
+def test_the_log_has_bsuites_columns(agent, num_envs):
     """Totals are of rewards without noise; of the best episode the largest is kept; bsuite's score is made of them."""
-    log = tdu.train("cartpole_noise/0", "tdu", episodes=30, num_envs=num_envs, **SMALL).log
+    settings = {k: v for k, v in SMALL.items() if k != "explorers"} | {"lstm_size": 4} if agent == "r2d2" else SMALL
+    log = tdu.train("cartpole_noise/0", agent, episodes=30, num_envs=num_envs, say=str, **settings).log
     np.testing.assert_array_equal(np.diff(log["raw_return"], prepend=0), log["episode_len"] - 1)
     np.testing.assert_array_equal(log["best_episode"], np.maximum.accumulate(log["episode_len"] - 1))
     assert not np.array_equal(log["episode_return"], log["episode_len"] - 1)
