@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def work(name: str) -> None:
-    workers.timed(workers.compiled(name, SIZE, WARM_UP), SECONDS)
+    workers.timed(workers.compiled(name, f"deep_sea:size={SIZE}", WARM_UP), SECONDS)
 
 
 def work_bsuite() -> None:

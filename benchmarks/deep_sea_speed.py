@@ -152,7 +152,8 @@ def work_bsuite(case: Case) -> None:
 def work_ours(case: Case) -> None:
     """TDU."""
     chunk = 100 if case.warm_up < WARM_UP else 1000
-    advance = workers.compiled("tdu", case.size, case.warm_up, chunk, case.preset, **case.options())
+    env_id = f"deep_sea:size={case.size}"
+    advance = workers.compiled("tdu", env_id, case.warm_up, chunk, case.preset, **case.options())
     workers.timed(advance, SECONDS)
 
 

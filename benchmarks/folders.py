@@ -18,7 +18,7 @@ from safetensors.numpy import load
 
 KINDS: dict[str, tuple[str, ...]] = {
     "compiled": ("deep_sea:size=10,stochastic=true",),
-    "bsuite": ("catch/0",),
+    "bsuite": ("bsuite:catch/0",),
     "gymnasium": ("gym:CartPole-v1",),
     "vector": ("gym:CartPole-v1", "--num-envs", "4"),
 }

@@ -43,8 +43,8 @@ OPTIONS = {"control": {"lstm_size": 0, "feed_back": False}, "b_r2d2": {"prior_sc
 """Bootstrapped R2D2 is measured without priors, as its first rows were."""
 
 TASKS = {
-    "memory_10": Task("memory_len/9", ("r2d2", "tdu_r2d2", "control"), 5, steps=20_000, every=200, target=0.95),
-    "memory_30": Task("memory_len/15", ("r2d2", "tdu_r2d2", "control"), 5, steps=80_000, every=200, target=0.95),
+    "memory_10": Task("bsuite:memory_len/9", ("r2d2", "tdu_r2d2", "control"), 5, steps=20_000, every=200, target=0.95),
+    "memory_30": Task("bsuite:memory_len/15", ("r2d2", "tdu_r2d2", "control"), 5, steps=80_000, every=200, target=0.95),
     "deep_sea_6": Task("deep_sea:size=6", ALL, 3, episodes=15_000),
     "deep_sea_8": Task("deep_sea:size=8", ALL, 3, episodes=15_000),
     "deep_sea_10": Task("deep_sea:size=10", ALL, 5, episodes=15_000),

@@ -55,8 +55,8 @@ class Case(NamedTuple):
 
 CASES = (
     Case("atari/montezuma_revenge", "tdu_r2d2", "atari-small", 16_000, 1600),
-    Case("memory_len/9", "tdu_r2d2", "memory", 20_000, 1600),
-    Case("memory_len/9", "r2d2", "memory", 20_000, 1600),
+    Case("bsuite:memory_len/9", "tdu_r2d2", "memory", 20_000, 1600),
+    Case("bsuite:memory_len/9", "r2d2", "memory", 20_000, 1600),
 )
 NUM_ENVS = 8
 CAPACITY = 1000

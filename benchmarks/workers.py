@@ -154,9 +154,9 @@ def boot_dqn(env: Any) -> Any:
 
 
 def compiled(
-    name: str, size: int, warm_up: int, chunk: int = 1000, preset: str = "paper", **options: Any
+    name: str, env_id: str, warm_up: int, chunk: int = 1000, preset: str = "paper", **options: Any
 ) -> Callable[[], int]:
-    """An agent of ours on Deep Sea, as `tdu train` runs it, after so many steps; `chunk` steps for each call."""
+    """An agent of ours on a compiled environment, as `tdu train` runs it, after `warm_up` steps; a chunk for each call."""
     from tdu import agents, environments
     from tdu.runners.compiled import CompiledRunner
     from tdu.runners.parallel import use_one_core
@@ -164,7 +164,7 @@ def compiled(
 
     use_one_core()
     _stay_on_one_core()
-    env = environments.make(f"deep_sea:size={size}")
+    env = environments.make(env_id)
     agent = agents.find(name).make(env.spec, agents.configure(name, options, preset))
     runner = CompiledRunner(env, agent, 0, budget=Budget(None), until="budget", chunk=chunk)
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from tdu import agents, environments, runs
 from tdu.environments import atari, bsuite
+from tdu.environments.bsuite_twins import experiments
 from tdu.errors import RunError, UserError
 from tdu.options import whole_number
 from tdu.runners.mastery import Until
@@ -102,8 +103,8 @@ def expand(target: str) -> list[str]:
         return bsuite.ids(target.partition(":")[2])
     if target.startswith("atari:"):
         return atari.ids(target.partition(":")[2])
-    if target in environments.TWINS:
-        return environments.twin_ids(target)  # which need no extra
+    if target in experiments.SETTINGS:
+        return experiments.ids(target)  # which need no extra
     if not set(target) & set(":/") and target not in environments.BUILT_IN:
         return bsuite.ids(target)
     return [target]

@@ -127,7 +127,13 @@ class EnvSpec(NamedTuple):
 
     def with_episode(self, so_far: dict[str, Any], episode: dict[str, Any]) -> dict[str, Any]:
         """`info_names` of a run, with one more episode."""
-        return {n: episode[n] + (0 if n in self.per_episode else so_far[n]) for n in self.info_names}
+
+        def joined(name: str) -> Any:
+            if name in self.per_episode:
+                return episode[name]
+            return max(so_far[name], episode[name]) if name.startswith("best") else so_far[name] + episode[name]
+
+        return {name: joined(name) for name in self.info_names}
 
     @property
     def carried_shape(self) -> tuple[int, ...]:
@@ -147,7 +153,10 @@ class Environment(NamedTuple):
     reset: Callable[[Key], tuple[State, TimeStep]]
     step: Callable[[State, Array, Key], tuple[State, TimeStep]]
     info: Callable[[State], dict[str, Array]]
-    """What the episode adds to each of `spec.info_names`, or its value of it; whole or real numbers, read when it ends."""
+    """What the episode adds to each of `spec.info_names`, or its own value of it; read when it ends.
+
+    The log keeps the sum over episodes, the largest value where the name begins with `best`, and the last value where
+    `spec.per_episode` has the name."""
 
 
 class Replay(NamedTuple):

@@ -11,7 +11,7 @@ from tdu import cli, runs
 from tdu.errors import RunError
 
 TINY = {
-    "env": "catch/0",
+    "env": "bsuite:catch/0",
     "episodes": 12,
     "hidden_sizes": (8,),
     "exploiters": 2,

@@ -69,7 +69,7 @@ def test_rows_and_seeds_draw_apart():
     assert len({tuple(column) for column in columns}) == 4
 
 
-@pytest.mark.parametrize("env_id", [SEA, MINATAR, "memory_len/3", "gym:CartPole-v1"])
+@pytest.mark.parametrize("env_id", [SEA, MINATAR, "bsuite:memory_len/3", "gym:CartPole-v1"])
 def test_every_kind_is_a_vector_of_one_or_several(env_id):
     for size in (1, 2):
         env = environments.vector(env_id, 0, num_envs=size)

@@ -270,7 +270,7 @@ def test_a_run_of_a_memory_task_is_trained_loaded_evaluated_and_acts(tmp_path):
     }
     said = []
     run = tdu.train(
-        "memory_len/2", "r2d2", seed=3, steps=3000, num_envs=4, out=tmp_path / "run", say=said.append,
+        "bsuite:memory_len/2", "r2d2", seed=3, steps=3000, num_envs=4, out=tmp_path / "run", say=said.append,
         evaluation_episodes=40, evaluate_every=150, discount=0.9, **options,
     )  # fmt: skip
     assert run.result["greedy_return"]["mean"] > 0.9

@@ -59,9 +59,9 @@ def test_compiled_equals_stepwise(dense, acting):
 
 def test_how_many_steps_are_gathered_changes_nothing(monkeypatch):
     """Episodes of 9 steps: learned in one call each, or in three."""
-    a = quick("catch/0", episodes=25)
+    a = quick("bsuite:catch/0", episodes=25)
     monkeypatch.setattr(stepwise, "_GATHERED", 4)
-    b = quick("catch/0", episodes=25)
+    b = quick("bsuite:catch/0", episodes=25)
     same_log(a.log, b.log, rtol=0)
     for x, y in zip(parameters(a), parameters(b), strict=True):
         np.testing.assert_array_equal(x, y)

@@ -41,7 +41,7 @@ OTHERWISE = COMPILED | {
     "noise_scale": 0.1,
     "bootstrap": "double",
 }
-CATCH = {"env": "catch/0", "episodes": 30, "seed": 5} | FAST
+CATCH = {"env": "bsuite:catch/0", "episodes": 30, "seed": 5} | FAST
 STEPWISE = {"env": "bsuite:deep_sea_stochastic/0", "episodes": 30, "until": "budget", "seed": 5} | FAST
 
 
@@ -529,7 +529,7 @@ def test_a_run_ends_by_steps_or_episodes_whichever_is_first():
     by_steps = tdu.train(**TINY, steps=18, evaluation_episodes=0).result
     assert (by_steps["steps"], by_steps["episodes"]) == (18, 4)
     assert tdu.train(**TINY, steps=10**6, evaluation_episodes=0).result["episodes"] == 20
-    stepwise = tdu.train("catch/0", steps=20, evaluation_episodes=0, **FAST).result
+    stepwise = tdu.train("bsuite:catch/0", steps=20, evaluation_episodes=0, **FAST).result
     assert (stepwise["steps"], stepwise["episodes"]) == (20, 2)
 
 

@@ -35,12 +35,12 @@ def test_targets():
         sweeps.expand("cartpol")
 
 
-def test_deep_sea_needs_no_extra(monkeypatch):
+def test_compiled_twins_need_no_extra(monkeypatch):
     assert sweeps.expand("deep_sea_stochastic") == environments.bsuite.ids("deep_sea_stochastic")
     monkeypatch.setitem(sys.modules, "bsuite", None)
-    assert len(sweeps.plan(["deep_sea", "deep_sea_stochastic"], ["tdu"])) == 42
+    assert len(sweeps.plan(["deep_sea", "deep_sea_stochastic", "catch", "mnist_noise"], ["tdu"])) == 82
     with pytest.raises(UserError, match="needs the extra 'bsuite'"):
-        sweeps.plan(["catch"], ["tdu"])
+        sweeps.plan(["bsuite:catch/0"], ["tdu"])
 
 
 def test_a_plan_is_every_combination_and_checks_its_grid():

@@ -15,8 +15,8 @@ def run(arguments: list[str]) -> int:
         for field, kind, default, words in options.describe(built_in.settings):
             value = str(default).lower() if isinstance(default, bool) else default
             print(f"    {f'{field}={value}':<21} {words} ({kind})")
-    print("  NAME/INDEX      a bsuite id, e.g. deep_sea/5 (our compiled twin) or cartpole/0 (official, stepwise)")
-    print("  bsuite:ID       bsuite's official environment, always")
+    print("  NAME/INDEX      a bsuite id, compiled, e.g. cartpole/0; equal to the official environment")
+    print("  bsuite:ID       bsuite's official environment, stepwise, e.g. bsuite:cartpole/0")
     print("  gym:ID          a Gymnasium id with discrete actions, e.g. gym:CartPole-v1")
     print("  gymnax:NAME     a gymnax environment, compiled, e.g. gymnax:Breakout-MinAtar")
     print("  atari/GAME      one of 57 Atari games, e.g. atari/montezuma_revenge or atari/freeway:size=42,stack=4")

@@ -26,7 +26,7 @@ examples:
   tdu train deep_sea:size=20                        watch TDU find the one good policy in 2^20
   tdu train deep_sea:size=20 --agent bdqn --seeds 8   eight seeds, one process per core
   tdu train binary_tree:depth=100 --beta 2          any option of the agent is a flag
-  tdu train bsuite:catch/0 --out runs/catch         bsuite's official environment, stepwise
+  tdu train catch/0 --out runs/catch                bsuite's Catch, compiled; bsuite:catch/0 is the official one
   tdu train deep_sea:size=20 --out DIR --resume     go on where a run was cut off
   tdu train --config DIR/config.json --seed 5       another run like that one
   tdu train --agent bdqn --help                     that agent's options

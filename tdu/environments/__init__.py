@@ -1,9 +1,8 @@
 """Environments by id.
 
 deep_sea:size=20,mapping_seed=7,stochastic=true    a built-in, compiled environment with its settings
-deep_sea/5, deep_sea_stochastic/3                  a bsuite id: our compiled twin where there is one,
-cartpole/0                                         the official environment otherwise
-bsuite:deep_sea/5                                  always the official one
+deep_sea/5, cartpole/0                             a bsuite id: our compiled twin
+bsuite:deep_sea/5, bsuite:cartpole/0               the official environment
 gym:CartPole-v1                                    a Gymnasium id
 gymnax:Breakout-MinAtar                            a gymnax name, compiled
 atari/montezuma_revenge, atari/freeway:size=42     one of 57 Atari games with its settings
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple
 from gymnasium.vector import VectorEnv
 
 from tdu.environments import atari, binary_tree, bsuite, deep_sea, gymnasium, gymnax, key_door
+from tdu.environments.bsuite_twins import experiments
 from tdu.environments.jax_vector import JaxVector
 from tdu.environments.python import PythonEnvironment, Seed, described, see_current_folder
 from tdu.environments.settings import (
@@ -62,17 +62,6 @@ BUILT_IN: dict[str, BuiltIn] = {
     ),
 }
 
-TWINS = bsuite.DEEP_SEAS
-"""bsuite experiments that have a compiled twin, and whether they are stochastic."""
-
-_SETTINGS_PER_TWIN = 21
-
-
-def twin_ids(name: str) -> list[str]:
-    """All settings of an experiment that has a twin."""
-    return [f"{name}/{index}" for index in range(_SETTINGS_PER_TWIN)]
-
-
 MadeEnvironment = Environment | VectorEnvironment
 """Compiled, or stepped in Python."""
 
@@ -93,7 +82,7 @@ def make(env: Any, seed: Seed = 0, *, num_envs: int = 1, vectorises: bool = Fals
         return atari.load(env, seed, num_envs)
     made = _single(env, seed)
     if isinstance(made, Environment):
-        return made if num_envs == 1 or vectorises else JaxVector(made, seed, num_envs)
+        return made if num_envs == 1 or vectorises else JaxVector(made, _seed_of(env, seed), num_envs)
     if num_envs > 1 and not isinstance(env, str):
         raise UserError("an object is one environment; for several, give an id or a vector environment of Gymnasium's.")
     return PythonVector([made, *(_in_python(_single(env, seed)) for _ in range(num_envs - 1))])
@@ -138,7 +127,7 @@ def kind(env: Any) -> str:
         return "other"
     scheme, _, name = env.removeprefix("bsuite:").partition(":")
     experiment = scheme.partition("/")[0]
-    if experiment in ("deep_sea", *TWINS):
+    if experiment in bsuite.DEEP_SEAS:
         return "deep_sea"
     if scheme == "gymnax" and name.endswith("MinAtar"):
         return "minatar"
@@ -153,7 +142,7 @@ def is_made(env: Any) -> bool:
 def vector(env: Any, seed: Seed = 0, *, num_envs: int = 1) -> VectorEnvironment:
     """The same as `make`, always stepped from Python, for runs that are not one compiled loop."""
     made = make(env, seed, num_envs=num_envs)
-    return JaxVector(made, seed, 1) if isinstance(made, Environment) else made
+    return JaxVector(made, _seed_of(env, seed), 1) if isinstance(made, Environment) else made
 
 
 def close(env: MadeEnvironment) -> None:
@@ -165,6 +154,11 @@ def close(env: MadeEnvironment) -> None:
 def size(env: MadeEnvironment) -> int:
     """How many environments are stepped together."""
     return 1 if isinstance(env, Environment) else env.size
+
+
+def _seed_of(env: Any, seed: Seed) -> Seed:
+    """Of compiled environments that are stepped from Python."""
+    return bsuite.seed_of_copy(env, seed) if isinstance(env, str) else seed
 
 
 def _single(env: Any, seed: Seed, name: str | None = None) -> Environment | PythonEnvironment:
@@ -204,11 +198,11 @@ def _by_id(env_id: str, seed: Seed) -> Environment | PythonEnvironment:
     if colon and scheme in SCHEMES:
         return SCHEMES[scheme](rest, seed)
     if not colon and "/" in env_id:
-        name, _, index = env_id.partition("/")
-        if name in TWINS:
-            setting = _twin_index(env_id, name, index)
-            return _make_built_in("deep_sea", DeepSeaSettings(size=10 + 2 * setting, stochastic=TWINS[name]))
-        return bsuite.load(env_id, seed)
+        name, index = experiments.parsed(env_id)
+        if name in bsuite.DEEP_SEAS:
+            settings = DeepSeaSettings(stochastic=bsuite.DEEP_SEAS[name], **experiments.SETTINGS[name][index])
+            return _make_built_in("deep_sea", settings)
+        return experiments.twin(env_id)
     raise _unknown(scheme)
 
 
@@ -216,7 +210,11 @@ def _unknown(scheme: str) -> UserError:
     """The error for an id that begins with nothing we know."""
     if scheme in EXAMPLES:
         return UserError(f"'{scheme}' alone is no environment; write {EXAMPLES[scheme]}, for example.")
-    return unknown("environment", scheme, [*BUILT_IN, *TWINS, *SCHEMES, "atari/GAME", "a bsuite id as in catch/0"])
+    if scheme in experiments.SETTINGS:
+        return UserError(f"'{scheme}' alone is no environment; write {scheme}/0, for example.")
+    return unknown(
+        "environment", scheme, [*BUILT_IN, *experiments.SETTINGS, *SCHEMES, "atari/GAME", "a bsuite id as in catch/0"]
+    )
 
 
 EXAMPLES = {
@@ -289,16 +287,10 @@ def default_episodes(env_id: str) -> int | None:
         return GYM_EPISODES
     scheme, colon, _ = env_id.partition(":")
     if (scheme in BUILT_IN or not colon) and scheme not in SCHEMES:
-        official = not colon and "/" in env_id and env_id.partition("/")[0] not in TWINS
-        return bsuite.default_episodes(env_id) if official else _by_id(env_id, 0).spec.default_episodes
+        is_bsuite_id = not colon and "/" in env_id
+        return experiments.episodes(env_id) if is_bsuite_id else _by_id(env_id, 0).spec.default_episodes
     if not colon or (scheme not in SCHEMES and scheme not in BUILT_IN):
         raise _unknown(scheme)
     if scheme == "bsuite":
         return bsuite.default_episodes(env_id.partition(":")[2])
     return dict.fromkeys(("gym", "gymnax"), GYM_EPISODES).get(scheme)
-
-
-def _twin_index(env_id: str, name: str, index: str) -> int:
-    if not (index.isascii() and index.isdigit()) or int(index) >= _SETTINGS_PER_TWIN:
-        raise UserError(f"'{env_id}' does not exist; {name}/0 to {name}/{_SETTINGS_PER_TWIN - 1} do.")
-    return int(index)

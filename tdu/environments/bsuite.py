@@ -2,12 +2,12 @@
 
 import contextlib
 import io
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
+from tdu.environments.bsuite_twins.experiments import copy_number, episodes
 from tdu.environments.deep_sea import solved_rule
+from tdu.environments.mnist_files import MNIST_FILES, complete_folder, unreadable
 from tdu.environments.python import PythonEnvironment, Seed, number
 from tdu.errors import UserError, unknown
 
@@ -30,22 +30,16 @@ def ids(name: str) -> list[str]:
     return found
 
 
-UNSEEDED = {"cartpole": 20, "catch": 20, "mnist": 20, "mountain_car": 20} | {
-    f"{name}_{kind}": 4 for name in ("cartpole", "catch", "mnist", "mountain_car") for kind in ("noise", "scale")
-}
-"""Experiments with settings that are the same but for chance, and how many in a row are."""
-
-
-def copy_number(bsuite_id: str) -> int:
-    """How many settings before this one are the same but for chance, which bsuite leaves unseeded."""
-    name, _, index = bsuite_id.partition("/")
-    return int(index) % UNSEEDED[name] if name in UNSEEDED and index.isdecimal() else 0
-
-
 def own_seed(bsuite_id: str, seed: int) -> int:
     """What everything random on a setting grows from: with one seed, settings that are the same are still several runs."""
+    own = seed_of_copy(bsuite_id, seed)
+    return own if isinstance(own, int) else number(own)
+
+
+def seed_of_copy(bsuite_id: str, seed: Seed) -> Seed:
+    """The seed of an id's environments: of several settings that are the same, each has its own."""
     copy = copy_number(bsuite_id)
-    return number(f"{seed} copy {copy}") if copy else seed
+    return f"{seed} copy {copy}" if copy else seed
 
 
 def load(bsuite_id: str, seed: Seed) -> PythonEnvironment:
@@ -58,7 +52,7 @@ def load(bsuite_id: str, seed: Seed) -> PythonEnvironment:
     return PythonEnvironment(
         env,
         name=f"bsuite:{bsuite_id}",
-        seed=f"{seed} copy {copy}" if (copy := copy_number(bsuite_id)) else seed,
+        seed=seed_of_copy(bsuite_id, seed),
         num_states=num_states(env),
         solved=solved_rule(DEEP_SEAS[name]) if name in DEEP_SEAS else None,
     )
@@ -66,15 +60,8 @@ def load(bsuite_id: str, seed: Seed) -> PythonEnvironment:
 
 def default_episodes(bsuite_id: str) -> int:
     """How many episodes bsuite gives to an id; an unknown one is refused."""
-    _, sweep = imported()
-    name = bsuite_id.partition("/")[0]
-    experiments = {i.split("/")[0] for i in sweep.SWEEP}
-    if name not in experiments:
-        raise unknown("bsuite experiment", name, experiments)
-    if bsuite_id not in sweep.SWEEP:
-        last = sum(i.startswith(f"{name}/") for i in sweep.SWEEP) - 1
-        raise UserError(f"'{bsuite_id}' does not exist; {name}/0 to {name}/{last} do.")
-    return int(sweep.EPISODES[bsuite_id])
+    imported()
+    return episodes(bsuite_id)
 
 
 def num_states(env: Any) -> int | None:
@@ -86,29 +73,13 @@ def num_states(env: Any) -> int | None:
     return int(rows * columns)
 
 
-def digits_folder() -> Path:
-    """Where the files of MNIST are looked for."""
-    return Path(os.environ.get("TDU_MNIST") or Path.home() / ".cache" / "tdu" / "mnist")
-
-
-MNIST_FILES = (
-    "train-images-idx3-ubyte.gz",
-    "train-labels-idx1-ubyte.gz",
-    "t10k-images-idx3-ubyte.gz",
-    "t10k-labels-idx1-ubyte.gz",
-)
-
-
 @contextlib.contextmanager
 def _local_digits(name: str) -> Iterator[None]:
     """bsuite's MNIST experiments download their data; here they read local files, or say what is missing."""
     if not name.startswith("mnist"):
         yield
         return
-    folder = digits_folder()
-    missing = [f for f in MNIST_FILES if not (folder / f).is_file()]
-    if missing:
-        raise UserError(f"{name} needs MNIST's files in {folder}, and {missing[0]} is not there; see tdu mnist.")
+    folder = complete_folder(name, MNIST_FILES)
     from bsuite.utils import datasets
 
     original = datasets.load_mnist
@@ -116,7 +87,7 @@ def _local_digits(name: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as e:
-        raise UserError(f"the files of MNIST in {folder} cannot be read ({e}); see tdu mnist.") from None
+        raise unreadable(folder, e) from None
     finally:
         datasets.load_mnist = original
 

@@ -5,6 +5,7 @@ observation to act on; the true last observation of the one that ended is in `St
 """
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -144,7 +145,7 @@ class PythonVector:
         bad_before = self._info[row].get("total_bad_episodes", 0)
         self._info[row] = info = self.environments[row].info()
         self._episodes[row] += 1
-        totals = {name: _together(name, [mine[name] for mine in self._info]) for name in self.spec.info_names}
+        totals = {name: together(name, [mine[name] for mine in self._info]) for name in self.spec.info_names}
         return Ended(bad=info.get("total_bad_episodes", 0) > bad_before, totals=totals)
 
     def _begin(self, row: int) -> None:
@@ -165,6 +166,6 @@ _NOT_REPEATABLE = (
 )
 
 
-def _together(name: str, of_rows: list[float]) -> float:
-    """What several environments have counted, as one: bsuite's counts add up, its bests do not."""
-    return max(of_rows) if name.startswith("best") else sum(of_rows)
+def together(name: str, values: Sequence[float]) -> float:
+    """One total of several environments or episodes: bsuite's counts add up, of its bests the best is kept."""
+    return max(values) if name.startswith("best") else sum(values)

@@ -1,4 +1,4 @@
-"""Appendix D: β and the bandit over heads on the whole of bsuite, official environments and episodes (claim C7)."""
+"""Appendix D: β and the bandit over heads on the whole of bsuite, official settings and episodes (claim C7)."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
@@ -9,7 +9,7 @@ import numpy as np
 
 from tdu import runs
 from tdu.agents.grids import BETAS, ETAS
-from tdu.environments.bsuite import DEEP_SEAS
+from tdu.environments.bsuite import DEEP_SEAS, imported
 from tdu.experiments import deep_sea, sea_scores, seas
 from tdu.experiments.experiment import (
     EPISODES,
@@ -372,4 +372,5 @@ BSUITE = Grid(
     "which needs its data, β other than 0 and 1, QU and Q+UCB, and the bandit's η other than 8.",
     measure=measure,
     report=report,
+    check=imported,
 )

@@ -98,6 +98,9 @@ class Grid(NamedTuple):
     next_cells: Callable[[str, Sequence[Row]], list[Cell]] | None = None
     """Runs of later stages, which depend on the rows of earlier ones."""
 
+    check: Callable[[], Any] = lambda: None
+    """Raises a UserError where `measure` needs an extra that is not here."""
+
     def all_cells(self, preset: str, rows: Sequence[Row]) -> list[Cell]:
         """Its runs as far as these rows determine them."""
         return self.cells(preset) + (self.next_cells(preset, rows) if self.next_cells else [])

@@ -78,7 +78,9 @@ def missing(names: Sequence[str], preset: str, every: Mapping[str, Sequence[Row]
 
 
 def check(asked: Sequence[Asked]) -> None:
-    """A UserError says what a run needs that is not here: an extra."""
+    """A UserError says what a run or its score needs that is not here: an extra."""
+    for name in dict.fromkeys(one.experiment for one in asked):
+        catalogue.grids()[name].check()
     for one in asked:
         one.cell.config()
 

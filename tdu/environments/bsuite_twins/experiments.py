@@ -1,0 +1,130 @@
+"""bsuite 0.3.6's 23 experiments: their settings and numbers of episodes, and the compiled environment of each id.
+
+A test compares all of it with bsuite's own. Nothing here needs bsuite.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from tdu.environments.bsuite_twins.bandit import bandit
+from tdu.environments.bsuite_twins.cartpole import cartpole
+from tdu.environments.bsuite_twins.cartpole_swingup import cartpole_swingup
+from tdu.environments.bsuite_twins.catch import catch
+from tdu.environments.bsuite_twins.discounting_chain import discounting_chain
+from tdu.environments.bsuite_twins.memory_chain import memory_chain
+from tdu.environments.bsuite_twins.mnist import mnist
+from tdu.environments.bsuite_twins.mountain_car import mountain_car
+from tdu.environments.bsuite_twins.rewards import with_noise, with_scale
+from tdu.environments.bsuite_twins.umbrella_chain import umbrella_chain
+from tdu.environments.mnist_files import digits_folder
+from tdu.errors import UserError, unknown
+from tdu.types import Environment
+
+Settings = Mapping[str, Any]
+
+_LENGTHS = (*range(1, 11), 12, 14, 17, 20, 25, *range(30, 101, 10))
+_SIZES = (*range(1, 11), 12, 14, 17, 20, 25, 30, 40)
+_DEEP_SEAS = tuple({"size": size, "mapping_seed": 42} for size in range(10, 51, 2))
+
+
+def _variants(kind: str, values: tuple[float, ...], copies: tuple[Settings, ...]) -> tuple[Settings, ...]:
+    return tuple({kind: value, **copy} for value in values for copy in copies)
+
+
+def _with_rewards(name: str, copies: tuple[Settings, ...]) -> dict[str, tuple[Settings, ...]]:
+    """An experiment's variants with noisy and with scaled rewards, four runs of each of five."""
+    return {
+        f"{name}_noise": _variants("noise_scale", (0.1, 0.3, 1.0, 3.0, 10.0), copies),
+        f"{name}_scale": _variants("reward_scale", (0.001, 0.03, 1.0, 30.0, 1000.0), copies),
+    }
+
+
+SETTINGS: dict[str, tuple[Settings, ...]] = {
+    "bandit": tuple({"mapping_seed": seed} for seed in range(20)),
+    **_with_rewards("bandit", tuple({"mapping_seed": seed} for seed in range(4))),
+    "cartpole": ({},) * 20,
+    **_with_rewards("cartpole", ({},) * 4),
+    "cartpole_swingup": tuple({"height_threshold": n / 20, "x_reward_threshold": 1 - n / 20} for n in range(20)),
+    "catch": ({},) * 20,
+    **_with_rewards("catch", ({},) * 4),
+    "deep_sea": _DEEP_SEAS,
+    "deep_sea_stochastic": _DEEP_SEAS,
+    "discounting_chain": tuple({"mapping_seed": seed} for seed in range(20)),
+    "memory_len": tuple({"memory_length": length} for length in _LENGTHS),
+    "memory_size": tuple({"num_bits": bits} for bits in _SIZES),
+    "mnist": ({},) * 20,
+    **_with_rewards("mnist", ({},) * 4),
+    "mountain_car": ({},) * 20,
+    **_with_rewards("mountain_car", ({},) * 4),
+    "umbrella_distract": tuple({"n_distractor": n} for n in _LENGTHS),
+    "umbrella_length": tuple({"chain_length": n, "n_distractor": 20} for n in _LENGTHS),
+}
+"""Of every experiment, in bsuite's order. Settings that are equal differ by chance alone."""
+
+_SHORT = ("cartpole", "discounting_chain", "mountain_car")
+
+_FAMILIES: dict[str, Callable[..., Environment]] = {
+    "bandit": bandit,
+    "cartpole": cartpole,
+    "cartpole_swingup": cartpole_swingup,
+    "catch": catch,
+    "discounting_chain": discounting_chain,
+    "memory_len": lambda memory_length: memory_chain(memory_length=memory_length, num_bits=1),
+    "memory_size": lambda num_bits: memory_chain(memory_length=2, num_bits=num_bits),
+    "mnist": mnist,
+    "mountain_car": mountain_car,
+    "umbrella_distract": lambda n_distractor: umbrella_chain(chain_length=20, n_distractor=n_distractor),
+    "umbrella_length": umbrella_chain,
+}
+
+
+def ids(experiment: str) -> list[str]:
+    """All ids of an experiment."""
+    return [f"{experiment}/{index}" for index in range(len(SETTINGS[experiment]))]
+
+
+def parsed(bsuite_id: str) -> tuple[str, int]:
+    """Experiment and index of an id; an unknown one is refused."""
+    name, _, index = bsuite_id.partition("/")
+    if name not in SETTINGS:
+        raise unknown("bsuite experiment", name, SETTINGS)
+    if bsuite_id not in ids(name):
+        raise UserError(f"'{bsuite_id}' does not exist; {name}/0 to {name}/{len(SETTINGS[name]) - 1} do.")
+    return name, int(index)
+
+
+def episodes(bsuite_id: str) -> int:
+    """How many episodes bsuite gives to an id."""
+    return 1000 if parsed(bsuite_id)[0].startswith(_SHORT) else 10_000
+
+
+def copy_number(bsuite_id: str) -> int:
+    """How many settings before this one are the same but for chance, which bsuite leaves unseeded; 0 for any other id."""
+    name, _, index = bsuite_id.partition("/")
+    if name not in SETTINGS or bsuite_id not in ids(name):
+        return 0
+    return SETTINGS[name][: int(index)].count(SETTINGS[name][int(index)])
+
+
+def twin(bsuite_id: str) -> Environment:
+    """The compiled environment of an id that is no Deep Sea. Settings that differ by chance alone are one environment."""
+    name, index = parsed(bsuite_id)
+    folder = digits_folder() if name.startswith("mnist") else None
+    return _make(name, SETTINGS[name].index(SETTINGS[name][index]), folder)
+
+
+@lru_cache(maxsize=32)
+def _make(experiment: str, index: int, folder: Path | None) -> Environment:
+    """One object for one environment and one folder of data, so that what is compiled for it is found again."""
+    del folder
+    settings = dict(SETTINGS[experiment][index])
+    noise_scale, reward_scale = settings.pop("noise_scale", None), settings.pop("reward_scale", None)
+    env = _FAMILIES[experiment.removesuffix("_noise").removesuffix("_scale")](**settings)
+    if noise_scale is not None:
+        env = with_noise(env, noise_scale)
+    if reward_scale is not None:
+        env = with_scale(env, reward_scale)
+    bsuite_id = f"{experiment}/{index}"
+    return env._replace(spec=env.spec._replace(name=bsuite_id, default_episodes=episodes(bsuite_id)))

@@ -1,0 +1,44 @@
+"""bsuite's `MNISTBandit`: name the digit of an image. The training set of MNIST is read from local files."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tdu.environments import mnist_files
+from tdu.environments.bsuite_twins import time_steps
+from tdu.types import Array, Environment, EnvSpec, Key, TimeStep
+
+
+class MnistState(NamedTuple):
+    digit: Array
+    """Which image of the training set is shown."""
+    regret: Array
+    """2 once the answer was wrong."""
+
+
+def mnist() -> Environment:
+    """Episodes of one step, which pays 1 or −1."""
+    images, labels = mnist_files.training_digits(mnist_files.complete_folder("mnist", mnist_files.TRAINING_FILES))
+    shape = images.shape[1:]
+    pixels, names = jnp.asarray(images), jnp.asarray(labels, jnp.int32)
+    # bsuite's division, rounded as NumPy rounds it; XLA would multiply by the inverse.
+    brightness = jnp.asarray(np.arange(-128, 128, dtype=np.float32) / 255)
+
+    def reset(key: Key) -> tuple[MnistState, TimeStep]:
+        digit = jax.random.randint(key, (), 0, len(labels))
+        return MnistState(digit, jnp.zeros((), jnp.int32)), time_steps.first(
+            brightness[pixels[digit].astype(int) + 128]
+        )
+
+    def step(state: MnistState, action: Array, key: Key) -> tuple[MnistState, TimeStep]:
+        del key
+        right = action == names[state.digit]
+        after = time_steps.following(jnp.zeros(shape), jnp.where(right, 1.0, -1.0), jnp.ones((), bool))
+        return MnistState(state.digit, jnp.where(right, 0, 2)), after
+
+    def info(state: MnistState) -> dict[str, Array]:
+        return {"total_regret": state.regret}
+
+    return Environment(EnvSpec("mnist", shape, num_actions=10, info_names=("total_regret",)), reset, step, info)
