@@ -38,8 +38,8 @@ class Case(NamedTuple):
     heads: int = 20
     preset: str = "paper"
     warm_up: int = 2_000
-    trunk: bool = False
-    """Whether the heads share one network."""
+    ensemble: str | None = None
+    """Where it is not the preset's."""
     replay: int | None = None
     """Capacity, where it is not the preset's. It is filled before the measurement."""
 
@@ -51,14 +51,15 @@ class Case(NamedTuple):
     @property
     def networks(self) -> int:
         """Networks that a learning step trains."""
-        return 1 if self.trunk or self.preset == "deep" else self.heads
+        ensemble = self.ensemble or ("heads" if self.preset == "deep" else "networks")
+        return 1 if ensemble == "heads" else self.heads
 
     def options(self) -> dict[str, Any]:
         """Options of the agent, beside its preset."""
         found: dict[str, Any] = {
             "batch_size": self.batch, "exploiters": self.heads // 2, "explorers": self.heads // 2,
         }  # fmt: skip
-        found |= {"ensemble": "heads"} if self.trunk else {}
+        found |= {"ensemble": self.ensemble} if self.ensemble else {}
         return found | ({"replay_capacity": self.replay} if self.replay else {})
 
 
@@ -72,18 +73,20 @@ CASES = {
     "50x128": Case(50, 128),
     "20, 40 heads": Case(20, heads=40),
     "20, 80 heads": Case(20, heads=80),
-    "50 trunk": Case(50, trunk=True, warm_up=12_000),
-    "50x128 trunk": Case(50, 128, trunk=True, warm_up=12_000),
-    "50x128 trunk, replay 10^6": Case(50, 128, trunk=True, warm_up=1_050_000, replay=1_000_000),
+    "50 trunk": Case(50, ensemble="heads", warm_up=12_000),
+    "50x128 trunk": Case(50, 128, ensemble="heads", warm_up=12_000),
+    "50x128 trunk, replay 10^6": Case(50, 128, ensemble="heads", warm_up=1_050_000, replay=1_000_000),
     "10 deep": Case(10, 128, preset="deep", warm_up=12_000),
     "50 deep": Case(50, 128, preset="deep", warm_up=12_000),
+    "50 deep, networks": Case(50, 128, preset="deep", ensemble="networks"),
     "100 deep": Case(100, 128, preset="deep", warm_up=12_000),
 }
 """Size, batch where it is not 32, number of heads where it is not 20, `trunk` for heads on one shared network."""
 
 TRUNK_RATIOS = {
-    "heads at batch 128, times networks": ("50x128 trunk", "50x128", 10.0),
-    "heads at batch 32, times networks": ("50 trunk", "50", 8.0),
+    "preset deep, heads times networks": ("50 deep", "50 deep, networks", 10.0),
+    "64-64 at batch 128, heads times networks": ("50x128 trunk", "50x128", 10.0),
+    "64-64 at batch 32, heads times networks": ("50 trunk", "50", 8.0),
     "replay of 10^6 to 10^4": ("50x128 trunk, replay 10^6", "50x128 trunk", 0.9),
     "preset deep, size 100 to 10": ("100 deep", "10 deep", 0.7),
 }

@@ -65,7 +65,39 @@ TASKS = {
     "MiniGrid-DoorKey-5x5": Task("gym:MiniGrid-DoorKey-5x5-v0", 40_000, 5, 0.96),
     "MiniGrid-MultiRoom-N2-S4": Task("gym:MiniGrid-MultiRoom-N2-S4-v0", 40_000, 10, 0.8),
 }
-AGENTS = ("tdu", "bdqn", "dqn", "cts", "rnd", "sb3_dqn")
+AGENTS = ("tdu", "bdqn", "tdu_heads", "dqn", "dqn_paper", "cts_paper", "rnd_paper", "sb3_dqn", "sb3_zoo")
+"""With their defaults (ours have the preset general), or as `VARIANTS` and `ZOO` have it."""
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "tdu_heads": ("tdu", {"ensemble": "heads"}),
+    "dqn_paper": ("dqn", {"preset": "paper"}),
+    "cts_paper": ("cts", {"preset": "paper"}),
+    "rnd_paper": ("rnd", {"preset": "paper"}),
+}
+"""Agents of ours with other settings."""
+SHARED_ZOO = {"policy_kwargs": {"net_arch": [256, 256]}}
+ZOO: dict[str, dict[str, Any]] = {
+    "CartPole": {
+        "learning_rate": 2.3e-3, "batch_size": 64, "buffer_size": 100_000, "learning_starts": 1000, "gamma": 0.99,
+        "target_update_interval": 10, "train_freq": 256, "gradient_steps": 128, "exploration_fraction": 0.16,
+        "exploration_final_eps": 0.04, **SHARED_ZOO,
+    },
+    "MountainCar": {
+        "learning_rate": 4e-3, "batch_size": 128, "buffer_size": 10_000, "learning_starts": 1000, "gamma": 0.98,
+        "target_update_interval": 600, "train_freq": 16, "gradient_steps": 8, "exploration_fraction": 0.2,
+        "exploration_final_eps": 0.07, **SHARED_ZOO,
+    },
+    "Acrobot": {
+        "learning_rate": 6.3e-4, "batch_size": 128, "buffer_size": 50_000, "learning_starts": 0, "gamma": 0.99,
+        "target_update_interval": 250, "train_freq": 4, "gradient_steps": -1, "exploration_fraction": 0.12,
+        "exploration_final_eps": 0.1, **SHARED_ZOO,
+    },
+}  # fmt: skip
+"""Settings of Stable-Baselines3's DQN from RL Baselines3 Zoo, for the tasks that it has (agent sb3_zoo)."""
+PAIRS = (
+    ("tdu", "bdqn"), ("tdu_heads", "tdu"), ("tdu", "dqn"), ("bdqn", "dqn"), ("tdu", "dqn_paper"), ("bdqn", "dqn_paper"),
+    ("tdu", "sb3_dqn"), ("bdqn", "sb3_dqn"), ("tdu", "sb3_zoo"),
+)  # fmt: skip
+"""Compared by task and seed."""
 IN_A_ROW = 5
 EPISODES = 20
 """Of an evaluation, or fewer: a tenth of the steps trained since the last, and at least a thousand steps."""
@@ -123,8 +155,8 @@ def ours(task: Task, agent: str, seed: int, **options: Any) -> dict[str, Any]:
     return watch.row | kept | {"warned": warned}
 
 
-def theirs(task: Task, seed: int) -> dict[str, Any]:
-    """A run of Stable-Baselines3's DQN with its defaults, on the same environment."""
+def theirs(task: Task, seed: int, **settings: Any) -> dict[str, Any]:
+    """A run of Stable-Baselines3's DQN with its defaults but for `settings`, on the same environment."""
     import gymnasium
     import numpy as np
     import torch
@@ -182,7 +214,7 @@ def theirs(task: Task, seed: int) -> dict[str, Any]:
             return total
 
     look = Look()
-    model = DQN("MlpPolicy", make(), seed=seed, device="cpu")
+    model = DQN("MlpPolicy", make(), seed=seed, device="cpu", **settings)
     model.learn(task.steps, callback=look)
     return watch.row | {"episodes": look.episodes, "steps": model.num_timesteps}
 
@@ -194,7 +226,11 @@ def worker(name: str, agent: str, seeds: list[int]) -> None:
     """
     for seed in seeds:
         started, task = time.process_time(), TASKS[name]
-        row = theirs(task, seed) if agent == "sb3_dqn" else ours(task, agent, seed)
+        if agent in ("sb3_dqn", "sb3_zoo"):
+            row = theirs(task, seed, **(ZOO[name] if agent == "sb3_zoo" else {}))
+        else:
+            known, options = VARIANTS.get(agent, (agent, {}))
+            row = ours(task, known, seed, **options)
         seconds = round(time.process_time() - started, 1)
         row |= {"task": name, "agent": agent, "seed": seed, "seconds": seconds, "compiled": seed == seeds[0]}
         print(json.dumps(row), flush=True)
@@ -298,7 +334,7 @@ def pairs(rows: list[dict[str, str]]) -> str:
         "| agents | pairs | first sooner, later | steps of the first over the second (95 %) | p |",
         "|---" * 5 + "|",
     ]
-    for first, second in (("tdu", "bdqn"), ("tdu", "dqn"), ("bdqn", "dqn"), ("tdu", "sb3_dqn"), ("bdqn", "sb3_dqn")):
+    for first, second in PAIRS:
         mine = {key[1:]: step for key, step in steps.items() if key[0] == first}
         both = [(step, steps[second, *key]) for key, step in mine.items() if (second, *key) in steps]
         if both:
@@ -351,11 +387,17 @@ def main() -> int:
             print(table(rows.read(parsed.out)))
             return 0
     done = {(r["task"], r["agent"], r["seed"]) for r in rows.read(parsed.out)}
-    plan = [(t, a, str(s)) for t in parsed.only for a in parsed.agents for s in range(parsed.seeds)]
+    plan = [
+        (task, agent, str(seed))
+        for agent in parsed.agents
+        for task in parsed.only
+        if agent != "sb3_zoo" or task in ZOO
+        for seed in range(parsed.seeds)
+    ]
     missing = [run for run in plan if run not in done]
     started, finished, failed = time.monotonic(), 0, 0
     for (task, agent), runs in itertools.groupby(missing, key=lambda run: run[:2]):
-        python = sb3_python(parsed.sb3_venv) if agent == "sb3_dqn" else Path(sys.executable)
+        python = sb3_python(parsed.sb3_venv) if agent.startswith("sb3") else Path(sys.executable)
         command = [str(python), __file__, "--worker", task, agent, *(seed for *_, seed in runs)]
         environment = os.environ | {"SDL_VIDEODRIVER": "dummy"}
         with tempfile.TemporaryFile("w+") as errors:

@@ -42,40 +42,40 @@ def test_the_committed_rows_are_all_understood():
         assert rows.read(ROOT / "results" / name / FILE, pytest.fail) or name not in ("deep_sea", "binary_tree")
 
 
-def test_the_readme_s_scores_are_the_page_s():
+def test_the_scores_of_the_claims_are_the_page_s():
     page = text_of(ROOT / "results" / "deep_sea" / pages.PAGE)
     start = page.index(next(line for line in page if line.startswith("| method | Deep Sea |")))
     table = page[start : page.index("", start)]
-    readme = (ROOT / "README.md").read_text()
-    assert "\n".join(table) in readme, "copy the page's table of scores into README.md"
+    claims = (ROOT / "docs" / "claims.md").read_text()
+    assert "\n".join(table) in claims, "copy the page's table of scores into docs/claims.md"
 
 
-def test_the_readme_s_verdicts_are_the_pages():
-    readme = (ROOT / "README.md").read_text()
+def test_the_verdicts_of_the_claims_are_the_pages():
+    claims = (ROOT / "docs" / "claims.md").read_text()
     for name, grid in catalogue.grids().items():
         page = (ROOT / "results" / name / pages.PAGE).read_text()
         for claim in (claim for claim in grid.claims if re.fullmatch(r"C\d", claim)):
             word = re.search(rf"^- \*\*{claim}: (.*?)\.\*\*", page, re.MULTILINE).group(1)
-            told = next(line for line in readme.splitlines() if line.startswith(f"| {claim} |"))
-            assert f"[{word}](results/{name}/README.md)" in told
+            line = next(line for line in claims.splitlines() if line.startswith(f"| {claim} |"))
+            assert f"[{word}](../results/{name}/README.md)" in line
 
 
-def test_the_readme_s_speeds_are_the_files():
-    readme = (ROOT / "README.md").read_text()
+def test_the_speeds_of_the_results_are_the_files():
+    results = (ROOT / "docs" / "results.md").read_text()
     speed = json.loads((ROOT / "results" / "bench.json").read_text())
     steps, ratios = speed["steps_per_second"]["single"], speed["ratio_to_bsuite"]
     times = [f"{1000 / steps[size]:.2f}" for size in ("10", "20", "50")]
-    assert f"takes {times[0]}, {times[1]} and {times[2]} ms on one core" in readme
+    assert f"takes {times[0]}, {times[1]} and {times[2]} ms on one core" in results
     for where, words in (
         ("single", "{:.0f}×, {:.0f}× and {:.0f}× the speed"),
         ("per core", "{:.0f}×, {:.0f}× and {:.0f}× with a run"),
     ):
-        assert words.format(*(ratios[where][size] for size in ("10", "20", "50"))) in readme
+        assert words.format(*(ratios[where][size] for size in ("10", "20", "50"))) in results
     stepwise = json.loads((ROOT / "results" / "stepwise_speed.json").read_text())["ratio_to_bsuite"]
     words = (
         f"{stepwise['cartpole/0']}× boot_dqn on `cartpole/0`, {min(stepwise.values())}× to {max(stepwise.values())}×"
     )
-    assert words in readme
+    assert words in results
 
 
 def test_reference_lines():
@@ -102,17 +102,18 @@ def test_the_readme_s_episodes_are_the_pages():
         for a in ("TDU", "BDQN")
     }
     p = float(solved["BDQN"].group(3).partition("p = ")[2])
-    words = "each TDU solves\n{} at size 30 and {} at size 40, BDQN {} and {} (p = {:.1g} over both sizes)"
-    assert words.format(*solved["TDU"].groups()[:2], *solved["BDQN"].groups()[:2], p) in readme
+    claims = " ".join((ROOT / "docs" / "claims.md").read_text().split())
+    words = "each TDU solves {} at size 30 and {} at size 40, BDQN {} and {} (p = {:.1g} over both sizes)"
+    assert words.format(*solved["TDU"].groups()[:2], *solved["BDQN"].groups()[:2], p) in claims
     assert "2 are stuck" in tail
     assert "none of the four changes solves sooner" in tail
     page = (ROOT / "results" / "deep_sea" / pages.PAGE).read_text()
     found = re.findall(r"^\| paper \| \w+ \| \d+ \| \d+, \d+ \| (.*?) \| (.*?) \|", page, re.MULTILINE)
     (ratio, p), (other_ratio, other_p) = found
     words = f"TDU needs {ratio} of BDQN's episodes there ({p}), and {other_ratio} on stochastic Deep Sea ({other_p})"
-    assert words in readme
+    assert words in claims
     scores = [
         re.search(rf"^\| {a}, boot_dqn \| stochastic \| .*? \| [^|]*\| ([\d.]+) \(", page, re.MULTILINE).group(1)
         for a in ("tdu", "bdqn")
     ]
-    assert f"TDU scores {scores[0]} and BDQN {scores[1]} on stochastic Deep Sea" in readme
+    assert f"TDU scores {scores[0]} and BDQN {scores[1]} on stochastic Deep Sea" in claims

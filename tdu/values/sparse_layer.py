@@ -106,7 +106,8 @@ class Distinct(NamedTuple):
 def distinct(states: Array) -> Distinct:
     """Which of `states` [B] are equal."""
     same = states[:, None] == states[None, :]
-    first = jnp.argmax(same, axis=1) == jnp.arange(states.shape[0])
+    earlier = np.tri(states.shape[0], k=-1, dtype=bool)
+    first = ~jnp.any(same & earlier, axis=1)  # argmax says the same and takes three times as long
     return Distinct(first, (same & first[:, None]).astype(jnp.result_type(float)))
 
 
