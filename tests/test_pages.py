@@ -42,14 +42,6 @@ def test_the_committed_rows_are_all_understood():
         assert rows.read(ROOT / "results" / name / FILE, pytest.fail) or name not in ("deep_sea", "binary_tree")
 
 
-def test_the_scores_of_the_claims_are_the_page_s():
-    page = text_of(ROOT / "results" / "deep_sea" / pages.PAGE)
-    start = page.index(next(line for line in page if line.startswith("| method | Deep Sea |")))
-    table = page[start : page.index("", start)]
-    claims = (ROOT / "docs" / "claims.md").read_text()
-    assert "\n".join(table) in claims, "copy the page's table of scores into docs/claims.md"
-
-
 def test_the_verdicts_of_the_claims_are_the_pages():
     claims = (ROOT / "docs" / "claims.md").read_text()
     for name, grid in catalogue.grids().items():
