@@ -1,0 +1,156 @@
+"""Whether two commits give the same runs, bit for bit: every runner, every family of agents, a resume and a sweep.
+
+python benchmarks/same_runs.py --out before.json                      on one commit
+python benchmarks/same_runs.py --against before.json --out after.json on another, on the same machine
+
+The file has a hash for each column of each run's logs, and for the trained agent's values. Wall time is left out.
+"""
+
+import argparse
+import contextlib
+import csv
+import hashlib
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tdu
+
+SEA = "deep_sea:size=8"
+RUNS: dict[str, dict[str, Any]] = {
+    "tdu": {"env": SEA, "episodes": 60},
+    "tdu, listing, masks, noise, ucb1": {
+        "env": SEA, "episodes": 40, "preset": "listing", "mask_prob": 0.5, "noise_scale": 0.1, "acting": "live",
+        "head_choice": "ucb1",
+    },
+    "tdu, deep": {"env": SEA, "episodes": 60, "preset": "deep"},
+    "tdu, dense": {"env": SEA, "episodes": 30, "dense": True},
+    "bdqn, boot_dqn": {"env": SEA, "agent": "bdqn", "episodes": 60, "preset": "boot_dqn"},
+    "dqn": {"env": SEA, "agent": "dqn", "episodes": 60},
+    "rnd": {"env": SEA, "agent": "rnd", "episodes": 40},
+    "cts": {"env": SEA, "agent": "cts", "episodes": 40},
+    "nns": {"env": SEA, "agent": "nns", "episodes": 40},
+    "qex": {"env": SEA, "agent": "qex", "episodes": 40},
+    "q_ucb": {"env": SEA, "agent": "q_ucb", "episodes": 40},
+    "qu, stochastic": {"env": f"{SEA},stochastic=true", "agent": "qu", "episodes": 40},
+    "su": {"env": SEA, "agent": "su", "episodes": 40},
+    "tdu_ac": {"env": SEA, "agent": "tdu_ac", "episodes": 40},
+    "tdu, Binary Tree": {"env": "binary_tree:depth=10", "episodes": 60},
+    "tdu, bsuite twin": {"env": "cartpole/0", "episodes": 3},
+    "tdu, official bsuite": {"env": "bsuite:deep_sea/0", "episodes": 20},
+    "tdu, Gymnasium": {"env": "gym:CartPole-v1", "steps": 1500},
+    "tdu, heads, Gymnasium": {"env": "gym:CartPole-v1", "steps": 1500, "ensemble": "heads"},
+    "tdu, four Gymnasium environments": {"env": "gym:CartPole-v1", "steps": 1500, "num_envs": 4},
+    "dqn, Gymnasium": {"env": "gym:CartPole-v1", "agent": "dqn", "steps": 1500},
+    "bdqn, image": {"env": "key_door:size=5,limit=40,observation=image", "agent": "bdqn", "steps": 1500},
+    "tdu_r2d2, compiled": {"env": SEA, "agent": "tdu_r2d2", "steps": 3000},
+    "r2d2, Gymnasium": {"env": "gym:CartPole-v1", "agent": "r2d2", "steps": 3000, "preset": "memory"},
+}  # fmt: skip
+WALL_TIME = "seconds"
+
+
+def digest(numbers: Any) -> str:
+    """Hash of an array."""
+    return hashlib.sha256(np.ascontiguousarray(numbers).tobytes()).hexdigest()[:16]
+
+
+def of_log(log: dict[str, np.ndarray]) -> dict[str, str]:
+    return {name: digest(numbers) for name, numbers in sorted(log.items()) if name != WALL_TIME}
+
+
+def of_file(path: Path) -> dict[str, str]:
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    return of_log({name: np.asarray([float(row[name]) for row in rows]) for name in rows[0]}) if rows else {}
+
+
+def of_run(run: tdu.Run) -> dict[str, str]:
+    import jax
+
+    kept = {name: value for name, value in run.result.items() if "sha256" not in name and WALL_TIME not in name}
+    leaves = jax.tree.leaves(run.agent.params)
+    params = hashlib.sha256(b"".join(np.ascontiguousarray(x).tobytes() for x in leaves)).hexdigest()[:16]
+    return of_log(run.log) | {"result": json.dumps(kept, sort_keys=True), "params": params}
+
+
+def train(**options: Any) -> tdu.Run:
+    return tdu.train(
+        **{"seed": 3, "until": "budget", "evaluation_episodes": 2, "progress": None, "say": ignore} | options
+    )
+
+
+def ignore(sentence: str) -> None:
+    del sentence
+
+
+def resumed(folder: Path) -> dict[str, str]:
+    """A run that is interrupted after 20 of 60 episodes and resumed."""
+    seen = []
+
+    def interrupt(row: dict[str, Any]) -> None:
+        seen.append(row)
+        if len(seen) == 20:
+            raise KeyboardInterrupt
+
+    options = {"env": "gym:CartPole-v1", "steps": 1500, "out": folder, "checkpoint_seconds": 0.0, "evaluate_every": 10}
+    with contextlib.suppress(KeyboardInterrupt):
+        train(**options, on_episode=interrupt)
+    run = train(**options, resume=True)
+    return of_run(run) | {
+        f"{path.name} {k}": v for path in sorted(folder.glob("*.csv")) for k, v in of_file(path).items()
+    }
+
+
+def sweep(folder: Path) -> dict[str, str]:
+    """Four runs of the command line."""
+    command = [sys.executable, "-m", "tdu", "sweep", SEA, "--agent", "tdu", "--grid", "beta=0.1,1", "--seeds", "2"]
+    command += ["--episodes", "30", "--until", "budget", "--out", str(folder)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    logs = sorted(of_file(path)["total_return"] + of_file(path)["loss"] for path in folder.rglob("log.csv"))
+    return {f"log {i}": log for i, log in enumerate(logs)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--against", type=Path)
+    parser.add_argument("--only", nargs="*", help="names of runs that contain one of these")
+    arguments = parser.parse_args()
+
+    def wanted(name: str) -> bool:
+        return not arguments.only or any(part in name for part in arguments.only)
+
+    found: dict[str, dict[str, str]] = {}
+    for name, options in RUNS.items():
+        if wanted(name):
+            found[name] = of_run(train(**options))
+            print(name, flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, make in (("a resumed run", resumed), ("a sweep", sweep)):
+            if wanted(name):
+                found[name] = make(Path(folder) / "run")
+                print(name, flush=True)
+    if arguments.out is not None:
+        arguments.out.write_text(json.dumps(found, indent=1) + "\n")
+    if arguments.against is not None:
+        before = json.loads(arguments.against.read_text())
+        different = []
+        for name, columns in found.items():
+            was = before.get(name, {})
+            changed = sorted(column for column in was if columns.get(column) != was[column])
+            new = sorted(set(columns) - set(was))
+            different += [name] if changed else []
+            print(
+                f"{name}: {'DIFFERENT: ' + ', '.join(changed) if changed else 'the same'}{f' (new: {new})' if new else ''}"
+            )
+        print(f"{len(found) - len(different)} of {len(found)} runs are the same.")
+        sys.exit(bool(different))
+
+
+if __name__ == "__main__":
+    main()
