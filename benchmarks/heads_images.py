@@ -62,10 +62,10 @@ def main() -> int:
 
 
 def work(env_id: str, name: str, options: dict[str, Any]) -> None:
-    from tdu.runners.parallel import use_one_core
+    from tdu.run.processes import use_one_core
 
     use_one_core()
-    from tdu.training.plan import make_runner, plan
+    from tdu.run.plan import make_runner, plan
 
     planned = plan(env_id, name, steps=10**9, until="budget", **options)
     runner, _ = make_runner(planned.config, planned.env)

@@ -40,6 +40,7 @@ from ray.cluster_utils import Cluster
 from ray_chaos_env import BOOKS
 
 import tdu
+from tdu.run.folder import read_log
 
 ACTORS, ENVS, PERIOD = 3, 2, 32
 SLACK = 2 * PERIOD + ACTORS * ENVS * 20
@@ -279,7 +280,7 @@ def verdict(
         events = [row["event"] for row in csv.DictReader(f)]
     taken = sum(path.stat().st_size for path in run.books.glob("steps-*"))
     played = (run.books / "episodes").stat().st_size
-    learner = tdu.runs.read_log(run.out / "learner.csv")
+    learner = read_log(run.out / "learner.csv")
     manifest = json.loads(max((run.out / "checkpoints").glob("[0-9]*/manifest.json")).read_text())["plain"]
     received = manifest["steps"] + sum(entry[2] for entry in manifest["pending"])
     ahead = received - manifest["replay"]["learns_from"] - PERIOD * manifest["updates"]

@@ -18,10 +18,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tdu import files, runs
-from tdu.runners.parallel import use_one_core
-from tdu.training.plan import make_runner, plan
-from tdu.training.recording import Recorder
+from tdu import files
+from tdu.run import folder as runs
+from tdu.run.plan import make_runner, plan
+from tdu.run.processes import use_one_core
+from tdu.run.recording import Recorder
 
 CASES = (("tdu", 20, 275), ("tdu", 50, 2951), ("dqn", 50, None))
 """Agent, size of the sea, and the episode at which the README has it solved."""

@@ -72,11 +72,11 @@ COLUMNS = (
 
 def run(name: str, agent: str, seed: int) -> dict[str, Any]:
     """One run's row."""
-    from tdu.runners.parallel import use_one_core
+    from tdu.run.processes import use_one_core
 
     use_one_core()
     import tdu
-    from tdu.greedy import greedy_returns
+    from tdu.run.greedy import greedy_returns
 
     task, row, in_a_row = TASKS[name], dict.fromkeys(COLUMNS), 0
 

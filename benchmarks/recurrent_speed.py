@@ -34,11 +34,11 @@ import workers
 
 import tdu
 from tdu import agents, environments, files
-from tdu.r2d2.learner import Batch
-from tdu.r2d2.replay import Replay
-from tdu.runners.parallel import use_one_core
-from tdu.runners.protocol import Budget
-from tdu.runners.recurrent import RecurrentRunner
+from tdu.agents.r2d2.learner import Batch
+from tdu.agents.r2d2.replay import Replay
+from tdu.run.processes import use_one_core
+from tdu.run.runners.protocol import Budget
+from tdu.run.runners.recurrent import RecurrentRunner
 
 
 class Case(NamedTuple):

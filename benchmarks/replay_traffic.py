@@ -17,9 +17,9 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from tdu.r2d2.replay import Replay, Settings
-from tdu.r2d2.sequences import Sequence, Shape, nothing
-from tdu.runners.distributed_messages import arrived, lightened
+from tdu.agents.r2d2.replay import Replay, Settings
+from tdu.agents.r2d2.sequences import Sequence, Shape, nothing
+from tdu.cluster.messages import arrived, lightened
 from tdu.types import EnvSpec
 
 ROOT = Path(__file__).parent.parent

@@ -95,7 +95,7 @@ class Watch:
 
 
 def ours(seed: int, watch: Watch) -> dict[str, Any]:
-    from tdu.runners.parallel import use_one_core
+    from tdu.run.processes import use_one_core
 
     use_one_core()
     import tdu

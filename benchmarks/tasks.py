@@ -133,7 +133,7 @@ class Watch:
 
 def ours(task: Task, agent: str, seed: int, **options: Any) -> dict[str, Any]:
     """A run of an agent of ours, with its defaults but for `options`."""
-    from tdu.runners.parallel import use_one_core
+    from tdu.run.processes import use_one_core
 
     use_one_core()
     import tdu
@@ -301,7 +301,7 @@ def medians(steps: dict[str, list[float]]) -> dict[str, Any]:
     """The median step of each agent that has runs, with its bootstrap interval."""
     import numpy as np
 
-    from tdu.reporting.statistics import bootstrap
+    from tdu.report.statistics import bootstrap
 
     return {agent: bootstrap(mine, lambda x: np.median(x, axis=1)) for agent, mine in steps.items() if mine}
 
@@ -322,7 +322,7 @@ def pairs(rows: list[dict[str, str]]) -> str:
 
     A run that never got there has its task's limit of steps.
     """
-    from tdu.reporting.statistics import Episodes, sign_flip
+    from tdu.report.statistics import Episodes, sign_flip
 
     steps = {
         (r["agent"], r["task"], r["seed"]): Episodes(

@@ -19,7 +19,7 @@ import numpy as np
 from workers import machine
 
 from tdu import files
-from tdu.runners.parallel import use_one_core
+from tdu.run.processes import use_one_core
 
 STATES = (8, 12, 16, 25, 40, 64)
 SYSTEMS, ROUNDS, GAMMA = 1000, 21, 0.9

@@ -158,9 +158,9 @@ def compiled(
 ) -> Callable[[], int]:
     """An agent of ours on a compiled environment, as `tdu train` runs it, after `warm_up` steps; a chunk for each call."""
     from tdu import agents, environments
-    from tdu.runners.compiled import CompiledRunner
-    from tdu.runners.parallel import use_one_core
-    from tdu.runners.protocol import Budget
+    from tdu.run.processes import use_one_core
+    from tdu.run.runners.compiled import CompiledRunner
+    from tdu.run.runners.protocol import Budget
 
     use_one_core()
     _stay_on_one_core()
@@ -180,7 +180,7 @@ def compiled(
 def _stay_on_one_core() -> None:
     """As `tdu train` does; commits before it did not."""
     with contextlib.suppress(ImportError):
-        from tdu.runners.one_core import stay_on_one_core
+        from tdu.run.one_core import stay_on_one_core
 
         stay_on_one_core()
 
@@ -188,9 +188,9 @@ def _stay_on_one_core() -> None:
 def stepwise(name: str, bsuite_id: str, **options: Any) -> tuple[Any, Callable[[], int]]:
     """An agent of ours on bsuite's own environment, as `tdu train` runs it: the runner, and an episode for each call."""
     from tdu import agents, environments
-    from tdu.runners.parallel import use_one_core
-    from tdu.runners.protocol import Budget
-    from tdu.runners.stepwise import StepwiseRunner
+    from tdu.run.processes import use_one_core
+    from tdu.run.runners.protocol import Budget
+    from tdu.run.runners.stepwise import StepwiseRunner
 
     use_one_core()
     _stay_on_one_core()
@@ -208,7 +208,7 @@ def stepwise(name: str, bsuite_id: str, **options: Any) -> tuple[Any, Callable[[
 
 def products(heads: int = HEADS, batch: int = BATCH, width: int = WIDTH) -> Callable[[], int]:
     """Only the products with the hidden layers of a learning step: two forward, two backward. A hundred for each call."""
-    from tdu.runners.parallel import use_one_core
+    from tdu.run.processes import use_one_core
 
     use_one_core()
     import jax

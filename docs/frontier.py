@@ -12,8 +12,8 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from tdu import files
-from tdu.reporting.collect import Shown, collect
-from tdu.reporting.films import gif
+from tdu.report.collect import Shown, collect
+from tdu.report.films import gif
 
 PANEL, MARGIN, TITLE, FOOT, STEP, MILLISECONDS = 264, 14, 44, 30, 3, 90
 INK, FAINT, PAPER, OUTSIDE = (28, 33, 38), (91, 100, 109), (255, 255, 255), (236, 239, 242)

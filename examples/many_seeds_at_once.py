@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 import tdu
 from tdu import agents, environments
-from tdu.runners.compiled import train
+from tdu.run.runners.compiled import train
 
 
 def main(seeds: int, steps: int = 2000) -> jax.Array:

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from tdu import runs, sweeps
-from tdu.runners import parallel
+from tdu.run import folder as runs
+from tdu.run import processes as parallel
+from tdu.run import sweeps
 
 SIZES = (6, 10, 14)
 EPISODES = 400

@@ -3,11 +3,11 @@
 from tdu import theory
 from tdu.environments.as_gymnasium import register
 from tdu.errors import UserError
-from tdu.evaluate import evaluate
-from tdu.runners.bsuite_agent import bsuite_agent
-from tdu.runners.interaction import run_key
-from tdu.train import Evaluation, Interrupted, Run, load, train
-from tdu.trained import TrainedAgent
+from tdu.run.bsuite_agent import bsuite_agent
+from tdu.run.evaluate import evaluate
+from tdu.run.runners.interaction import run_key
+from tdu.run.train import Evaluation, Interrupted, Run, load, train
+from tdu.run.trained import TrainedAgent
 
 register()
 

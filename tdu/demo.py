@@ -5,11 +5,12 @@ from pathlib import Path
 
 import numpy as np
 
-from tdu import files, runs
+from tdu import files
 from tdu.errors import UserError
-from tdu.progress import run_jobs
-from tdu.reporting import page
-from tdu.runners.parallel import Job
+from tdu.report import page
+from tdu.run import folder as runs
+from tdu.run.processes import Job
+from tdu.run.progress import run_jobs
 
 DEPTH = 100
 EPISODES = 800

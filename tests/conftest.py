@@ -20,7 +20,7 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
 else:
     OURS = None
 
-from tdu.runners.parallel import use_one_core
+from tdu.run.processes import use_one_core
 
 use_one_core()
 

@@ -9,8 +9,8 @@ import pytest
 
 from tdu import agents, environments, values
 from tdu.adam import Adam
-from tdu.runners.compiled import CompiledRunner
-from tdu.runners.protocol import Budget
+from tdu.run.runners.compiled import CompiledRunner
+from tdu.run.runners.protocol import Budget
 from tdu.types import EnvSpec
 
 TABLE = (901, 4, 4, 8)

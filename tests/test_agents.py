@@ -19,7 +19,7 @@ from tdu.adam import Adam
 from tdu.agents import su as agent_su
 from tdu.errors import TrainingError, UserError
 from tdu.networks import noisy
-from tdu.training.plan import make_runner, plan
+from tdu.run.plan import make_runner, plan
 from tdu.types import EnvSpec, Transition
 
 GRID = EnvSpec("grid", (2, 2), 2, num_states=4)

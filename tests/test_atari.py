@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import tdu
-from tdu import environments, sweeps
+from tdu import environments
 from tdu.environments import atari
 from tdu.errors import RunError, UserError
+from tdu.run import sweeps
 
 ale_py = pytest.importorskip("ale_py")
 cv2 = pytest.importorskip("cv2")

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 import tdu
-from tdu import agents, cli, runs
+from reproduction import atari, atari_57, atari_ablations, atari_runs, catalogue, pages, rows
+from reproduction.atari_ablations import explorers_of
+from reproduction.rows import Row
+from tdu import agents, cli
 from tdu.environments.atari import ABLATION, DENSE, EXPLORATION, GAMES
-from tdu.experiments import atari, atari_57, atari_ablations, atari_runs, catalogue, pages, rows
-from tdu.experiments.atari_ablations import explorers_of
-from tdu.experiments.rows import Row
-from tdu.reporting import atari_scores
-from tdu.reporting.atari_scores import Scored
+from tdu.report import atari_scores
+from tdu.report.atari_scores import Scored
+from tdu.run import folder as runs
 
 NAMES = ("atari", "atari_ablations", "atari_57")
 PLANS = {"atari": atari.PLANS, "atari_ablations": atari_ablations.PLANS, "atari_57": atari_57.PLANS}

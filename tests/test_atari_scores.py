@@ -9,8 +9,8 @@ import scipy.stats
 from tdu import cli
 from tdu.environments import atari
 from tdu.errors import UserError
-from tdu.reporting import atari_scores, summary, variance
-from tdu.reporting.atari_scores import Scored
+from tdu.report import atari_scores, summary, variance
+from tdu.report.atari_scores import Scored
 
 
 def test_human_normalised_scores_are_the_paper_s_formula():

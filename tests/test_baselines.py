@@ -4,9 +4,10 @@ import itertools
 
 import pytest
 
-from tdu.experiments import baselines, catalogue, reproduce, rows, seas
-from tdu.experiments.experiment import cell
-from tdu.experiments.rows import Row
+from reproduction import baselines, catalogue, reproduce, rows
+from reproduction import deep_sea_runs as seas
+from reproduction.experiment import cell
+from reproduction.rows import Row
 
 
 def made(one, solved):

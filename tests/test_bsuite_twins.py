@@ -18,7 +18,7 @@ from tdu import cli, environments
 from tdu.environments.bsuite_twins import cartpole, experiments, mountain_car
 from tdu.environments.vector import PythonVector, together
 from tdu.errors import UserError
-from tdu.reporting import bsuite_scores
+from tdu.report import bsuite_scores
 from tdu.types import Environment, TimeStep
 
 with warnings.catch_warnings():

@@ -10,8 +10,7 @@ import time
 
 import pytest
 
-from tdu.cli import main
-from tdu.commands import train
+from tdu.cli import main, train
 
 FAST = ["--hidden-sizes", "8", "--exploiters", "2", "--explorers", "1", "--batch-size", "8", "--min-replay", "16"]
 

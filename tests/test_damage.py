@@ -7,8 +7,9 @@ import tracemalloc
 import pytest
 
 import tdu
-from tdu import cli, runs
+from tdu import cli
 from tdu.errors import RunError
+from tdu.run import folder as runs
 
 TINY = {
     "env": "bsuite:catch/0",

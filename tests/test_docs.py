@@ -10,7 +10,7 @@ import pytest
 
 import tdu
 from tdu import agents
-from tdu.training import session
+from tdu.run import session
 
 ROOT = Path(__file__).parent.parent
 

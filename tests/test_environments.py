@@ -13,7 +13,7 @@ from tdu.environments import binary_tree, deep_sea
 from tdu.environments.bsuite_twins import experiments
 from tdu.environments.vector import PythonVector
 from tdu.errors import UserError
-from tdu.training import plan
+from tdu.run import plan
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -14,7 +14,7 @@ import pytest
 import tdu
 from tdu import agents, environments, random
 from tdu.environments.python import number
-from tdu.runners import compiled, interaction
+from tdu.run.runners import compiled, interaction
 
 TINY = {"hidden_sizes": (3,), "exploiters": 2, "explorers": 2, "critics": 2, "features": 2, "batch_size": 2}
 TINY |= {"min_replay": 2, "replay_capacity": 4, "sequence_length": 2, "epsilon": 0.1, "mask_prob": 0.5}

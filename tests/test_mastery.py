@@ -8,8 +8,8 @@ import pytest
 import tdu
 from tdu import agents, environments
 from tdu.environments import deep_sea
-from tdu.runners import compiled, mastery
-from tdu.runners.rows import Progress
+from tdu.run.runners import compiled, mastery
+from tdu.run.runners.rows import Progress
 from tdu.types import EnvSpec, SolvedRule
 
 FAST = {"hidden_sizes": (16,), "exploiters": 3, "explorers": 2, "batch_size": 16, "min_replay": 16}

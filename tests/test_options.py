@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from tdu import agents
+from tdu.agents.r2d2 import learner, sequences
 from tdu.errors import UserError
-from tdu.r2d2 import learner, sequences
-from tdu.runners import interaction
+from tdu.run.runners import interaction
 from tdu.types import EnvSpec, RecurrentAgent, TimeStep
 
 SPECS = {

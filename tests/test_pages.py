@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tdu.experiments import catalogue, deep_sea_figures, pages, reproduce, rows
-from tdu.experiments.rows import FILE
+from reproduction import catalogue, deep_sea_figures, pages, reproduce, rows
+from reproduction.rows import FILE
 
 ROOT = Path(__file__).parent.parent
 

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tdu import agents, behaviour, bonus, replay, sweeps
+from tdu import agents, behaviour, bonus, replay
 from tdu.agents import rnd
 from tdu.agents import tdu as tdu_agent
 from tdu.errors import UserError
 from tdu.networks import mlp
+from tdu.run import sweeps
 from tdu.types import EnvSpec, Exploit, Transition
 
 

@@ -20,9 +20,11 @@ from pathlib import Path
 import pytest
 
 import tdu
-from tdu import runs, sweeps
+from tdu.cluster import sweep as distributed
 from tdu.errors import RunError
-from tdu.runners import distributed, parallel
+from tdu.run import folder as runs
+from tdu.run import processes as parallel
+from tdu.run import sweeps
 
 REPORT = {
     "episode": 1,
@@ -336,7 +338,8 @@ ON_RAY = """
     import json, os, sys
     from pathlib import Path
 
-    from tdu.runners import distributed, parallel
+    from tdu.cluster import sweep as distributed
+    from tdu.run import processes as parallel
 
     locked, unseen = (parallel.Job(*job[:2], Path(job[2])) for job in json.loads(sys.argv[1]))
     print("connecting", flush=True)
@@ -401,7 +404,7 @@ def test_a_process_stays_on_its_core_until_it_is_crowded(tmp_path):
         pytest.skip("there is one core only")
     script = """
         import hashlib, multiprocessing, os, sys, threading, time
-        from tdu.runners import one_core
+        from tdu.run import one_core
 
         everywhere = os.sched_getaffinity(0)
         one_core._WORKS, one_core._CROWDED = 0.1, 1e9  # other tests have the cores too

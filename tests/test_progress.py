@@ -3,8 +3,8 @@
 import pytest
 
 import tdu
-from tdu import progress
 from tdu.errors import UserError
+from tdu.run import progress
 
 TINY = {
     "env": "deep_sea:size=4", "episodes": 20, "until": "budget", "evaluation_episodes": 0,

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from tdu import agents, bonus, memory, td
+from tdu.agents.r2d2 import actor, frames, learner, network, replay, sequences
+from tdu.agents.r2d2.sequences import Sequence, Shape, Steps, Writer
+from tdu.agents.r2d2.sum_tree import SumTree
+from tdu.cluster.messages import arrived, lightened
 from tdu.errors import UserError
-from tdu.r2d2 import actor, frames, learner, network, replay, sequences
-from tdu.r2d2.sequences import Sequence, Shape, Steps, Writer
-from tdu.r2d2.sum_tree import SumTree
-from tdu.runners.distributed_messages import arrived, lightened
 from tdu.types import EnvSpec, TimeStep
 
 SPEC = EnvSpec("numbers", (3,), 2)

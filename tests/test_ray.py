@@ -18,15 +18,17 @@ import pytest
 
 import tdu
 from tdu import cli, environments
+from tdu.agents.r2d2.actor import ladder
+from tdu.cluster import actors as distributed_actors
+from tdu.cluster import rollouts as distributed_rollouts
+from tdu.cluster import sweep as distributed
+from tdu.cluster.messages import ELSEWHERE, Counters, make_agent
+from tdu.cluster.runner import RayRunner
 from tdu.errors import RunError, UserError
-from tdu.r2d2.actor import ladder
-from tdu.runners import distributed, distributed_actors, distributed_rollouts
-from tdu.runners.distributed_messages import ELSEWHERE, Counters, make_agent
-from tdu.runners.distributed_recurrent import RayRunner
-from tdu.runners.protocol import Gone, Saved
-from tdu.runs import checkpoints
-from tdu.runs.log import EMPTY
-from tdu.training.plan import asked_for
+from tdu.run.folder import checkpoints
+from tdu.run.folder.log import EMPTY
+from tdu.run.plan import asked_for
+from tdu.run.runners.protocol import Gone, Saved
 
 OPTIONS = {
     "exploiters": 2, "explorers": 2, "hidden_sizes": "4", "lstm_size": 4, "head_size": 4, "batch_size": 2,

@@ -9,13 +9,14 @@ import pytest
 from small import SEA, SIZE
 
 import tdu
-from tdu import agents, environments, progress, runs
+from tdu import agents, environments
 from tdu.cli import main
 from tdu.environments import maps
 from tdu.errors import RunError, UserError
-from tdu.runners import interaction
-from tdu.runs import snapshots
-from tdu.training import recording
+from tdu.run import folder as runs
+from tdu.run import progress, recording
+from tdu.run.folder import snapshots
+from tdu.run.runners import interaction
 from tdu.types import Transition
 
 SMALL = {

@@ -12,20 +12,20 @@ from gymnasium.vector import SyncVectorEnv, VectorWrapper
 
 import tdu
 from tdu import agents, environments
+from tdu.agents.r2d2 import agent as recurrent_agent
+from tdu.agents.r2d2.learner import seen
 from tdu.environments.gymnasium import GymnasiumVector
 from tdu.environments.vector import PythonVector
 from tdu.errors import UserError
-from tdu.evaluate import _on_explorers as on_explorers_of
-from tdu.greedy import greedy_returns
-from tdu.r2d2 import agent as recurrent_agent
-from tdu.r2d2.learner import seen
-from tdu.runners.protocol import Budget
-from tdu.runners.recurrent import RecurrentRunner
-from tdu.runners.stepwise import StepwiseRunner
-from tdu.runs import checkpoints
-from tdu.runs.log import EMPTY
-from tdu.trained import TrainedAgent
-from tdu.training.plan import asked_for
+from tdu.run.evaluate import _on_explorers as on_explorers_of
+from tdu.run.folder import checkpoints
+from tdu.run.folder.log import EMPTY
+from tdu.run.greedy import greedy_returns
+from tdu.run.plan import asked_for
+from tdu.run.runners.protocol import Budget
+from tdu.run.runners.recurrent import RecurrentRunner
+from tdu.run.runners.stepwise import StepwiseRunner
+from tdu.run.trained import TrainedAgent
 from tdu.types import Actor, Agent, EnvSpec
 
 TINY = {
@@ -309,7 +309,7 @@ class Listening(TrainedAgent):
 
 def test_evaluation_in_a_vector_that_waits_does_not_look_at_what_is_over(monkeypatch):
     """Episodes of two steps, five of them: ten looks, whichever way the vector begins its episodes."""
-    monkeypatch.setattr("tdu.greedy.TrainedAgent", Listening)
+    monkeypatch.setattr("tdu.run.greedy.TrainedAgent", Listening)
     spec = vector_of("ours", 1, Sign).spec
     agent = agent_of(spec)
     trained = TrainedAgent(spec, agent, jax.jit(agent.params)(jax.jit(agent.init)(jax.random.key(0))))

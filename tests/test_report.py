@@ -13,11 +13,11 @@ from browser import Browser, executable
 from small import SEA
 
 import tdu
-from tdu import runs
 from tdu.cli import main
-from tdu.reporting import collect, curves, page, page_data
-from tdu.reporting.drawing import COLOURS
-from tdu.runs.records import written_json
+from tdu.report import collect, curves, page, page_data
+from tdu.report.drawing import COLOURS
+from tdu.run import folder as runs
+from tdu.run.folder.records import written_json
 
 SMALL = {"hidden_sizes": (8,), "exploiters": 3, "batch_size": 16, "min_replay": 32, "learning_rate": 5e-3}
 EVIL = "<script>alert(1)</script>"

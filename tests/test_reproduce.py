@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from reproduction import binary_tree, bsuite, catalogue, deep_sea, pages, reproduce, rows
+from reproduction import deep_sea_runs as seas
+from reproduction import deep_sea_scores as sea_scores
+from reproduction.experiment import Grid, Own, Report, Verdict, cell, select
+from reproduction.rows import FILE, Row
 from tdu import cli
 from tdu.errors import UserError
-from tdu.experiments import binary_tree, bsuite, catalogue, deep_sea, pages, reproduce, rows, sea_scores, seas
-from tdu.experiments.experiment import Grid, Own, Report, Verdict, cell, select
-from tdu.experiments.rows import FILE, Row
 
 ROOT = Path(__file__).parent.parent
 SMALL = {"hidden_sizes": (8,), "exploiters": 2, "explorers": 1, "min_replay": 16, "batch_size": 8}
@@ -240,8 +242,8 @@ def test_a_run_that_time_or_a_signal_cut_off_goes_on_from_its_checkpoint(tmp_pat
     """The process is ended in the middle of a run; started again it ends with the row that it would have had."""
     code = (
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # ignored in the background
-        "from tdu import cli; from tdu.experiments import catalogue, deep_sea\n"
-        "from tdu.experiments.experiment import Grid, Report, cell\n"
+        "from tdu import cli; from reproduction import catalogue, deep_sea\n"
+        "from reproduction.experiment import Grid, Report, cell\n"
         f"small = {SMALL!r}\n"
         "c = cell('deep_sea:size=12', 'tdu', 0, episodes=4000, **small)\n"
         "g = Grid('x', {}, '', lambda p: [c], '', deep_sea.measure, lambda r: Report({}, '', {}))\n"

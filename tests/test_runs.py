@@ -20,16 +20,16 @@ import pytest
 from safetensors.numpy import load_file
 
 import tdu
-from tdu import runs
 from tdu.errors import RunError
-from tdu.progress import display, summary
-from tdu.runners.compiled import CompiledRunner
-from tdu.runners.protocol import Saved
-from tdu.runners.rows import WALL_TIME
-from tdu.runs import checkpoints
-from tdu.runs.log import EMPTY
-from tdu.runs.records import RunConfig, RunResult
-from tdu.train import Interrupted
+from tdu.run import folder as runs
+from tdu.run.folder import checkpoints
+from tdu.run.folder.log import EMPTY
+from tdu.run.folder.records import RunConfig, RunResult
+from tdu.run.progress import display, summary
+from tdu.run.runners.compiled import CompiledRunner
+from tdu.run.runners.protocol import Saved
+from tdu.run.runners.rows import WALL_TIME
+from tdu.run.train import Interrupted
 from tdu.types import Environment, EnvSpec, TimeStep
 
 FAST = {"hidden_sizes": (8,), "exploiters": 2, "explorers": 1, "batch_size": 8, "min_replay": 16}

@@ -14,8 +14,8 @@ from bsuite.utils import wrappers
 
 from tdu import cli, files
 from tdu.errors import UserError
-from tdu.reporting import bsuite_scores, statistics, summary
-from tdu.runs import records
+from tdu.report import bsuite_scores, statistics, summary
+from tdu.run.folder import records
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -10,10 +10,13 @@ import time
 import pytest
 
 import tdu
-from tdu import cli, environments, progress, runs, sweeps
+from tdu import cli, environments
+from tdu.cluster import sweep as distributed
 from tdu.errors import UserError
-from tdu.runners import distributed, parallel
-from tdu.train import Report
+from tdu.run import folder as runs
+from tdu.run import processes as parallel
+from tdu.run import progress, sweeps
+from tdu.run.train import Report
 
 SMALL = ["--grid", "hidden_sizes=4", "--grid", "exploiters=2", "--grid", "explorers=1", "--grid", "batch_size=4"]
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from reproduction import theory, theory_agents, theory_page, theory_rows
+from reproduction.theory_agents import Training
 from tdu.errors import UserError
-from tdu.experiments import theory, theory_agents, theory_page, theory_rows
-from tdu.experiments.theory_agents import Training
 from tdu.theory import transition_bias
 
 ROOT = Path(__file__).parent.parent

@@ -7,7 +7,7 @@ import small
 from bsuite.environments.deep_sea import DeepSea
 
 import tdu
-from tdu.training.plan import make_runner, plan
+from tdu.run.plan import make_runner, plan
 
 LEARNERS = pytest.mark.parametrize("name", ["nns", "su", "rnd", "tdu_ac"])
 

@@ -14,9 +14,9 @@ from tdu import agents, environments
 from tdu.environments.gymnasium import GymnasiumVector
 from tdu.environments.vector import PythonVector
 from tdu.errors import EnvironmentFault, RunError, UserError
-from tdu.runners import interaction, stepwise
-from tdu.runners.protocol import Budget
-from tdu.runners.stepwise import StepwiseRunner
+from tdu.run.runners import interaction, stepwise
+from tdu.run.runners.protocol import Budget
+from tdu.run.runners.stepwise import StepwiseRunner
 from tdu.types import EnvSpec
 
 SPEC = EnvSpec("four numbers", (4,), 2)

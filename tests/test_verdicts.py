@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from tdu.experiments import (
+from reproduction import (
     binary_tree,
     bsuite,
     catalogue,
@@ -17,11 +17,11 @@ from tdu.experiments import (
     pages,
     rows,
     scaling,
-    sea_scores,
-    seas,
 )
-from tdu.experiments.experiment import Verdict, cell
-from tdu.experiments.rows import Row
+from reproduction import deep_sea_runs as seas
+from reproduction import deep_sea_scores as sea_scores
+from reproduction.experiment import Verdict, cell
+from reproduction.rows import Row
 
 ROW = Row("deep_sea:size=10", "tdu", "paper", "", 0, 10_000, 49, 49, 490, 1.0, 3, 0.5, "abc1234", "a processor")
 

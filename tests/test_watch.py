@@ -14,7 +14,7 @@ import tdu
 from tdu.cli import main
 from tdu.environments import pictures
 from tdu.errors import UserError
-from tdu.reporting import films, learning_figure
+from tdu.report import films, learning_figure
 
 SMALL = {"hidden_sizes": (8,), "exploiters": 3, "batch_size": 16, "min_replay": 32, "learning_rate": 5e-3}
 HOW = {"until": "budget", "evaluation_episodes": 0, **SMALL}

@@ -21,7 +21,7 @@ from tdu.adam import Adam
 from tdu.environments.python import PythonEnvironment
 from tdu.errors import EnvironmentFault, RunError, UserError
 from tdu.networks import mlp
-from tdu.training import session
+from tdu.run import session
 from tdu.types import EnvSpec, TimeStep
 
 FAST = {"hidden_sizes": (8,), "exploiters": 2, "explorers": 1, "batch_size": 4, "min_replay": 8}

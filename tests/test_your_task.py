@@ -16,14 +16,16 @@ from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv
 
 import tdu
-from tdu import agents, environments, progress, runs
+from tdu import agents, environments
 from tdu.agents import units
 from tdu.environments.parts import taken_apart, together
 from tdu.errors import EnvironmentFault, RunError, UserError
-from tdu.reporting.summary import label
-from tdu.runners import interaction
-from tdu.runners.rows import possible_return
-from tdu.training.plan import asked_for, plan
+from tdu.report.summary import label
+from tdu.run import folder as runs
+from tdu.run import progress
+from tdu.run.plan import asked_for, plan
+from tdu.run.runners import interaction
+from tdu.run.runners.rows import possible_return
 from tdu.types import Transition
 
 TINY = {"hidden_sizes": (8,), "exploiters": 3, "explorers": 2, "batch_size": 8, "min_replay": 16}

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 from tdu.agents import bdqn, cts, dqn, nns, q_ucb, qex, qu, rnd, su, tdu, tdu_ac
 from tdu.agents.config import PRESETS, SINGLE_PRESETS, EnsembleConfig, LearnerConfig
 from tdu.agents.grids import GRIDS, paper_grids
+from tdu.agents.r2d2 import agent as r2d2_agent
+from tdu.agents.r2d2 import config as r2d2_config
 from tdu.errors import UserError, unknown
 from tdu.options import build
-from tdu.r2d2 import agent as r2d2
-from tdu.r2d2 import config as r2d2_config
 from tdu.types import Agent, EnvSpec, RecurrentAgent
 
 __all__ = [
@@ -52,12 +52,12 @@ AGENTS: dict[str, Entry] = {
     "nns": Entry("DQN with noisy networks.", nns.Config, nns.make),
     "rnd": Entry("DQN paid for the error of random network distillation.", rnd.Config, rnd.make),
     "tdu_ac": Entry("Actor-critic paid for its critics' disagreement about TD errors.", tdu_ac.Config, tdu_ac.make),
-    "r2d2": Entry("DQN with a memory, learning from sequences.", r2d2_config.Config, r2d2.make),
+    "r2d2": Entry("DQN with a memory, learning from sequences.", r2d2_config.Config, r2d2_agent.make),
     "b_r2d2": Entry(
-        "R2D2 with a bootstrapped ensemble of heads and priors.", r2d2_config.BootstrappedConfig, r2d2.make
+        "R2D2 with a bootstrapped ensemble of heads and priors.", r2d2_config.BootstrappedConfig, r2d2_agent.make
     ),
-    "tdu_r2d2": Entry("R2D2 with TDU: explorers among its heads.", r2d2_config.TduConfig, r2d2.make),
-    "tdu_r2d2_prior": Entry("TDU-R2D2 with random prior functions.", r2d2_config.TduPriorConfig, r2d2.make),
+    "tdu_r2d2": Entry("R2D2 with TDU: explorers among its heads.", r2d2_config.TduConfig, r2d2_agent.make),
+    "tdu_r2d2_prior": Entry("TDU-R2D2 with random prior functions.", r2d2_config.TduPriorConfig, r2d2_agent.make),
 }
 
 

@@ -21,13 +21,7 @@ from tdu.environments import atari, binary_tree, bsuite, deep_sea, gymnasium, gy
 from tdu.environments.bsuite_twins import experiments
 from tdu.environments.jax_vector import JaxVector
 from tdu.environments.python import PythonEnvironment, Seed, described, see_current_folder
-from tdu.environments.settings import (
-    GYM_EPISODES,
-    BinaryTreeSettings,
-    DeepSeaSettings,
-    KeyDoorSettings,
-    parse_settings,
-)
+from tdu.environments.settings import GYM_EPISODES, BinaryTreeSettings, DeepSeaSettings, KeyDoorSettings, parse_settings
 from tdu.environments.vector import PythonVector, VectorEnvironment
 from tdu.errors import UserError, unknown
 from tdu.options import build

@@ -13,7 +13,7 @@ import pandas as pd
 from bsuite import sweep
 
 from tdu.environments import bsuite
-from tdu.reporting.bsuite_scores import logged_episodes
+from tdu.report.bsuite_scores import logged_episodes
 
 AGENTS = {"perfect": 1.0, "good": 0.8, "poor": 0.15, "unfinished": 0.6, "gaps": 0.5, "short": 0.7}
 REGRET = {"cartpole": 900.0, "mountain_car": 400.0, "discounting": 0.1, "mnist": 1.8, "catch": 1.6, "umbrella": 2.0}

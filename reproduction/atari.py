@@ -1,0 +1,120 @@
+"""Section 5.2: R2D2, Bootstrapped R2D2 and TDU-R2D2 on Atari (claim C9): which runs, what is measured, what they say.
+
+The paper ran 20 billion frames a run, 8 seeds, and found the mean human-normalised score on seven hard exploration games 30 %
+above the baselines', F = 8.17, p = 0.0045. It ran games with dense rewards too. `paper` is that. `laptop` is what one core
+can do in an afternoon: Freeway and Montezuma's Revenge, in small pictures.
+"""
+
+from collections.abc import Sequence
+
+from reproduction.atari_runs import FEWEST, LOSS, Plan, body, compare, difference, mean, measure, pick, too_few
+from reproduction.experiment import Grid, Report, Verdict, at_least, interval_words, judged
+from reproduction.rows import Row
+from tdu.environments.atari import DENSE, EXPLORATION
+from tdu.report.atari_scores import Scored
+from tdu.run.sweeps import Cell
+
+BASELINES = ("r2d2", "b_r2d2")
+OURS = ("tdu_r2d2", "tdu_r2d2_prior")
+AGENTS = (*BASELINES, *OURS)
+PAPER_FRAMES = 20_000_000_000
+PAPER_GAIN = 1.3
+"""Of the mean human-normalised score over the baselines'."""
+
+LAPTOP_FRAMES = 2_000_000
+"""500,000 agent steps. Estimate: 16 runs of about 11 minutes, 3 hours of one core, at 820 agent steps per second of processor
+time (results/recurrent_speed.json, tdu_r2d2 on Montezuma's Revenge), compilation and the last evaluation included."""
+LAPTOP_SEEDS = 2
+
+PLANS = {
+    "laptop": Plan(
+        {agent: (agent, {}) for agent in AGENTS},
+        ("freeway", "montezuma_revenge"),
+        seeds=LAPTOP_SEEDS,
+        preset="atari-small",
+        frames=LAPTOP_FRAMES,
+    ),
+    "paper": Plan(
+        {agent: (agent, {}) for agent in AGENTS},
+        (*EXPLORATION, *DENSE),
+        seeds=8,
+        preset="paper",
+        frames=PAPER_FRAMES,
+    ),
+}
+
+RULE = (
+    f"C9 and `dense` use runs of the preset `paper` and require {FEWEST} seeds of each agent on each of their games. "
+    "TDU and baselines are compared by an analysis of variance of the human-normalised scores that "
+    "controls for game. C9 is reproduced if p < 0.05 on the seven exploration games and TDU's mean is above the "
+    "baselines' by at least half of the published 30 %. It is partly reproduced if p < 0.05 and TDU is above by less. "
+    "It is not reproduced if p < 0.05 and TDU is below. Otherwise it is inconclusive. `dense` is about "
+    f"{', '.join(DENSE)}. It is reproduced if the whole interval of the difference, TDU less baselines, lies above "
+    f"−{LOSS:.0%} of the baselines' mean, not reproduced if none of it does, and inconclusive otherwise. `small` "
+    f"requires {LAPTOP_SEEDS} seeds of each agent on both games of the preset `laptop`. It states the two means and the "
+    "test. With p of 0.05 or more no difference was found."
+)
+
+
+def cells(preset: str) -> list[Cell]:
+    """The runs of a preset."""
+    return PLANS[preset].cells()
+
+
+def report(rows: Sequence[Row]) -> Report:
+    """A line per game and agent, and the verdicts."""
+    scored = PLANS["paper"].scored(rows)
+    text, figures = body(PLANS, rows)
+    verdicts = {"C9": verdict(scored), "dense": dense(scored), "small": small(PLANS["laptop"].scored(rows))}
+    return Report(verdicts, text, figures)
+
+
+def verdict(scored: Sequence[Scored]) -> Verdict:
+    """The verdict on C9."""
+    if few := too_few(scored, AGENTS, EXPLORATION):
+        return few
+    ours, theirs = (pick(scored, group, EXPLORATION) for group in (OURS, BASELINES))
+    test = compare(ours, theirs)
+    words = f"mean human-normalised score with TDU against without: {test.words}"
+    if test.above:
+        enough = mean(ours) - mean(theirs) >= (PAPER_GAIN - 1) / 2 * abs(mean(theirs))
+        return Verdict("reproduced" if enough else "partly reproduced", words)
+    return Verdict(judged(test.above), words)
+
+
+def dense(scored: Sequence[Scored]) -> Verdict:
+    """The verdict on the games with dense rewards."""
+    if few := too_few(scored, AGENTS, DENSE):
+        return few
+    ours, theirs = (pick(scored, group, DENSE) for group in (OURS, BASELINES))
+    found = difference(ours, theirs)
+    words = f"TDU less baselines is {interval_words(found, 3)}; the baselines' mean is {mean(theirs):.3f}"
+    return Verdict(judged(at_least(found, -LOSS * abs(mean(theirs)))), words)
+
+
+def small(scored: Sequence[Scored]) -> Verdict:
+    """The answer of the laptop's runs."""
+    games = PLANS["laptop"].games
+    if few := too_few(scored, AGENTS, games, LAPTOP_SEEDS):
+        return few
+    test = compare(pick(scored, OURS, games), pick(scored, BASELINES, games))
+    found = {True: "TDU scores more", False: "TDU scores less", None: "no difference was found"}[test.above]
+    return Verdict("answered", f"{found} (mean human-normalised score with TDU against without: {test.words})")
+
+
+ATARI = Grid(
+    summary="section 5.2: R2D2, Bootstrapped R2D2 and TDU-R2D2 on Atari",
+    claims={
+        "C9": "TDU-R2D2 lifts the mean human-normalised score on seven hard exploration games by about 30 %",
+        "dense": "On games with dense rewards TDU-R2D2 matches the baselines or improves on them.",
+        "small": "a question of ours: does TDU differ from the baselines on Freeway and Montezuma's Revenge after "
+        f"{LAPTOP_FRAMES:,} frames with small pictures?",
+    },
+    rules=RULE,
+    cells=cells,
+    left_out="the seven exploration games and five games with dense rewards at 20 billion frames, 8 seeds, which need "
+    f"a cluster (docs/cluster.md). Freeway and Montezuma's Revenge at {LAPTOP_FRAMES:,} frames, {LAPTOP_SEEDS} seeds, "
+    "with the preset atari-small, which sees pictures of 42×42, are in their place.",
+    measure=measure,
+    report=report,
+)

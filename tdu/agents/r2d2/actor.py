@@ -1,0 +1,101 @@
+"""What acts with a memory: one head for a while, ε-greedily, then another; and what is evaluated, the mean of the exploiters.
+
+The head that acts is drawn uniformly and stays for a number of steps, whatever episodes begin or end meanwhile. Actors differ
+in how often they act at random: actor i of n does so with probability 0.4^(1 + 7·i/(n − 1)).
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tdu import td
+from tdu.agents.r2d2.network import Recurrent, Seen
+from tdu.behaviour import epsilon_greedy
+from tdu.types import Actor, Array, Key, Params, TimeStep
+
+
+class Remembered(NamedTuple):
+    """What an actor has seen since the episode began."""
+
+    memory: Any
+    """The network's."""
+    action: Array
+    """The last one; −1 before the first."""
+    is_first: Array
+
+
+class Acting(NamedTuple):
+    """State of an actor."""
+
+    remembered: Remembered
+    head: Array
+    left: Array
+    """Steps until another head is drawn."""
+    epsilon: Array
+
+
+def ladder(count: int) -> np.ndarray:
+    """ε of every actor, [n]; a single one has the middle of the ladder."""
+    rungs = np.linspace(0.0, 1.0, count) if count > 1 else np.array([0.5])
+    return (0.4 ** (1 + 7 * rungs)).astype(np.float32)
+
+
+def fresh(network: Recurrent) -> Remembered:
+    """What is remembered when an episode begins."""
+    return Remembered(network.memory(), jnp.full((), -1, jnp.int32), jnp.ones((), bool))
+
+
+def forgetting(network: Recurrent, acting: Acting) -> Acting:
+    """The actor at the beginning of the next episode: the head goes on, what was seen is forgotten."""
+    return acting._replace(remembered=fresh(network))
+
+
+def look(network: Recurrent, params: Params, remembered: Remembered, timestep: TimeStep) -> tuple[Array, Any]:
+    """Squashed values [H, A] of what is seen now, and the network's memory after it."""
+    now = Seen(timestep.observation, remembered.action, timestep.reward * ~remembered.is_first, remembered.is_first)
+    one = jax.tree.map(lambda x: jnp.asarray(x)[None, None], now)
+    q, memory = network.unroll(params, jax.tree.map(lambda x: x[None], remembered.memory), one)
+    return q[0, 0], jax.tree.map(lambda x: x[0], memory)
+
+
+def explorer(network: Recurrent, heads: int, head_steps: int, epsilon: Array | float) -> Actor:
+    """One head at a time, ε-greedily."""
+
+    def begin(params: Params, key: Key) -> Acting:
+        del params
+        head = jax.random.randint(key, (), 0, heads)
+        return Acting(fresh(network), head, jnp.full((), head_steps, jnp.int32), jnp.asarray(epsilon, jnp.float32))
+
+    def act(params: Params, acting: Acting, timestep: TimeStep, key: Key) -> tuple[Array, Acting]:
+        key_head, key_action = jax.random.split(key)
+        q, memory = look(network, params, acting.remembered, timestep)
+        redraw = acting.left == 0
+        head = jnp.where(redraw, jax.random.randint(key_head, (), 0, heads), acting.head)
+        action = epsilon_greedy(acting.epsilon)(q[head], key_action)
+        left = jnp.where(redraw, head_steps, acting.left) - 1
+        remembered = Remembered(memory, action, jnp.zeros((), bool))
+        return action, Acting(remembered, head, left, acting.epsilon)
+
+    return Actor(begin, act, remembers=True)
+
+
+def evaluator(network: Recurrent, heads: slice, epsilon: float) -> Actor:
+    """ε-greedy on the mean of unsquashed values over some heads."""
+    pick = epsilon_greedy(epsilon)
+
+    def begin(params: Params, key: Key) -> Remembered:
+        del params, key
+        return fresh(network)
+
+    def values(params: Params, remembered: Remembered, timestep: TimeStep) -> Array:
+        q, _ = look(network, params, remembered, timestep)
+        return jnp.mean(td.unsquash(q[heads]), axis=0)
+
+    def act(params: Params, remembered: Remembered, timestep: TimeStep, key: Key) -> tuple[Array, Remembered]:
+        q, memory = look(network, params, remembered, timestep)
+        action = pick(jnp.mean(td.unsquash(q[heads]), axis=0), key)
+        return action, Remembered(memory, action, jnp.zeros((), bool))
+
+    return Actor(begin, act, remembers=True, values=values)

@@ -1,0 +1,212 @@
+"""One learning step of R2D2 with K exploiters and N explorers on a batch of sequences (the paper's appendix E).
+
+Values are squashed, Q = h(·). With targets of double Q-learning and Peng's Q(λ),
+
+    G_t = r_k + γ·d·((1 − λ)·h⁻¹(Q̄_k(s', a*)) + λ·G_{t+1}),   δ_k = h(G_t) − Q_k(s, a),   a* = argmax Q_k(s', ·),
+
+exploiters have r_k = r and explorers what the bonus pays, for TDU r + β·σ: σ is the spread over the exploiters of their
+one-step TD errors in unsquashed space, r + γ·d·h⁻¹(Q̄_k(s', a*)) − h⁻¹(Q_k(s, a)). The bonus is added before squashing.
+
+The loss is ½·δ² summed over the trace and averaged over heads and sequences, each weighted by its importance and by the mask
+of the heads that learn from it. Before the trace, both networks are brought up to date over the burn-in, from the memory that
+was stored and without gradient.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from tdu import random, td
+from tdu.agents.r2d2.network import Recurrent, Seen
+from tdu.agents.r2d2.sequences import Shape, Steps
+from tdu.types import Array, Bonus, EitherArray, Exploit, Key, Params, Transition
+
+
+class Batch(NamedTuple):
+    """What is learned from at once."""
+
+    steps: Steps
+    """[T, B, …]."""
+    memory: Any
+    """[B, …], before the first step."""
+    mask: EitherArray
+    """[B, H], which heads learn from a sequence."""
+    weights: EitherArray
+    """[B]."""
+
+
+class Settings(NamedTuple):
+    """The learner's own."""
+
+    exploiters: int
+    explorers: int
+    discount: float
+    td_lambda: float
+    learning_rate: float
+    adam_eps: float
+    clip: float
+    target_period: int
+    """Learning steps between copies of the target network."""
+
+
+class LearnerState(NamedTuple):
+    trained: Params
+    target: Params
+    prior: Params
+    """Never trained; empty where there is none."""
+    optimiser: Any
+    bonus: Any
+    phase: Array
+    """Learning steps since the target was copied."""
+
+
+class Learner(NamedTuple):
+    """Pure functions over explicit state."""
+
+    init: Callable[[Key], LearnerState]
+    params: Callable[[LearnerState], Params]
+    """What acting needs of it: (trained, prior)."""
+    update: Callable[[LearnerState, Batch], tuple[LearnerState, Array, dict[str, Array]]]
+    """update(state, batch) -> state, priorities [B], metrics."""
+    observe: Callable[[LearnerState, Transition], LearnerState]
+    """observe(state, transitions [n]) -> state: lets the bonus see every transition once, where it counts them."""
+
+
+class Errors(NamedTuple):
+    """What a batch says."""
+
+    delta: Array
+    """Squashed errors of all heads, [H, T, B]."""
+    sigma: Array
+    """The bonus, [T, B]."""
+    largest_q: Array
+    extra: Array
+    """What explorers are paid beside the reward, [N, T, B]."""
+
+
+def make(network: Recurrent, shape: Shape, settings: Settings, bonus: Bonus) -> Learner:
+    """The learner of a network whose params are (trained, prior)."""
+    optimiser = optax.chain(
+        optax.clip_by_global_norm(settings.clip), optax.adam(settings.learning_rate, eps=settings.adam_eps)
+    )
+
+    def init(key: Key) -> LearnerState:
+        trained, prior = network.init(key)
+        return LearnerState(
+            trained=trained,
+            target=jax.tree.map(jnp.copy, trained),
+            prior=prior,
+            optimiser=optimiser.init(trained),
+            bonus=bonus.init(random.for_use(key, random.Use.BONUS)),
+            phase=jnp.zeros((), jnp.int32),
+        )
+
+    def params(state: LearnerState) -> Params:
+        return state.trained, state.prior
+
+    def unrolled(trained: Params, prior: Params, batch: Batch) -> Array:
+        """Values [T + 1, B, H, A] of the trace and of the step after it."""
+        both = (trained, prior)
+        memory = batch.memory
+        if shape.burn_in:
+            early = jax.tree.map(lambda x: x[: shape.burn_in], batch.steps)
+            _, memory = network.unroll(jax.lax.stop_gradient(both), memory, seen(early))
+            memory = jax.lax.stop_gradient(memory)
+        rest = jax.tree.map(lambda x: x[shape.burn_in :], batch.steps)
+        return network.unroll(both, memory, seen(rest))[0]
+
+    def errors(q: Array, target_q: Array, batch: Batch, novelty: Any) -> Errors:
+        now, after = trace(batch.steps, shape)
+        by_head = (q[:-1], target_q[1:], jax.lax.stop_gradient(q[1:]))
+        q, target_t, selector_t = (jnp.moveaxis(x, 2, 0) for x in by_head)  # [H, T, B, A]
+        d_t = settings.discount * now.discount
+        # An episode that was cut off ends in a step that nothing is learned on: its value is all there is.
+        lambda_t = settings.td_lambda * after.valid.astype(jnp.float32)
+        k = settings.exploiters
+        one_step, taken = _one_step(q[:k], now.action, now.reward, d_t, target_t[:k], selector_t[:k])
+        flat = jax.tree.map(_flattened, transitions(now, after))
+        exploit = Exploit(*(x.reshape(k, -1) for x in (taken, one_step)))
+        paid, sigma = bonus.reward(novelty, flat, exploit)
+        paid = jax.lax.stop_gradient(paid).reshape(-1, *now.reward.shape)
+        extra = jnp.broadcast_to(paid, (settings.explorers, *now.reward.shape)) - now.reward
+        r_t = now.reward + jnp.concatenate([jnp.zeros((k, *now.reward.shape)), extra])
+        over = jax.vmap(
+            jax.vmap(td.transformed_q_lambda, in_axes=1, out_axes=1), in_axes=(0, None, 0, None, 0, 0, None)
+        )
+        delta = over(q, now.action, r_t, d_t, target_t, selector_t, lambda_t)
+        largest = jnp.max(jnp.abs(td.unsquash(jax.lax.stop_gradient(q[:k]))))
+        return Errors(delta * now.valid, sigma.reshape(now.reward.shape), largest, extra)
+
+    def update(state: LearnerState, batch: Batch) -> tuple[LearnerState, Array, dict[str, Array]]:
+        now, after = trace(batch.steps, shape)
+        bonus_state, novelty = bonus.learn(state.bonus, jax.tree.map(_flattened, transitions(now, after)))
+        target_q = unrolled(state.target, state.prior, batch)
+
+        def loss(trained: Params) -> tuple[Array, Errors]:
+            found = errors(unrolled(trained, state.prior, batch), target_q, batch, novelty)
+            squares = 0.5 * jnp.sum(jnp.square(found.delta), axis=1)  # [H, B]
+            return jnp.mean(squares * batch.mask.T * batch.weights), found
+
+        (total, found), gradient = jax.value_and_grad(loss, has_aux=True)(state.trained)
+        change, optimised = optimiser.update(gradient, state.optimiser, state.trained)
+        trained = optax.apply_updates(state.trained, change)
+        phase = (state.phase + 1) % settings.target_period
+        target = jax.lax.cond(phase == 0, lambda: trained, lambda: state.target)
+        state = LearnerState(trained, target, state.prior, optimised, bonus_state, phase)
+        valid = now.valid.astype(jnp.float32)
+        metrics = {
+            "loss": total,
+            "bonus": jnp.sum(found.sigma * valid) / jnp.maximum(jnp.sum(valid), 1.0),
+            "updates": 1.0,
+            "largest_q": found.largest_q,
+            "largest_extra": 0.0,
+            "gradient_norm": optax.global_norm(gradient),
+        }
+        return state, priorities(found.delta, valid), {n: jnp.asarray(x, jnp.float32) for n, x in metrics.items()}
+
+    def observe(state: LearnerState, seen_once: Transition) -> LearnerState:
+        def one(bonus_state: Any, transition: Transition) -> tuple[Any, None]:
+            return bonus.observe(bonus_state, transition), None
+
+        return state._replace(bonus=jax.lax.scan(one, state.bonus, seen_once)[0])
+
+    return Learner(init, params, update, observe)
+
+
+def priorities(delta: Array, valid: Array, share: float = 0.9) -> Array:
+    """0.9·max + 0.1·mean over the trace of |δ|, averaged over heads first; [B] from [H, T, B] and [T, B]."""
+    size = jnp.mean(jnp.abs(delta), axis=0) * valid
+    mean = jnp.sum(size, axis=0) / jnp.maximum(jnp.sum(valid, axis=0), 1.0)
+    return jax.lax.stop_gradient(share * jnp.max(size, axis=0) + (1 - share) * mean)
+
+
+def seen(steps: Steps) -> Seen:
+    """What the network is fed of steps."""
+    return Seen(steps.observation, steps.previous_action, steps.previous_reward, steps.first)
+
+
+def transitions(now: Steps, after: Steps) -> Transition:
+    """From every step to the one after it."""
+    return Transition(now.observation, now.action, now.reward, now.discount, after.observation, {})
+
+
+def trace(steps: Steps, shape: Shape) -> tuple[Steps, Steps]:
+    """The steps that are learned from, and those after them, [T, B, …] each."""
+    start, end = shape.burn_in, shape.burn_in + shape.trace
+    return jax.tree.map(lambda x: x[start:end], steps), jax.tree.map(lambda x: x[start + 1 : end + 1], steps)
+
+
+def _flattened(x: Array) -> Array:
+    return x.reshape(-1, *x.shape[2:])
+
+
+def _one_step(
+    q: Array, action: Array, reward: Array, d_t: Array, target_t: Array, selector_t: Array
+) -> tuple[Array, Array]:
+    """One-step TD errors [K, T, B] in unsquashed space, and unsquashed values of the actions taken; no gradient."""
+    v_t = td.unsquash(td.taken(target_t, jnp.argmax(selector_t, axis=-1)[..., None]))
+    taken = td.unsquash(td.taken(q, action[..., None]))
+    return jax.lax.stop_gradient(reward + d_t * v_t - taken), jax.lax.stop_gradient(taken)

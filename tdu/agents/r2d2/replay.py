@@ -1,0 +1,273 @@
+"""Prioritised replay of sequences, on the host (Schaul et al., 2016; Kapturowski et al., 2019).
+
+A sequence is drawn with probability p^α / Σ p^α and its loss is weighted by (1 / (n · P))^β, divided by the largest such
+weight of the batch. The oldest sequence makes room for the newest. Whatever draws is given: nothing random is in here.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from tdu import memory as machine
+from tdu.agents.r2d2 import frames
+from tdu.agents.r2d2.sequences import Sequence, Shape, Steps, nothing
+from tdu.agents.r2d2.sum_tree import SumTree
+from tdu.errors import UserError
+from tdu.types import EnvSpec
+
+
+class Sample(NamedTuple):
+    """A batch of sequences, as the learner takes it, with the ids to tell their priorities by."""
+
+    ids: np.ndarray
+    """[B] of int64."""
+    steps: Steps
+    """[T, B, …], T the length of a sequence."""
+    memory: Any
+    """[B, …]."""
+    mask: np.ndarray
+    """[B, H]."""
+    weights: np.ndarray
+    """[B] of float32, importance weights."""
+
+
+class Settings(NamedTuple):
+    """What a replay is like."""
+
+    capacity: int
+    """Sequences."""
+    priority_exponent: float
+    importance_exponent: float
+    compress: bool
+
+
+_SMALLEST = 1e-6
+"""No priority is smaller: everything can be drawn."""
+
+_OTHER_FIELDS = tuple(name for name in Steps._fields if name != "observation")
+
+
+class Replay:
+    """The last `capacity` sequences."""
+
+    def __init__(self, spec: EnvSpec, shape: Shape, settings: Settings, *, heads: int, memory: Any, streams: int = 1):
+        """`memory` is an example of what a network remembers; `streams` are expected to be written side by side."""
+        self._shape, self._settings, self._is_stacked = shape, settings, spec.is_stacked
+        capacity = settings.capacity
+        self._blocks = capacity + streams * shape.blocks
+        self._frames = frames.Frames(spec, blocks=self._blocks, period=shape.period, compress=settings.compress)
+        one = nothing(spec, 1)
+        self._steps = {name: np.zeros((self._blocks, shape.period), getattr(one, name).dtype) for name in _OTHER_FIELDS}
+        self._filled = np.zeros(self._blocks, np.int32)
+        """Steps written in each block."""
+        self._users = np.zeros(self._blocks, np.int32)
+        """Sequences that have the block."""
+        self._names = np.full((self._blocks, 2), -1, np.int64)
+        """Stream and number in it of each block."""
+        self._where: dict[tuple[int, int], int] = {}
+        self._free = list(range(self._blocks))[::-1]
+        self._used = 0
+        """Blocks beyond this one were never used."""
+        self._tree = SumTree(capacity)
+        self._slots = np.zeros((capacity, shape.blocks), np.int32)
+        """Blocks of each sequence; its place is its id modulo the capacity."""
+        self._mask = np.zeros((capacity, heads), np.float32)
+        self._memory = jax.tree.map(lambda x: np.zeros((capacity, *np.shape(x)), np.asarray(x).dtype), memory)
+        self._oldest = self._next = 0
+        self.largest_priority = 1.0
+
+    def __len__(self) -> int:
+        return self._next - self._oldest
+
+    @property
+    def capacity(self) -> int:
+        """Sequences at most."""
+        return self._settings.capacity
+
+    def add(self, sequence: Sequence, priority: float | None = None) -> int:
+        """Stores a sequence, and forgets the oldest one where there is no room; its id.
+
+        Without a priority it has the largest that was ever told, so that it is drawn soon.
+        """
+        period = self._shape.period
+        if sequence.start % period or len(sequence.steps.action) != self._shape.length:
+            raise ValueError(f"a sequence has {self._shape.length} steps and starts at a multiple of {period}")
+        if len(self) == self._settings.capacity:
+            self._forget_oldest()
+        first = sequence.start // period
+        place = self._next % self._settings.capacity
+        for i in range(self._shape.blocks):
+            block = self._block((sequence.stream, first + i))
+            self._users[block] += 1
+            self._slots[place, i] = block
+            have = int(self._filled[block])
+            upto = min(period, self._shape.length - i * period)
+            if upto > have:
+                new = slice(i * period + have, i * period + upto)
+                self._frames.write(block, have, np.asarray(sequence.steps.observation[new]))
+                for name, rows in self._steps.items():
+                    rows[block, have:upto] = getattr(sequence.steps, name)[new]
+                self._filled[block] = upto
+        self._mask[place] = sequence.mask
+        jax.tree.map(lambda rows, x: rows.__setitem__(place, x), self._memory, sequence.memory)
+        id_, self._next = self._next, self._next + 1
+        self.update_priorities(np.array([id_]), np.array([self.largest_priority if priority is None else priority]))
+        return id_
+
+    @property
+    def ids(self) -> range:
+        """Of the sequences that are there, oldest first."""
+        return range(self._oldest, self._next)
+
+    def start_at(self, id_: int) -> None:
+        """Lets the first sequence of an empty replay have that id."""
+        if len(self):
+            raise ValueError("a replay that is not empty has its ids")
+        self._oldest = self._next = id_
+
+    def sequence(self, id_: int) -> Sequence:
+        """A sequence as it was added; its arrays are copies."""
+        place, length = id_ % self._settings.capacity, self._shape.length
+        slots = self._slots[[place]]
+        steps = {"observation": self._frames.read_many(slots, length)[:, 0]}
+        steps |= {name: rows[slots].reshape(-1)[:length].copy() for name, rows in self._steps.items()}
+        stream, first = self._names[slots[0, 0]].tolist()
+        memory = jax.tree.map(lambda rows: rows[place].copy(), self._memory)
+        return Sequence(stream, first * self._shape.period, Steps(**steps), memory, self._mask[place].copy())
+
+    def sample(self, size: int, rng: np.random.Generator, *, thin: bool = False) -> Sample:
+        """A batch of sequences, one from each of `size` equal parts of all that can be drawn.
+
+        With `thin`, stacks of frames are as they travel (`frames.Thin`).
+        """
+        total = self._tree.total
+        points = (np.arange(size) + rng.random(size)) * (total / size)
+        places = self._tree.find(np.minimum(points, np.nextafter(total, 0.0)))
+        probability = self._tree[places] / total
+        weights = (len(self) * probability) ** -self._settings.importance_exponent
+        slots, length = self._slots[places], self._shape.length
+        others = {name: rows[slots].reshape(size, -1)[:, :length] for name, rows in self._steps.items()}
+        steps = {name: np.ascontiguousarray(x.swapaxes(0, 1)) for name, x in others.items()}
+        ids = self._oldest + (places - self._oldest) % self._settings.capacity
+        read = self._frames.read_thin if thin and self._is_stacked else self._frames.read_many
+        return Sample(
+            ids=ids,
+            steps=Steps(observation=read(slots, length), **steps),
+            memory=jax.tree.map(lambda rows: rows[places], self._memory),
+            mask=self._mask[places],
+            weights=(weights / weights.max()).astype(np.float32),
+        )
+
+    def update_priorities(self, ids: np.ndarray, priorities: np.ndarray) -> None:
+        """Tells how surprising sequences were; those that are gone meanwhile are passed over."""
+        there = (ids >= self._oldest) & (ids < self._next)
+        known = np.maximum(np.asarray(priorities, np.float64)[there], _SMALLEST)
+        if len(known):
+            self.largest_priority = max(self.largest_priority, float(known.max()))
+            self._tree.set(ids[there] % self._settings.capacity, known**self._settings.priority_exponent)
+
+    def priorities(self) -> np.ndarray:
+        """Of every sequence, oldest first."""
+        places = np.arange(self._oldest, self._next) % self._settings.capacity
+        exponent = self._settings.priority_exponent
+        return (
+            self._tree[places] ** (1 / exponent) if exponent else np.ones(len(places))
+        )  # all alike: no surprise is known
+
+    def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """All of it: arrays by name, without copies of what is large, and what JSON can hold."""
+        filled, used = min(self._next, self._settings.capacity), self._used
+        arrays = {f"frames.{name}": x for name, x in self._frames.save(used).items()}
+        arrays |= {f"steps.{name}": x[:used] for name, x in self._steps.items()}
+        arrays |= {f"memory.{i}": x[:filled] for i, x in enumerate(jax.tree.leaves(self._memory))}
+        arrays |= {"filled": self._filled[:used], "users": self._users[:used], "names": self._names[:used]}
+        arrays |= {"slots": self._slots[:filled], "mask": self._mask[:filled], "weights": self._tree.weights()[:filled]}
+        plain = {"oldest": self._oldest, "next": self._next, "largest_priority": self.largest_priority}
+        return arrays, plain
+
+    def restore(self, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> None:
+        """Puts back what `save` gave, into a replay that is empty; the arrays are given up on the way."""
+        self._oldest, self._next = plain["oldest"], plain["next"]
+        self.largest_priority = plain["largest_priority"]
+        filled, used = len(arrays["slots"]), len(arrays["filled"])
+        by_block: dict[str, np.ndarray] = {"filled": self._filled, "users": self._users, "names": self._names}
+        by_place: dict[str, np.ndarray] = {"slots": self._slots, "mask": self._mask}
+        for count, several in ((used, by_block), (filled, by_place)):
+            for name, rows in several.items():
+                rows[:count] = arrays.pop(name)
+        for name, rows in self._steps.items():
+            rows[:used] = arrays.pop(f"steps.{name}")
+        for i, rows in enumerate(jax.tree.leaves(self._memory)):
+            rows[:filled] = arrays.pop(f"memory.{i}")
+        self._tree.set(np.arange(filled), arrays.pop("weights"))
+        prefix = "frames."
+        names = [name for name in arrays if name.startswith(prefix)]
+        self._frames.restore({name.removeprefix(prefix): arrays.pop(name) for name in names})
+        self._used = used
+        there = np.flatnonzero(self._users)
+        self._where = {(int(s), int(n)): int(block) for block, (s, n) in zip(there, self._names[there], strict=True)}
+        self._free = sorted(set(range(self._blocks)) - set(there.tolist()), reverse=True)
+
+    def _block(self, name: tuple[int, int]) -> int:
+        if name in self._where:
+            return self._where[name]
+        while not self._free:
+            self._forget_oldest()
+        block = self._free.pop()
+        self._where[name] = block
+        self._names[block] = name
+        self._filled[block] = 0
+        self._used = max(self._used, block + 1)
+        return block
+
+    def _forget_oldest(self) -> None:
+        place = self._oldest % self._settings.capacity
+        self._tree.set(np.array([place]), np.zeros(1))
+        for block in self._slots[place].tolist():
+            self._users[block] -= 1
+            if not self._users[block]:
+                del self._where[tuple(self._names[block].tolist())]
+                self._frames.forget(block)
+                self._free.append(block)
+        self._oldest += 1
+
+
+def bytes_needed(spec: EnvSpec, shape: Shape, settings: Settings, *, heads: int, memory: Any, streams: int = 1) -> int:
+    """Memory of a full replay, nearly all of it frames."""
+    blocks = settings.capacity + streams * shape.blocks
+    one = nothing(spec, 1)
+    per_step = sum(getattr(one, name).dtype.itemsize for name in _OTHER_FIELDS)
+    block = frames.block_bytes(spec, shape.period, compress=settings.compress) + per_step * shape.period + 200
+    remembered = sum(np.asarray(x).nbytes for x in jax.tree.leaves(memory))
+    return int(blocks * block + settings.capacity * (remembered + 4 * heads + 8 * shape.blocks + 32))
+
+
+def check_room(
+    spec: EnvSpec,
+    shape: Shape,
+    settings: Settings,
+    *,
+    heads: int,
+    memory: Any,
+    streams: int = 1,
+    available: int | None = None,
+) -> str:
+    """How much memory a replay will take, in a sentence; refuses one that does not fit, naming the largest that does."""
+    sizes = {"heads": heads, "memory": memory, "streams": streams}
+    room = (machine.available() if available is None else available) * machine.SHARE
+    needed = bytes_needed(spec, shape, settings, **sizes)
+    if needed > room:
+        low, high = 0, settings.capacity
+        while high - low > 1:
+            middle = (low + high) // 2
+            fits = bytes_needed(spec, shape, settings._replace(capacity=middle), **sizes) <= room
+            low, high = (middle, high) if fits else (low, middle)
+        hint = "" if settings.compress else " or add compress"
+        raise UserError(
+            f"a replay of {settings.capacity:,} sequences needs {machine.gigabytes(needed)} of memory and "
+            f"{machine.gigabytes(room)} can be had; the largest replay_capacity that fits is {low}{hint}."
+        )
+    about = "about " if settings.compress else ""
+    words = f"the replay of {settings.capacity:,} sequences will take {about}{machine.gigabytes(needed)} of memory"
+    return f"{words} when it is full."

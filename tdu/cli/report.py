@@ -1,0 +1,37 @@
+"""`tdu report`: one page that shows runs, sweeps and results."""
+
+import sys
+import time
+from pathlib import Path
+
+from tdu.cli.parser import Parser, folder
+from tdu.report import page
+
+
+def run(arguments: list[str]) -> int:
+    parser = Parser(
+        prog="tdu report",
+        description="One self-contained HTML page: learning curves, who acted when, configurations, tables, and for runs "
+        "trained with --record the map of the frontier over time.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "folders",
+        nargs="+",
+        type=folder,
+        metavar="DIR",
+        help="a run, a sweep, or a folder of results/; several may be given",
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="the page (default: report.html in the first folder)")
+    parser.add_argument("--title", help="the page's title")
+    parsed = parser.parse_args(arguments)
+    began = time.perf_counter()
+    out = parsed.out or parsed.folders[0] / "report.html"
+    left_out = page.save(parsed.folders, out, parsed.title)
+    size = out.stat().st_size / 1e6
+    print(
+        f"Page: {out} ({size:.1f} MB, {time.perf_counter() - began:.1f} s). Open it in a browser; it needs no network."
+    )
+    for name, why in left_out.items():
+        print(f"tdu: {name} is left out: {why}", file=sys.stderr)
+    return 2 if left_out else 0

@@ -1,0 +1,123 @@
+"""`tdu sweep`: many runs in one folder."""
+
+import argparse
+import functools
+import sys
+from pathlib import Path
+
+from tdu import agents
+from tdu.cli.parser import Parser, add_length, add_preset, add_watching, folder, whole
+from tdu.errors import UserError
+from tdu.options import describe
+from tdu.run import folder as runs
+from tdu.run import processes as parallel
+from tdu.run import progress as displays
+from tdu.run import recording, sweeps
+from tdu.run.plan import DEFAULT_AGENT
+
+_EXAMPLES = """\
+examples:
+  tdu sweep bsuite --agent tdu                              the whole of bsuite, one process per core
+  tdu sweep deep_sea --agent tdu --agent bdqn --seeds 3     all 21 sizes
+  tdu sweep deep_sea:size=20 --grid beta=0,1,3 --grid prior_scale=0,3
+  tdu sweep bsuite:testing --episodes 50 --engine ray       the same on Ray
+  tdu score sweeps/bsuite --figures figures                 what it amounts to
+"""
+
+
+def _refuse(left: list[str], parser: Parser, names: list[str]) -> None:
+    """Says what to write in place of words that are none of the command's."""
+    option = left[0].removeprefix("--").partition("=")[0].replace("-", "_")
+    if any(option in {name for name, *_ in describe(agents.find(agent).config)} for agent in names):
+        raise UserError(
+            f"{left[0]} is an option of the agent; in a sweep it is --grid {option}=VALUE, or several values."
+        )
+    parser.error(f"unrecognized arguments: {' '.join(left)}")
+
+
+def run(arguments: list[str]) -> int:
+    parser = Parser(
+        prog="tdu sweep",
+        description="Many runs in one folder: every environment with every agent, every value of the grid and every seed. "
+        "Starting it again continues what is missing or was cut off.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        epilog=_EXAMPLES,
+    )
+    parser.add_argument(
+        "targets", nargs="+", metavar="TARGET",
+        help="an environment id; a bsuite experiment (deep_sea: all its settings); bsuite: all 468; bsuite:testing or "
+        "bsuite:TAG: a part of it; atari:exploration, atari:ablation or atari:57: games of Atari",
+    )  # fmt: skip
+    parser.add_argument("--agent", action="append", help="an agent; may be given several times (default tdu)")
+    add_preset(parser)
+    parser.add_argument(
+        "--seeds", type=whole("seeds", 1, 10**6), default=1, help="seeds 0 … SEEDS-1 of everything (default 1)"
+    )
+    parser.add_argument(
+        "--grid",
+        action="append",
+        default=[],
+        metavar="NAME=V,V",
+        help="values of an option; may be given several times",
+    )
+    parser.add_argument("--paper-grid", action="store_true", help="the paper's grids of each agent")
+    add_length(parser, "each environment's")
+    add_watching(parser)
+    parser.add_argument("--out", type=folder, metavar="DIR", help="the sweep's folder (default sweeps/…)")
+    parser.add_argument("--engine", choices=("local", "ray"), default="local", help="where it runs (default local)")
+    parser.add_argument(
+        "--address", action="append", help="of a Ray cluster; without it one is started on this machine"
+    )
+    parser.add_argument("--workers", type=whole("workers", 1, 10**6), help="runs at a time (default: one per core)")
+    parser.add_argument(
+        "--progress", choices=("auto", "plain", "none"), default="auto", help="how to show progress (default auto)"
+    )
+    parsed, left = parser.parse_known_args(arguments)
+    if left:
+        _refuse(left, parser, parsed.agent or [DEFAULT_AGENT])
+    if parsed.address and parsed.engine != "ray":
+        raise UserError("--address is a Ray cluster's; add --engine ray.")
+    if parsed.address and len(parsed.address) > 1:
+        raise UserError(f"a sweep runs on one cluster, not on {' and '.join(parsed.address)}; give one --address.")
+    if parsed.address and parsed.workers is not None:
+        raise UserError("--workers is for this machine; the cluster at --address runs as many as it has cores.")
+    if parsed.grid and parsed.paper_grid:
+        raise UserError("--grid and --paper-grid are two grids; give one of them.")
+    planned: dict[str, sweeps.Cell] = {}
+    for agent in dict.fromkeys(parsed.agent or ["tdu"]):
+        agents.find(agent)
+        if parsed.record or parsed.record_every:
+            recording.check(agent)
+        grids = agents.paper_grids(agent) if parsed.paper_grid else [sweeps.parse_grid(parsed.grid)]
+        for grid in grids:
+            for cell in sweeps.plan(
+                parsed.targets, [agent], seeds=parsed.seeds, grid=dict(grid), preset=parsed.preset,
+                episodes=parsed.episodes, steps=parsed.steps, num_envs=parsed.num_envs, until=parsed.until or "mastered",
+            ):  # fmt: skip
+                planned.setdefault(cell.config().digest(), cell)
+    cells = list(planned.values())
+    out = parsed.out or Path("sweeps") / sweeps.file_name(parsed.targets[0])
+    jobs = sweeps.missing(cells, out)
+    watching = ["--record"] if parsed.record else []
+    watching += ["--record-every", str(parsed.record_every)] if parsed.record_every else []
+    watching += ["--evaluate-every", str(parsed.evaluate_every)] if parsed.evaluate_every else []
+    jobs = [job._replace(arguments=[*job.arguments, *watching]) for job in jobs]
+    if len(jobs) < len(cells):
+        print(f"tdu: {len(cells) - len(jobs)} of {len(cells)} runs are there already.", file=sys.stderr)
+    engine: displays.Engine = parallel.run_all
+    if parsed.engine == "ray" and jobs:
+        from tdu.cluster import sweep as distributed
+
+        engine = functools.partial(distributed.run_all, address=parsed.address and parsed.address[0])
+    runs.make_folder(out)
+    outcomes = displays.run_jobs(jobs, parsed.progress, workers=parsed.workers, engine=engine)
+    for outcome in outcomes:
+        if outcome.code == 0 and outcome.stderr:
+            print(f"{outcome.job.name}: {outcome.stderr}", file=sys.stderr)
+    failed = [o for o in outcomes if o.code]
+    for outcome in failed:
+        print(f"tdu: {outcome.job.name} failed: {outcome.reason}", file=sys.stderr)
+    there = len(cells) - len(failed)
+    print(f"{there} of {len(cells)} runs are in {out}{f'; see tdu score {out}' if there else ''}.")
+    return 2 if failed else 0

@@ -1,0 +1,149 @@
+"""Films of what a run has learned: GIF by Pillow, MP4 by ffmpeg, the system's or that of the extra `films`."""
+
+import io
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from tdu import files
+from tdu.environments.pictures import Frame, Stage
+from tdu.errors import UserError, writing
+from tdu.run.trained import TrainedAgent
+from tdu.types import TimeStep
+
+MOST_FRAMES = 5000
+_MOST_BYTES = 2**30
+"""All frames are in memory."""
+KINDS = (".gif", ".mp4")
+
+Policy = Callable[[int], Callable[[TimeStep], int]]
+"""policy(episode) -> what acts in that episode."""
+
+
+def greedy(agent: TrainedAgent) -> Policy:
+    """Acts on the mean value over the exploiters."""
+
+    def begin(episode: int) -> Callable[[TimeStep], int]:
+        del episode
+        agent.begin_episode()
+        return agent.act_on
+
+    return begin
+
+
+def of_heads(agent: TrainedAgent, heads: Sequence[int]) -> Policy:
+    """Acts greedily on one head, another in each episode."""
+    examiner = agent.agent.examiner
+    assert examiner is not None
+    q = jax.jit(examiner.q)
+
+    def begin(episode: int) -> Callable[[TimeStep], int]:
+        head = heads[episode % len(heads)]
+        return lambda timestep: int(np.argmax(np.asarray(q(agent.params, timestep.observation))[head]))
+
+    return begin
+
+
+def chosen(agent: TrainedAgent, *, head: int | None, explorer: bool) -> tuple[Policy, str]:
+    """The policy that was asked for, and what it is called."""
+    if head is None and not explorer:
+        return greedy(agent), "greedy on the exploiters' mean"
+    examiner = agent.agent.examiner
+    if examiner is None:
+        raise UserError("this agent does not tell its heads' values; watch it with --greedy.")
+    count = examiner.exploiters + examiner.explorers
+    if explorer:
+        if not examiner.explorers:
+            raise UserError("this agent has no explorers; choose one of its heads with --head, or --greedy.")
+        return of_heads(agent, range(examiner.exploiters, count)), "explorers, one after the other"
+    assert head is not None
+    if head >= count:
+        raise UserError(f"this agent has heads 0 to {count - 1}, and no head {head}.")
+    return of_heads(agent, [head]), f"head {head}, {'an exploiter' if head < examiner.exploiters else 'an explorer'}"
+
+
+def played(stage: Stage, policy: Policy, *, episodes: int, longest: int) -> Iterator[tuple[int, int, float, bool]]:
+    """(episode, step, return so far, whether it is over), once before the first step and once after each."""
+    for episode in range(episodes):
+        timestep, total = stage.reset(episode), 0.0
+        act = policy(episode)
+        yield episode, 0, total, False
+        for step in range(1, longest + 1):
+            timestep = stage.step(act(timestep))
+            total += float(timestep.reward)
+            yield episode, step, total, bool(timestep.last)
+            if timestep.last:
+                break
+
+
+def film(frames: Sequence[Frame], path: Path, frames_per_second: int) -> None:
+    """Writes a film of frames of one size."""
+    is_gif = path.suffix == ".gif"
+    data = gif(frames, 1000 // frames_per_second) if is_gif else _mp4(frames, frames_per_second)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.write_atomically(path, data)
+
+
+def check(path: Path) -> None:
+    """Refuses what no film can be written to, before anything is played."""
+    if path.suffix not in KINDS:
+        raise UserError(f"{path} names no kind of film; end it with .gif or .mp4.")
+    if path.suffix == ".mp4" and _ffmpeg() is None:
+        raise UserError(
+            f"an .mp4 needs ffmpeg, which is not installed: pip install 'tdu[films]', or write {path.with_suffix('.gif')}."
+        )
+    if path.exists():
+        raise UserError(f"{path} is there already; choose another --out.")
+
+
+def is_full(frames: Sequence[Frame]) -> bool:
+    """Whether a film is as long as it may be."""
+    return len(frames) >= MOST_FRAMES or (bool(frames) and len(frames) * frames[0].nbytes >= _MOST_BYTES)
+
+
+def gif(frames: Sequence[Frame], milliseconds: int) -> bytes:
+    """A GIF that goes round for ever; its last frame stays a while."""
+    from PIL import Image
+
+    pictures = [Image.fromarray(frame).quantize(64, dither=Image.Dither.NONE) for frame in frames]
+    times = [milliseconds] * (len(pictures) - 1) + [max(1500, milliseconds)]
+    buffer = io.BytesIO()
+    pictures[0].save(
+        buffer, "GIF", save_all=True, append_images=pictures[1:], duration=times, loop=0, optimize=True, disposal=1
+    )
+    return buffer.getvalue()
+
+
+def _ffmpeg() -> str | None:
+    """Where ffmpeg is."""
+    found = shutil.which("ffmpeg")
+    if found is None:
+        try:
+            import imageio_ffmpeg
+
+            found = imageio_ffmpeg.get_ffmpeg_exe()
+        except (ImportError, RuntimeError):  # it is not there, or has none for this machine
+            return None
+    return found
+
+
+def _mp4(frames: Sequence[Frame], frames_per_second: int) -> bytes:
+    height, width = (side - side % 2 for side in frames[0].shape[:2])
+    with tempfile.TemporaryDirectory() as folder:
+        raw, out = Path(folder) / "film.raw", Path(folder) / "film.mp4"
+        command = [str(_ffmpeg()), "-loglevel", "error", "-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}",
+                   "-r", str(frames_per_second), "-i", str(raw), "-pix_fmt", "yuv420p", str(out)]  # fmt: skip
+        with writing(raw), open(raw, "wb") as f:
+            for frame in frames:
+                f.write(np.ascontiguousarray(frame[:height, :width]).tobytes())
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True)
+        if done.returncode:
+            words = done.stderr.decode(errors="replace").strip().splitlines()
+            raise UserError(f"ffmpeg could not make the film: {words[-1] if words else 'it said nothing'}.")
+        return out.read_bytes()

@@ -1,0 +1,356 @@
+"""Checkpoints: a run's arrays in safetensors files beside a JSON manifest with checksums. No pickle anywhere.
+
+    manifest.json               how far the run is, what is plain, and the length and checksum of every file
+    state-FIELD.safetensors     one for every top-level field of the state
+    arrays.safetensors          arrays of any length
+    segment-NAME.safetensors    what is too much for the memory; one that the last checkpoint has is linked
+
+A checkpoint is a folder that appears whole or not at all: it is written under another name, flushed to the disk and then
+renamed. The last two are kept, so that a damaged one can be told from its checksums and passed over. Arrays are written
+and read one at a time, so that a checkpoint costs little memory beside the state itself.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+import re
+import shutil
+import struct
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from tdu import files
+from tdu.errors import RunError
+from tdu.run.folder.log import Stamp
+from tdu.run.folder.records import canonical
+from tdu.run.runners.protocol import Gone, Saved
+
+KEPT = 2
+_FORMAT = 5
+_WRITING = ".writing-"
+_MANIFEST = "manifest.json"
+_ARRAYS = "arrays.safetensors"
+_SEGMENT = re.compile(r"segment-(.+)\.safetensors")
+
+Say = Callable[[str], None]
+T = TypeVar("T")
+Leaf = Any
+"""An array of JAX's or NumPy's."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a checkpoint says of itself."""
+
+    format: int
+    step: int
+    run: dict[str, Any]
+    """The config of the run that may go on from here."""
+    seconds: float
+    """Time spent running."""
+    plain: dict[str, Any]
+    log: Stamp
+    other_logs: dict[str, Stamp]
+    """By the names of their files."""
+    parts: dict[str, Stamp]
+    """The other files, by name."""
+
+    @classmethod
+    def read(cls, path: Path) -> "Manifest":
+        """A manifest from its file; raises ValueError where it is none."""
+        content = json.loads(path.read_text())
+        if not isinstance(content, dict):
+            raise ValueError("its manifest is none")
+        claimed = content.pop("manifest_sha256", None)
+        if hashlib.sha256(canonical(content)).hexdigest() != claimed:
+            raise ValueError("its manifest was changed")
+        if content.get("format") != _FORMAT:
+            raise ValueError(
+                f"another version of tdu made it, in format {content.get('format')}, and this one reads format {_FORMAT}"
+            )
+        content["log"] = Stamp(**content["log"])
+        for several in ("other_logs", "parts"):
+            content[several] = {name: Stamp(**stamp) for name, stamp in content[several].items()}
+        return cls(**content)
+
+    def sha256(self) -> str:
+        """Its checksum."""
+        return hashlib.sha256(canonical(self._content())).hexdigest()
+
+    def write(self, path: Path) -> None:
+        """Writes the file, with its checksum."""
+        files.write_flushed(path, canonical(self._content() | {"manifest_sha256": self.sha256()}))
+
+    def _content(self) -> dict[str, Any]:
+        content = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        content["log"] = self.log._asdict()
+        for several, stamps in (("other_logs", self.other_logs), ("parts", self.parts)):
+            content[several] = {name: stamp._asdict() for name, stamp in stamps.items()}
+        return content
+
+
+ReasonAgainst = Callable[[Manifest], str | None]
+"""What is wrong with a manifest, or None."""
+
+
+def save(
+    folder: Path,
+    saved: Saved,
+    *,
+    step: int,
+    run: dict[str, Any],
+    seconds: float,
+    log: Stamp,
+    other_logs: dict[str, Stamp],
+    kept: int = KEPT,
+) -> Manifest:
+    """Writes checkpoint number `step` and removes all but the last `kept`."""
+    folder.mkdir(exist_ok=True)
+    for left_over in folder.glob(f"{_WRITING}*"):
+        shutil.rmtree(left_over)
+    unfinished = folder / f"{_WRITING}{step:012d}"
+    final = folder / f"{step:012d}"
+    try:
+        unfinished.mkdir()
+        parts = {name: _write_tensors(unfinished / name, leaves) for name, leaves in _parts(saved).items()}
+        parts |= _write_segments(folder, unfinished, saved.segments)
+        manifest = Manifest(
+            format=_FORMAT,
+            step=step,
+            run=run,
+            seconds=seconds,
+            plain=saved.plain,
+            log=log,
+            other_logs=other_logs,
+            parts=parts,
+        )
+        manifest.write(unfinished / _MANIFEST)
+        files.flush_folder(unfinished)
+        if final.exists():
+            shutil.rmtree(final)
+        os.rename(unfinished, final)
+    except (OSError, Gone):
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+    files.flush_folder(folder)
+    for old in sorted(_finished(folder))[:-kept]:
+        shutil.rmtree(old)
+    return manifest
+
+
+def load_latest(
+    folder: Path, like: Saved, reason_against: ReasonAgainst, say: Say, *, set_aside: bool = False
+) -> tuple[Saved, Manifest] | None:
+    """The newest checkpoint that is whole and of this run; None if there is none at all.
+
+    Args:
+        folder: where the checkpoints are.
+        like: what the run saves, for the structure, shapes and types of its state.
+        reason_against: what is wrong with a manifest, or None.
+        say: told of every checkpoint that is passed over, and why.
+        set_aside: rename those, so that they are neither tried again nor counted among the last.
+
+    Raises:
+        RunError: if there are checkpoints and none can be used.
+    """
+    return _latest(folder, lambda path: _load(path, like, reason_against), say, set_aside=set_aside)
+
+
+def latest_manifest(folder: Path, reason_against: ReasonAgainst, say: Say) -> Manifest | None:
+    """What `load_latest` gives beside the arrays, which are not looked at."""
+    return _latest(folder, lambda path: _manifest(path, reason_against), say, set_aside=False)
+
+
+def load_step(folder: Path, step: int, like: Saved, reason_against: ReasonAgainst) -> tuple[Saved, Manifest]:
+    """The checkpoint of one step; raises RunError, with the reason alone, where it cannot be used."""
+    try:
+        return _load(folder / f"{step:012d}", like, reason_against)
+    except _UNUSABLE as e:
+        raise RunError(_words(e)) from None
+
+
+_UNUSABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, SafetensorError)
+
+
+def _words(error: Exception) -> str:
+    """Why a checkpoint cannot be used."""
+    if isinstance(error, OSError) and error.filename:
+        return f"{Path(error.filename).name}: {(error.strerror or str(error)).lower()}"
+    return str(error)
+
+
+def _latest(folder: Path, use: Callable[[Path], T], say: Say, *, set_aside: bool) -> T | None:
+    passed_over: dict[Path, str] = {}
+    for path in sorted(_finished(folder), reverse=True):
+        try:
+            loaded = use(path)
+        except _UNUSABLE as e:
+            passed_over[path] = _words(e)
+            continue
+        for bad, why in passed_over.items():
+            say(f"checkpoint {bad.name} cannot be used ({why}); going on from {path.name}.")
+            if set_aside:
+                bad.rename(files.unused(bad.with_name(f"{bad.name}.damaged")))
+        return loaded
+    if passed_over:
+        why = next(iter(passed_over.values()))
+        raise RunError(
+            f"none of the checkpoints in {folder} can be used ({why}); move the folder away and start again."
+        )
+    return None
+
+
+def _manifest(path: Path, reason_against: ReasonAgainst) -> Manifest:
+    manifest = Manifest.read(path / _MANIFEST)
+    if manifest.step != int(path.name):
+        raise ValueError(f"it is of step {manifest.step}")
+    if reason := reason_against(manifest):
+        raise ValueError(reason)
+    return manifest
+
+
+def _load(path: Path, like: Saved, reason_against: ReasonAgainst) -> tuple[Saved, Manifest]:
+    manifest = _manifest(path, reason_against)
+    segments = {found[1]: name for name in manifest.parts if (found := _SEGMENT.fullmatch(name))}
+    for name, stamp in manifest.parts.items():
+        if name not in segments.values() and files.sha256(path / name) != stamp:
+            raise ValueError("its data do not have the manifest's checksum")
+    leaves: dict[str, Leaf] = {}
+    for name, expected in _state_parts(like.state).items():
+        if name not in manifest.parts:
+            raise ValueError(f"it has no {name}; another version of tdu made it")
+        with safe_open(path / name, framework="numpy") as tensors:
+            there = set(tensors.keys())
+            for leaf_name, leaf in expected.items():
+                if leaf_name not in there:
+                    raise ValueError(f"it has no {leaf_name}; another version of tdu made it")
+                leaves[leaf_name] = _as_leaf(leaf_name, tensors.get_tensor(leaf_name), leaf)
+    with safe_open(path / _ARRAYS, framework="numpy") as tensors:
+        arrays = {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118 (it is no dictionary)
+    in_order = [leaves[name] for name in _named(like.state)]
+    state = jax.tree.unflatten(jax.tree.structure(like.state), in_order)
+    reading = {name: partial(_read_segment, path / file, manifest.parts[file]) for name, file in segments.items()}
+    return Saved(state, arrays, manifest.plain, reading), manifest
+
+
+def _write_segments(
+    folder: Path, unfinished: Path, segments: Mapping[str, Callable[[], dict[str, np.ndarray]]]
+) -> dict[str, Stamp]:
+    """Stores segments; those that the last checkpoint has are the same files under another name."""
+    before = max(_finished(folder), default=None)
+    try:
+        known = Manifest.read(before / _MANIFEST).parts if before is not None and segments else {}
+    except _UNUSABLE:
+        known = {}
+    stamps = {}
+    for name, read in segments.items():
+        file = f"segment-{name}.safetensors"
+        if before is not None and file in known:
+            try:
+                os.link(before / file, unfinished / file)
+                stamps[file] = known[file]
+                continue
+            except OSError:
+                pass  # it is gone, or the file system has no links: it is written
+        stamps[file] = _write_tensors(unfinished / file, read())
+    return stamps
+
+
+def _read_segment(path: Path, stamp: Stamp) -> dict[str, np.ndarray]:
+    """A segment's arrays; raises RunError where it is damaged, which is no reason against the others."""
+    try:
+        if files.sha256(path) != stamp:
+            raise ValueError("it does not have the manifest's checksum")
+        with safe_open(path, framework="numpy") as tensors:
+            return {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118 (it is no dictionary)
+    except _UNUSABLE as e:
+        raise RunError(_words(e)) from None
+
+
+def _parts(saved: Saved) -> dict[str, dict[str, Leaf]]:
+    """Arrays by file and name."""
+    return _state_parts(saved.state) | {_ARRAYS: saved.arrays}
+
+
+def _state_parts(state: Any) -> dict[str, dict[str, Leaf]]:
+    parts: dict[str, dict[str, Leaf]] = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(state):
+        field = re.sub(r"\W", "", jax.tree_util.keystr(path[:1])) or "whole"
+        parts.setdefault(f"state-{field}.safetensors", {})[jax.tree_util.keystr(path)] = leaf
+    return parts
+
+
+def _named(state: Any) -> list[str]:
+    return [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(state)]
+
+
+_TYPES = {
+    "bool": "BOOL", "uint8": "U8", "int8": "I8", "uint16": "U16", "int16": "I16", "uint32": "U32", "int32": "I32",
+    "uint64": "U64", "int64": "I64", "float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64",
+}  # fmt: skip
+"""NumPy's names of types, and safetensors'."""
+
+
+def _write_tensors(path: Path, leaves: dict[str, Leaf]) -> Stamp:
+    """Writes arrays as a safetensors file, one at a time: a length of 8 bytes, a JSON header of it, and the numbers."""
+    header, end = {}, 0
+    for name, leaf in leaves.items():
+        raw = _raw(leaf)
+        begin, end = end, end + raw.size * raw.dtype.itemsize
+        header[name] = {"dtype": _TYPES[raw.dtype.name], "shape": list(raw.shape), "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    digest, count = hashlib.sha256(), 0
+    with open(path, "wb") as f:
+        for piece in _pieces(text, leaves):
+            f.write(piece)
+            digest.update(piece)
+            count += len(piece)
+        f.flush()
+        os.fsync(f.fileno())
+    return Stamp(count, digest.hexdigest())
+
+
+def _pieces(header: bytes, leaves: dict[str, Leaf]) -> Iterator[bytes | memoryview]:
+    yield struct.pack("<Q", len(header))
+    yield header
+    for leaf in leaves.values():
+        yield _little_endian(leaf)
+
+
+def _raw(leaf: Leaf) -> Leaf:
+    """An array as it is stored: JAX's keys by the numbers they are made of."""
+    is_key = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    raw = jax.random.key_data(leaf) if is_key else leaf
+    return raw if isinstance(raw, jax.Array) else np.asarray(raw)
+
+
+def _little_endian(leaf: Leaf) -> memoryview:
+    x = np.ascontiguousarray(_raw(leaf)).reshape(-1)
+    if x.dtype.byteorder == (">" if sys.byteorder == "little" else "="):
+        x = x.byteswap()
+    return x.view(np.uint8).data
+
+
+def _as_leaf(name: str, stored: np.ndarray, expected: Leaf) -> Leaf:
+    """A stored array, if it is of the shape and type expected."""
+    raw = _raw(expected)
+    if stored.shape != raw.shape or stored.dtype.name != raw.dtype.name:
+        raise ValueError(f"{name} is {stored.dtype}{stored.shape}, not {raw.dtype}{raw.shape}")
+    if raw is not expected and isinstance(expected, jax.Array):
+        return jax.random.wrap_key_data(jnp.asarray(stored), impl=jax.random.key_impl(expected))
+    return stored
+
+
+def _finished(folder: Path) -> list[Path]:
+    return [p for p in folder.glob("*") if p.name.isdigit()] if folder.is_dir() else []

@@ -1,0 +1,392 @@
+"""The folder itself: who may write into it, and where everything in it lies."""
+
+import csv
+import errno
+import fcntl
+import os
+import re
+import shutil
+import socket
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tdu import files
+from tdu.errors import RunError, writing
+from tdu.run.folder import checkpoints, snapshots
+from tdu.run.folder.log import EMPTY, GrowingFile, Log, LogWriter, matches, read_log
+from tdu.run.folder.records import RunConfig, RunResult, read_json, written_json
+from tdu.run.runners.protocol import Saved
+from tdu.run.runners.rows import Column, Row
+
+CONFIG = "config.json"
+LOG = "log.csv"
+LEARNER_LOG = "learner.csv"
+EVALUATIONS = "evaluations.csv"
+RECORD = "record.jsonl"
+EVENTS = "events.csv"
+BEST = "best"
+CHECKPOINTS = "checkpoints"
+RESULT = "result.json"
+_LOCK = ".lock"
+_LOCK_FILE = ".lock-held"
+LOCKS = {_LOCK, _LOCK_FILE}
+"""Not of the run: who writes into its folder now."""
+_BEFORE_THE_RUN = {*LOCKS, f".{CONFIG}.writing"}
+"""What may be in a folder before its config is."""
+
+
+class Folder:
+    """A run's folder, opened for writing."""
+
+    def __init__(self, path: str | os.PathLike[str], *, resume: bool):
+        self.path = Path(path)
+        self._is_made_here = self._is_begun_here = False
+        with writing(self.path):
+            self._refuse_if_taken(resume)
+            try:
+                self.path.mkdir(parents=True)
+                self._is_made_here = True
+            except FileExistsError:
+                pass  # it may be used
+        self._lock = _Lock(self.path)
+        try:
+            self._refuse_if_taken(resume)
+        except RunError:
+            self._lock.release()
+            raise
+        self._log: LogWriter | None = None
+        self._others: dict[str, LogWriter] = {}
+        """Logs that are made when there is something in them."""
+        self._record: GrowingFile | None = None
+
+    def _refuse_if_taken(self, resume: bool) -> None:
+        if self.path.exists() and not self.path.is_dir():
+            raise RunError(f"{self.path} is a file; choose another --out.")
+        names = {p.name for p in self.path.iterdir()} - _BEFORE_THE_RUN if self.path.is_dir() else set()
+        if names and not resume:
+            begun = (
+                "" if CHECKPOINTS in names or CONFIG not in names else "; it has no checkpoint, so it would begin anew"
+            )
+            raise RunError(
+                f"{self.path} already exists; continue it (--resume, or resume=True{begun}) or choose another folder (--out)."
+            )
+        if names and CONFIG not in names:
+            raise RunError(f"{self.path} holds files and no {CONFIG} of a run; choose another --out.")
+
+    def withdraw(self) -> None:
+        """Takes the folder away again if it and the run in it were made here; called where nothing came of the run."""
+        if self._is_made_here and self._is_begun_here:
+            self._close_logs()
+            shutil.rmtree(self.path, ignore_errors=True)  # the lock is still held: some file systems keep its name
+
+    def read_config(self) -> RunConfig | None:
+        """The config of the run that is here, if there is one."""
+        return read_config(self.path) if (self.path / CONFIG).exists() else None
+
+    def write_config(self, config: RunConfig) -> None:
+        """Stores the run's config."""
+        with writing(self.path / CONFIG):
+            files.write_atomically(self.path / CONFIG, written_json(config.to_file()))
+        self._is_begun_here = True
+
+    def read_result(self) -> RunResult | None:
+        """The result of a finished run."""
+        return read_result(self.path)
+
+    def write_result(self, result: RunResult) -> None:
+        """Stores the run's result, which marks it as finished."""
+        with writing(self.path / RESULT):
+            files.write_atomically(self.path / RESULT, written_json(result.to_file()))
+
+    def open_logs(self, columns: tuple[Column, ...], at: checkpoints.Manifest | None) -> None:
+        """Opens the logs, cut back to what a checkpoint has seen of them."""
+        self._log = LogWriter(self.path / LOG, columns, keep=EMPTY.bytes if at is None else at.log.bytes)
+        for name in (LEARNER_LOG, EVALUATIONS):
+            seen = EMPTY if at is None else at.other_logs.get(name, EMPTY)
+            if seen.bytes:
+                self._others[name] = LogWriter(self.path / name, None, keep=seen.bytes)
+            else:
+                (self.path / name).unlink(missing_ok=True)
+        recorded = EMPTY if at is None else at.other_logs.get(RECORD, EMPTY)
+        if recorded.bytes:
+            self._record = GrowingFile(self.path / RECORD, keep=recorded.bytes)
+        else:
+            (self.path / RECORD).unlink(missing_ok=True)
+
+    @property
+    def record_is_empty(self) -> bool:
+        """Whether nothing is recorded yet."""
+        return self._record is None
+
+    def add_to_record(self, line: bytes) -> None:
+        """Adds a line to the record, which is made with the first."""
+        if self._record is None:
+            self._record = GrowingFile(self.path / RECORD)
+        self._record.write(line)
+
+    def append(self, rows: list[Row]) -> None:
+        """Adds rows to the log."""
+        assert self._log is not None
+        self._log.append(rows)
+
+    def append_to(self, name: str, rows: list[Row]) -> None:
+        """Adds rows to another log, which is made when there is something in it."""
+        if rows and name not in self._others:
+            self._others[name] = LogWriter(self.path / name, None)
+        if rows:
+            self._others[name].append(rows)
+
+    def note_event(self, *, steps: int, event: str) -> None:
+        """Notes something that happened. What happened stays, also where a run goes on from an earlier checkpoint."""
+        path = self.path / EVENTS
+        with writing(path), open(path, "a", newline="") as f:
+            rows = csv.writer(f, lineterminator="\n")
+            if not f.tell():
+                rows.writerow(("time", "steps", "event"))
+            rows.writerow((datetime.now(UTC).isoformat(timespec="milliseconds"), steps, event))
+
+    def save_checkpoint(
+        self, saved: Saved, *, step: int, config: RunConfig, seconds: float, best: bool = False
+    ) -> checkpoints.Manifest:
+        """Writes a checkpoint that remembers the logs' present length; the best one has a place of its own."""
+        assert self._log is not None
+        place = self.path / (BEST if best else CHECKPOINTS)
+        others: dict[str, GrowingFile] = {**self._others}
+        if self._record is not None:
+            others[RECORD] = self._record
+        if best:  # it is kept to act, not to go on
+            saved = saved._replace(arrays={}, segments={})
+        for log in (self._log, *others.values()):
+            log.flush()
+        with writing(place):
+            return checkpoints.save(
+                place,
+                saved,
+                step=step,
+                run=config.to_json(),
+                seconds=seconds,
+                log=self._log.stamp(),
+                other_logs={name: log.stamp() for name, log in others.items()},
+                kept=1 if best else checkpoints.KEPT,
+            )
+
+    def close(self) -> None:
+        """Closes the logs and gives up the lock."""
+        self._close_logs()
+        self._lock.release()
+
+    def _close_logs(self) -> None:
+        for log in (self._log, *self._others.values(), self._record):
+            if log is not None:
+                log.close()
+        self._log, self._others, self._record = None, {}, None
+
+
+class _Lock:
+    """One process at a time. The system gives the lock back when a process dies.
+
+    Where the file system has no such locks, a file that names the process stands for one.
+    """
+
+    def __init__(self, folder: Path):
+        self._folder, self._held = folder, False
+        with writing(folder):
+            self._file = open(folder / _LOCK, "a")  # noqa: SIM115 (held for as long as the run)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.close()
+            raise RunError(f"{folder} is in use by another process; wait for it or choose another --out.") from None
+        except OSError as e:
+            self._file.close()
+            if e.errno not in (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS, errno.EINVAL):
+                raise RunError(f"{folder} cannot be locked ({e.strerror or e}); choose another --out.") from None
+            self._take_file()
+
+    def _take_file(self) -> None:
+        path, me = self._folder / _LOCK_FILE, f"{os.getpid()} {socket.gethostname()}"
+        for _ in range(2):
+            try:
+                with writing(path), open(path, "x") as f:
+                    f.write(me)
+                self._held = True
+                return
+            except RunError as e:
+                if not isinstance(e.__cause__, FileExistsError):
+                    raise
+            if not _is_stale(path):
+                break
+            path.unlink(missing_ok=True)
+        raise RunError(
+            f"{self._folder} is in use by another process; wait for it, or remove {path} if there is none any more."
+        )
+
+    def release(self) -> None:
+        self._file.close()
+        if self._held:
+            (self._folder / _LOCK_FILE).unlink(missing_ok=True)
+            self._held = False
+
+
+def is_in_use(folder: Path) -> bool:
+    """Whether a process writes into that folder now."""
+    if (folder / _LOCK_FILE).exists() and not _is_stale(folder / _LOCK_FILE):
+        return True
+    try:
+        with open(folder / _LOCK, "r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass  # there is none
+    return False
+
+
+def _is_stale(path: Path) -> bool:
+    """Whether the process that a lock file names was on this machine and is no more."""
+    try:
+        pid, _, host = path.read_text().partition(" ")
+        if host != socket.gethostname():
+            return False
+        os.kill(int(pid), 0)
+    except (ProcessLookupError, FileNotFoundError):
+        return True
+    except (OSError, ValueError, OverflowError):
+        return False
+    return False
+
+
+def make_folder(path: Path) -> None:
+    """A folder for runs, if it is not there yet."""
+    with writing(path):
+        if path.exists() and not path.is_dir():
+            raise RunError(f"{path} is a file; choose another folder.")
+        path.mkdir(parents=True, exist_ok=True)
+        if not os.access(path, os.W_OK):
+            raise PermissionError(13, "permission denied")
+
+
+def find_runs(folder: Path) -> list[Path]:
+    """The folder of every run in a folder of runs, those too in which something is missing."""
+    found = {path.parent for name in (CONFIG, LOG, RESULT, CHECKPOINTS) for path in folder.glob(f"*/{name}")}
+    return sorted(found, key=_natural)
+
+
+def _natural(path: Path) -> list[tuple[int, int, str]]:
+    """Orders names as people do: 9 before 10."""
+    parts = re.findall(r"\d+|\D+", path.name)
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts]
+
+
+def read_config(folder: Path) -> RunConfig:
+    """A run's config.json."""
+    return RunConfig.from_json(read_json(folder / CONFIG), folder / CONFIG)
+
+
+def read_template(path: Path) -> RunConfig:
+    """A config.json, or that of a run's folder, to start another run like it; it may have been edited."""
+    path = path / CONFIG if path.is_dir() else path
+    content = read_json(path)
+    return RunConfig.from_json({name: value for name, value in content.items() if name != "sha256"}, path)
+
+
+def read_result(folder: Path) -> RunResult | None:
+    """A run's result.json, if it has finished. That it, config and log are as the run left them is checked."""
+    path = folder / RESULT
+    if not path.exists():
+        return None
+    result = RunResult.from_json(read_json(path), path)
+    if not result.belongs_to(read_config(folder)):
+        raise RunError(f"{path} is not the result of the run that {CONFIG} beside it defines.")
+    log = folder / LOG
+    if result.log_sha256 is not None and (not log.exists() or files.sha256(log)[1] != result.log_sha256):
+        raise RunError(f"{log} was changed after the run wrote it.")
+    return result
+
+
+def read_checked_log(folder: Path, config: RunConfig, result: RunResult | None, say: checkpoints.Say) -> Log:
+    """A run's log: all of it if it has finished, or as its last checkpoint has it; what was written since is unchecked."""
+    if result is not None:
+        return read_log(folder / LOG)
+    manifest = checkpoints.latest_manifest(folder / CHECKPOINTS, _reason_against(folder, config), say)
+    return read_log(folder / LOG, upto=None if manifest is None else manifest.log.bytes)
+
+
+def evaluations_at(folder: Path, at: checkpoints.Manifest | None) -> Log:
+    """A run's evaluations as a checkpoint has them, or all that there are; empty where there are none."""
+    return read_log(folder / EVALUATIONS, upto=None if at is None else at.other_logs.get(EVALUATIONS, EMPTY).bytes)
+
+
+def read_evaluations(folder: Path, config: RunConfig, say: checkpoints.Say) -> Log:
+    """A run's evaluations, as its last checkpoint has them; empty where there are none."""
+    if not (folder / EVALUATIONS).exists():
+        return {}
+    manifest = checkpoints.latest_manifest(folder / CHECKPOINTS, _reason_against(folder, config), say)
+    return evaluations_at(folder, manifest)
+
+
+def read_record(folder: Path, config: RunConfig, say: checkpoints.Say) -> snapshots.Record | None:
+    """What a run has recorded, as its last checkpoint has it; None where nothing was."""
+    if not (folder / RECORD).exists():
+        return None
+    manifest = checkpoints.latest_manifest(folder / CHECKPOINTS, _reason_against(folder, config), say)
+    if manifest is None:
+        return snapshots.read(folder / RECORD)
+    return snapshots.read(folder / RECORD, upto=manifest.other_logs.get(RECORD, EMPTY))
+
+
+def latest_checkpoint(
+    folder: Path, config: RunConfig, like: Saved, say: checkpoints.Say, *, set_aside: bool
+) -> tuple[Saved, checkpoints.Manifest] | None:
+    """The newest checkpoint that is whole and belongs to this run and its logs; None if there is none at all."""
+    reason_against = _reason_against(folder, config)
+    return checkpoints.load_latest(folder / CHECKPOINTS, like, reason_against, say, set_aside=set_aside)
+
+
+def final_checkpoint(
+    folder: Path, config: RunConfig, result: RunResult, like: Saved
+) -> tuple[Saved, checkpoints.Manifest]:
+    """The checkpoint of a finished run's last step. No other one is the trained agent."""
+    against = _reason_against(folder, config)
+
+    def reason_against(manifest: checkpoints.Manifest) -> str | None:
+        if result.checkpoint_sha256 not in (None, manifest.sha256()):
+            return f"it is not the one that {RESULT} names"
+        for name in (LEARNER_LOG, EVALUATIONS, RECORD):
+            size = (folder / name).stat().st_size if (folder / name).exists() else 0
+            if size != manifest.other_logs.get(name, EMPTY).bytes:
+                return f"{name} is not the log it belongs to"
+        return against(manifest)
+
+    try:
+        return checkpoints.load_step(folder / CHECKPOINTS, result.steps, like, reason_against)
+    except RunError as e:
+        raise RunError(
+            f"{folder} is finished, but its last checkpoint cannot be used ({e}); to have its agent, run it anew in "
+            "another folder."
+        ) from None
+
+
+def best_checkpoint(folder: Path, config: RunConfig, like: Saved) -> tuple[Saved, checkpoints.Manifest]:
+    """The checkpoint whose policy did best when it was evaluated."""
+    try:
+        found = checkpoints.load_latest(folder / BEST, like, _reason_against(folder, config), lambda words: None)
+    except RunError as e:
+        raise RunError(f"the best agent of {folder} cannot be used ({e}).") from None
+    if found is None:
+        raise RunError(f"{folder} kept no best agent; train with --evaluate-every to have one.")
+    return found
+
+
+def _reason_against(folder: Path, config: RunConfig) -> checkpoints.ReasonAgainst:
+    run = config.to_json()
+
+    def reason_against(manifest: checkpoints.Manifest) -> str | None:
+        if manifest.run != run:
+            return "it belongs to another run"
+        for name, stamp in ((LOG, manifest.log), *manifest.other_logs.items()):
+            if not matches(folder / name, stamp):
+                return f"{name} is not the log it belongs to"
+        return None
+
+    return reason_against

@@ -1,0 +1,175 @@
+"""A log: a CSV file that grows as the run does, and whose first bytes a checkpoint remembers with their checksum.
+
+A resumed run cuts its logs back to there, so that the log of a run that was killed and resumed equals that of one that
+never was.
+"""
+
+import array
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from tdu import files
+from tdu.errors import RunError, writing
+from tdu.run.runners.rows import Column, Row, column
+
+Log = dict[str, np.ndarray]
+"""A log as arrays by column."""
+
+
+class Stamp(NamedTuple):
+    """The first bytes of a file: how many, and their checksum."""
+
+    bytes: int
+    sha256: str
+
+
+EMPTY = Stamp(0, hashlib.sha256().hexdigest())
+
+
+class GrowingFile:
+    """A file that only grows, and knows the checksum of what it has."""
+
+    def __init__(self, path: Path, *, keep: int = 0):
+        """Opens the file and cuts it back to its first `keep` bytes."""
+        self._path = path
+        with writing(path):
+            self._file = open(path, "r+b" if path.exists() else "w+b", buffering=0)  # noqa: SIM115
+            self._digest, self._bytes = hashlib.sha256(), 0
+            while piece := self._file.read(min(2**20, keep - self._bytes)):
+                self._digest.update(piece)
+                self._bytes += len(piece)
+            self._file.truncate(keep)
+            self._file.seek(keep)
+
+    def write(self, content: bytes) -> None:
+        """Adds to it."""
+        data = memoryview(content)
+        with writing(self._path):
+            while data:
+                written = self._file.write(data)
+                self._digest.update(data[:written])
+                self._bytes += written
+                data = data[written:]
+
+    def stamp(self) -> Stamp:
+        """What has been written so far."""
+        return Stamp(self._bytes, self._digest.hexdigest())
+
+    def flush(self) -> None:
+        """Waits until the disk has it."""
+        with writing(self._path):
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Ends the writing."""
+        self._file.close()
+
+
+class LogWriter(GrowingFile):
+    """A log that is being written. Without columns, the first row says what they are."""
+
+    def __init__(self, path: Path, columns: Sequence[Column] | None, *, keep: int = 0):
+        """Opens the log and cuts it back to its first `keep` bytes; a new one gets its header."""
+        super().__init__(path, keep=keep)
+        self._columns = columns
+        if keep and columns is None:
+            with open(path) as f:
+                self._columns = [column(name) for name in f.readline().rstrip("\n").split(",")]
+        elif columns is not None and not keep:
+            self._write_header(columns)
+
+    def append(self, rows: Iterable[Row]) -> None:
+        """Adds rows."""
+        lines = []
+        for row in rows:
+            if self._columns is None:
+                self._columns = [column(name) for name in row]
+                self._write_header(self._columns)
+            lines.append(",".join(str(c.number(row[c.name])) for c in self._columns) + "\n")
+        self.write("".join(lines).encode())
+
+    def _write_header(self, columns: Sequence[Column]) -> None:
+        self.write((",".join(c.name for c in columns) + "\n").encode())
+
+
+class MemoryLog:
+    """The log of a run that has no folder: eight bytes a number. Without columns, the first row says what they are."""
+
+    def __init__(self, columns: Sequence[Column] = ()):
+        self._columns: dict[Column, array.array[Any]] = {c: _growing(c) for c in columns}
+
+    def append(self, rows: Iterable[Row]) -> None:
+        """Adds rows."""
+        for row in rows:
+            self._columns = self._columns or {c: _growing(c) for c in map(column, row)}
+            for c, numbers in self._columns.items():
+                numbers.append(c.number(row[c.name]))
+
+    def arrays(self) -> Log:
+        """All of it, by column."""
+        return {c.name: np.array(numbers, _dtype(c)) for c, numbers in self._columns.items()}
+
+
+def matches(path: Path, stamp: Stamp) -> bool:
+    """Whether a log still begins with what is remembered of it."""
+    try:
+        return files.sha256(path, upto=stamp.bytes) == stamp
+    except FileNotFoundError:
+        return stamp == EMPTY
+    except OSError as e:
+        raise RunError(f"{path} cannot be read ({e.strerror or e}).") from None
+
+
+def read_log(path: Path, *, upto: int | None = None) -> Log:
+    """A log as arrays by column; with `upto`, only its first bytes. Half a row at its end is passed over.
+
+    It is read row by row: besides the arrays, little is ever in memory.
+    """
+    try:
+        with open(path, "rb") as f:
+            return _read(f, path, upto)
+    except FileNotFoundError:
+        return {}
+    except UnicodeDecodeError:
+        raise RunError(f"{path} is not a log.") from None
+    except OSError as e:
+        raise RunError(f"{path} cannot be read ({e.strerror or e}).") from None
+
+
+def _read(file: BinaryIO, path: Path, upto: int | None) -> Log:
+    rows = _rows(file, upto)
+    columns = [column(name) for name in next(rows, [])]
+    numbers = [_growing(c) for c in columns]
+    for row, cells in enumerate(rows, 1):
+        if len(cells) != len(columns):
+            raise RunError(f"row {row} of {path} has {len(cells)} cells and not {len(columns)}.")
+        for c, mine, text in zip(columns, numbers, cells, strict=True):
+            try:
+                mine.append(int(text) if c.whole else float(text))
+            except (ValueError, OverflowError):
+                kind = "a whole number" if c.whole else "a number"
+                raise RunError(f"the log's column {c.name} holds something that is not {kind}.") from None
+    return {c.name: np.array(mine, _dtype(c)) for c, mine in zip(columns, numbers, strict=True)}
+
+
+def _rows(file: BinaryIO, upto: int | None) -> Iterator[list[str]]:
+    """The cells of every whole row within the first `upto` bytes, the header's first."""
+    read = 0
+    for line in file:
+        read += len(line)
+        if not line.endswith(b"\n") or (upto is not None and read > upto):
+            return
+        yield line.decode().rstrip("\r\n").split(",")
+
+
+def _growing(its_column: Column) -> "array.array[Any]":
+    return array.array("q" if its_column.whole else "d")
+
+
+def _dtype(its_column: Column) -> type:
+    return np.int64 if its_column.whole else np.float64

@@ -1,0 +1,309 @@
+"""How a run tells that it is alive: a bar on a terminal, plain lines elsewhere, JSON lines for a parent process."""
+
+import contextlib
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TextIO
+
+from tdu.errors import unknown
+from tdu.run import processes as parallel
+from tdu.run.folder.records import RunResult
+from tdu.run.session import Report
+
+_PLAIN_EVERY = 5.0
+_ALL = "all runs"
+
+Facts = dict[str, Any]
+"""What any display shows of a run, as JSON can hold it; see `facts`."""
+
+
+def facts(report: Report) -> Facts:
+    """What any display shows of a run."""
+    rate = report.session_steps / report.session_seconds if report.session_seconds else 0.0
+    return {
+        "episode": report.episode,
+        "episodes": report.episodes,
+        "steps": report.steps,
+        "most_steps": report.most_steps,
+        "seconds": report.seconds,
+        "share": _share(report.episode, report.episodes, report.steps, report.most_steps),
+        "return": report.mean_return,
+        "regret": report.bad_share,
+        "greedy_depth": report.greedy_depth,
+        "optimal_depth": report.optimal_depth,
+        "bonus": report.last["bonus"] if report.last else 0.0,
+        "steps_per_second": rate,
+        "seconds_left": _seconds_left(report),
+        "greedy_return": report.evaluation["greedy_return"] if report.evaluation else None,
+        "greedy_episode": report.evaluation["episode"] if report.evaluation else None,
+        "status": report.status,
+    }
+
+
+def _share(episode: int, episodes: int | None, steps: int, most_steps: int | None) -> float:
+    """How much of a run is done, by whichever of its limits is nearer."""
+    shares = [done / limit for done, limit in ((episode, episodes), (steps, most_steps)) if limit]
+    return max(shares, default=0.0)
+
+
+def _seconds_left(report: Report) -> float | None:
+    """At most so long, by whichever limit comes first; None while nothing is known."""
+    pairs = (
+        (report.episode, report.episodes, report.session_episodes),
+        (report.steps, report.most_steps, report.session_steps),
+    )
+    left = [(limit - done) * report.session_seconds / moved for done, limit, moved in pairs if limit and moved]
+    return min(left, default=None)
+
+
+def sentence(shown: Facts) -> str:
+    """The facts in one line, those first that a narrow terminal must not cut off."""
+    depth = "" if shown["optimal_depth"] is None else f"  depth {shown['greedy_depth']} of {shown['optimal_depth']}"
+    regret = "" if shown["regret"] is None else f"  regret {shown['regret']:.3f}"
+    mean = "no episode has ended yet" if shown["return"] is None else f"last-100 return {shown['return']:.3f}"
+    greedy = shown["greedy_return"]
+    trained = "" if greedy is None else f"  trained policy {greedy:.3f} at episode {shown['greedy_episode']}"
+    return (
+        f"at most {clock(shown['seconds_left'])} left  {mean}{trained}{depth}{regret}  bonus {shown['bonus']:.4f}  "
+        f"{shown['steps']:,} steps in {clock(shown['seconds'])}, {shown['steps_per_second']:,.0f} a second"
+        + (f"  {status}" if (status := shown.get("status")) else "")
+    )
+
+
+def clock(seconds: float | None) -> str:
+    """A duration as people write it."""
+    if seconds is None:
+        return "?"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+class Throttle:
+    """A plain line on stderr every few seconds."""
+
+    def __init__(self, name: str, *, at_once: bool = False) -> None:
+        self._name = name
+        self._last = -math.inf if at_once else time.monotonic()
+
+    def show(self, shown: Facts) -> None:
+        """Prints the facts if it is time again."""
+        if time.monotonic() - self._last < _PLAIN_EVERY:
+            return
+        self._last = time.monotonic()
+        limit = "" if shown["episodes"] is None else f" of {shown['episodes']}"
+        print(f"{self._name}: episode {shown['episode']}{limit}  {sentence(shown)}", file=sys.stderr, flush=True)
+
+
+class Bars:
+    """Live bars on a terminal, one per run."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+        from rich.table import Column
+
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[done]}"),
+            TextColumn("{task.fields[text]}", table_column=Column(ratio=1, no_wrap=True)),
+            console=Console(stderr=True),
+            expand=True,
+        )
+        self._tasks: dict[str, Any] = {}
+        self._bars.start()
+
+    def show(self, name: str, shown: Facts) -> None:
+        """Moves the bar of that name."""
+        done = f"{shown['episode']}" if shown["episodes"] is None else f"{shown['episode']}/{shown['episodes']}"
+        self._move(name, share=shown["share"], done=done, text=sentence(shown))
+
+    def finish(self, name: str, text: str) -> None:
+        """Leaves the last words of that name above the bars that are still moving."""
+        if name in self._tasks:
+            self._bars.remove_task(self._tasks.pop(name))
+        self._bars.console.print(f"{name}: {text}", highlight=False, markup=False, soft_wrap=True)
+
+    def total(self, finished: float, jobs: int, text: str) -> None:
+        """Moves the bar of all jobs together, where there is more than one."""
+        if jobs > 1:
+            self._move(_ALL, share=finished / jobs, done=f"{math.floor(finished)}/{jobs}", text=text)
+
+    def _move(self, name: str, *, share: float, done: str, text: str) -> None:
+        if name not in self._tasks:
+            self._tasks[name] = self._bars.add_task(name, total=1.0, done="", text="")
+        self._bars.update(self._tasks[name], completed=share, done=done, text=text)
+
+    def close(self) -> None:
+        """Leaves the terminal as it was found."""
+        self._bars.stop()
+
+
+def display(kind: str, name: str, output: TextIO) -> tuple[Callable[[Report], None], Callable[[], None]]:
+    """The display asked for, and how to close it.
+
+    `auto` is a bar on a terminal and plain lines elsewhere; `json` is a line per report on `output`, for the process that
+    started this one.
+    """
+    if kind == "none":
+        return lambda report: None, lambda: None
+    if kind == "json":
+        return lambda report: print(json.dumps(facts(report)), file=output, flush=True), lambda: None
+    if kind == "auto" and sys.stderr.isatty():
+        bars = Bars()
+        return lambda report: bars.show(name, facts(report)), bars.close
+    lines = Throttle(name, at_once=True)
+    return lambda report: lines.show(facts(report)), lambda: None
+
+
+@contextlib.contextmanager
+def shown(how: Callable[[Report], None] | str | None, name: str) -> Iterator[Callable[[Report], None] | None]:
+    """What `tdu.train` tells its reports to: a function as it is, or a display that is closed in the end.
+
+    Without a terminal the first line comes after five seconds, so that short runs in a script say nothing.
+    """
+    if not isinstance(how, str):
+        yield how
+    elif how not in HOW:
+        raise unknown("progress", how, HOW)
+    elif how == "auto" and sys.stderr.isatty():
+        show, close = display(how, name, sys.stderr)
+        try:
+            yield show
+        finally:
+            close()
+    else:
+        lines = Throttle(name)
+        yield lambda report: lines.show(facts(report))
+
+
+HOW = ("auto", "plain")
+"""Displays of a run in Python; a function or None will do too."""
+
+
+def summary(result: RunResult, best: str | None = None) -> str:
+    """A result in three sentences at most; `best` is the command that plays the best agent, where one was kept."""
+    text = f"{result.agent} seed {result.seed} on {result.env}: "
+    if result.optimal_depth is not None:
+        text += _mastery_words(result)
+    elif result.has_solved_rule:
+        unsolved = f"not solved within {result.episodes} episodes"
+        text += f"solved at episode {result.solved_episode}" if result.solved_episode else unsolved
+    else:
+        text += f"{result.episodes} episodes"
+    if result.mean_return is not None:
+        text += f", mean return of the last {result.mean_return_episodes} episodes {result.mean_return:.3f}"
+    text += f", {result.steps} steps at {result.steps_per_second or 0:,.0f} per second."
+    greedy = result.greedy_return
+    if greedy is not None:
+        text += f" The trained policy returns {return_words(greedy.mean, greedy.standard_error, greedy.episodes)}."
+        if _was_better(result, greedy.mean):
+            kept = (
+                f"the best agent is kept, {best} plays it"
+                if best
+                else "--evaluate-every keeps the best agent on the way"
+            )
+            text += f" It did better while it was training: {kept}."
+    return text
+
+
+def _mastery_words(result: RunResult) -> str:
+    rule = f"solved by bsuite's rule at episode {result.solved_episode}"
+    if result.mastered_episode:
+        return f"mastered at episode {result.mastered_episode}" + (f", {rule}" if result.solved_episode else "")
+    words = f"not mastered within {result.episodes} episodes"
+    words += f" (the greedy policy follows {result.greedy_depth} of {result.optimal_depth} optimal steps)"
+    return words + (f", {rule}" if result.solved_episode else "")
+
+
+def return_words(mean: float, standard_error: float, episodes: int) -> str:
+    """What a policy returns, and over how many episodes; with its error where they are enough for one."""
+    if episodes == 1:
+        return f"{mean:.3f} in one episode"
+    return f"{mean:.3f}{f' ± {standard_error:.3f}' if episodes >= _ENOUGH_FOR_ERROR else ''} over {episodes} episodes"
+
+
+_ENOUGH_FOR_ERROR = 5
+
+
+def _was_better(result: RunResult, greedy: float) -> bool:
+    """Whether a run returned far more while it was training, and nobody has kept the agent of then."""
+    enough = result.mean_return is not None and result.mean_return_episodes >= _ENOUGH
+    if not enough or result.mean_return is None:
+        return False
+    return greedy < result.mean_return - 0.5 * abs(result.mean_return)
+
+
+_ENOUGH = 20
+"""Episodes whose mean says something."""
+
+
+class Overall:
+    """How far a number of jobs has come, and how long the rest may take."""
+
+    def __init__(self, total: int):
+        self._total, self._done, self._failed = total, 0, 0
+        self._shares: dict[str, float] = {}
+        self._started = time.monotonic()
+
+    def move(self, name: str, share: float) -> None:
+        """A job that is under way."""
+        self._shares[name] = share
+
+    def end(self, name: str, failed: bool) -> None:
+        """A job that is over."""
+        self._shares.pop(name, None)
+        self._done += 1
+        self._failed += failed
+
+    @property
+    def finished(self) -> float:
+        """Jobs that are over, those under way by their share."""
+        return self._done + sum(self._shares.values())
+
+    def sentence(self) -> str:
+        """All of it in one line."""
+        left = (time.monotonic() - self._started) * (self._total - self.finished) / max(self.finished, 1e-9)
+        failed = f", {self._failed} failed" if self._failed else ""
+        return f"{self._done} of {self._total} runs{failed}, about {clock(left if self.finished else None)} left"
+
+
+Engine = Callable[..., list[parallel.Outcome]]
+
+
+def run_jobs(
+    jobs: list[parallel.Job], kind: str, *, workers: int | None = None, engine: Engine = parallel.run_all
+) -> list[parallel.Outcome]:
+    """Runs jobs in parallel with a bar for each on a terminal, or a line when one ends; and how far all of them are."""
+    overall = Overall(len(jobs))
+    bars = Bars() if kind == "auto" and sys.stderr.isatty() else None
+    throttles = {job.name: Throttle(job.name) for job in jobs}
+
+    def tell(name: str, shown: Facts) -> None:
+        overall.move(name, float(shown.get("share") or 0.0))
+        if bars is not None:
+            bars.show(name, shown)
+            bars.total(overall.finished, len(jobs), overall.sentence())
+        elif kind != "none":
+            throttles[name].show(shown)
+
+    def done(outcome: parallel.Outcome) -> None:
+        overall.end(outcome.job.name, bool(outcome.code))
+        reason = f"failed: {outcome.reason}"
+        if bars is not None:
+            bars.finish(outcome.job.name, reason if outcome.code or not outcome.result else summary(outcome.result))
+            bars.total(overall.finished, len(jobs), overall.sentence())
+        elif kind != "none":
+            ending = "done" if outcome.code == 0 else reason
+            print(f"{outcome.job.name}: {ending} ({overall.sentence()})", file=sys.stderr, flush=True)
+
+    try:
+        with parallel.ending_as_interrupted():
+            return engine(jobs, workers=workers, tell=tell, done=done)
+    finally:
+        if bars is not None:
+            bars.close()

@@ -1,0 +1,376 @@
+"""Runs on JAX-native environments: agent and environment in one compiled loop.
+
+`train` is a whole run as a function of a key, for `jit(vmap(train))(keys)`. `CompiledRunner` does the same loop in chunks
+and hands out the log between them; it stops at the very episode at which the task is solved or mastered. What lasts is
+counted on the host, in Python's own numbers; the device counts within a chunk.
+"""
+
+import contextlib
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tdu.run.runners import interaction, mastery
+from tdu.run.runners.interaction import Learned, Player
+from tdu.run.runners.protocol import Budget, Clock, Saved, Trace
+from tdu.run.runners.rows import Progress, Row, learner_row, possible_return
+from tdu.types import Agent, Array, EitherArray, Environment, Key, Params, State, TimeStep
+
+CHUNK = 1000
+"""Environment steps per compiled call of a run: long enough to hide the call, short enough for a live progress bar."""
+
+
+class Episode(NamedTuple):
+    """Sums over the episode under way."""
+
+    length: Array
+    reward: Array
+    reward_size: Array
+    """Of absolute rewards."""
+    learned: Learned
+
+
+class Carry(NamedTuple):
+    """Everything a run is on the device, between two steps."""
+
+    player: Player
+    env_state: State
+    timestep: TimeStep
+    episodes: Array
+    """Episodes finished."""
+    total_bad: Array
+    streak: Array
+    solved: Array
+    depth: Array
+    """Of the greedy policy at the last check (`runners.mastery`)."""
+    checks_passed: Array
+    mastered: Array
+    episode: Episode
+
+
+class Rows(NamedTuple):
+    """Log rows [C, ·], of which the first `filled` count."""
+
+    filled: Array
+    length: Array
+    """Of the episode."""
+    head: Array
+    real: Array
+    """Return, mean bonus and loss, largest |Q|, most paid beside the reward, and the largest possible return, [C, 6]."""
+    met: Array
+    """The state in which each step was taken, where observations are one-hot; steps, not episodes."""
+    steps: Array
+    """How many of those count."""
+    info: dict[str, Array]
+    """What the episode adds to each of the environment's totals, in the environment's own type."""
+    depth: Array
+    """Of the greedy policy, after each episode."""
+    learned: Learned
+    """Over all steps since the rows were empty."""
+
+
+def _start(env: Environment, agent: Agent, key: Key) -> Carry:
+    key_init, key_begin, key_reset = interaction.first_keys(key)
+    learner = agent.init(key_init)
+    player = Player(learner, agent.actor.begin(agent.params(learner), key_begin))
+    env_state, timestep = env.reset(key_reset)
+    zero = jnp.zeros((), jnp.int32)
+    no = jnp.zeros((), bool)
+    return Carry(player, env_state, timestep, zero, zero, zero, no, zero, zero, no, _empty_episode())
+
+
+def _empty_episode() -> Episode:
+    return Episode(jnp.zeros((), jnp.int32), jnp.zeros(()), jnp.zeros(()), Learned.nothing())
+
+
+def _empty_rows(env: Environment, capacity: int) -> Rows:
+    env_state, _ = jax.eval_shape(env.reset, interaction.run_key(0))
+    info = jax.eval_shape(env.info, env_state)
+    whole = jnp.zeros(capacity, jnp.int32)
+    return Rows(
+        filled=jnp.zeros((), jnp.int32),
+        length=whole,
+        head=whole,
+        real=jnp.zeros((capacity, 6)),
+        met=jnp.zeros(0 if env.spec.num_states is None else capacity, jnp.int32),
+        steps=jnp.zeros((), jnp.int32),
+        info={name: jnp.zeros(capacity, info[name].dtype) for name in env.spec.info_names},
+        depth=whole,
+        learned=Learned.nothing(),
+    )
+
+
+def _step(env: Environment, agent: Agent, key: Key, t: EitherArray, carry: Carry, rows: Rows) -> tuple[Carry, Rows]:
+    """Environment step t. The episode's row is rewritten at every step and kept at its last."""
+    keys = interaction.keys_at(key, t)
+    head = agent.head(carry.player.acting)
+    action, player = interaction.act(agent, carry.player, carry.timestep, keys)
+    env_state, after = env.step(carry.env_state, action, keys.environment)
+    learner, metrics = interaction.learn(agent, player, carry.timestep.observation, action, after, keys)
+    acting = jax.lax.cond(after.last, lambda: interaction.begin(agent, learner, keys), lambda: player.acting)
+    so_far = Episode(
+        length=carry.episode.length + 1,
+        reward=carry.episode.reward + after.reward,
+        reward_size=carry.episode.reward_size + jnp.abs(after.reward),
+        learned=carry.episode.learned.plus(metrics),
+    )
+    last = after.last
+    info = env.info(env_state)
+    bad = info.get("total_bad_episodes", jnp.zeros((), jnp.int32))
+    episodes = carry.episodes + last
+    total_bad = carry.total_bad + jnp.where(last, bad, 0)
+    streak = jnp.where(last, jnp.where(bad > 0, 0, carry.streak + 1), carry.streak)
+    rule = env.spec.solved
+    solved = carry.solved | (last & rule(total_bad, episodes, streak)) if rule else carry.solved
+    depth, checks_passed = _checked(env, agent, learner, carry, due=last & (episodes % mastery.PERIOD == 0))
+    possible = possible_return(so_far.reward_size, so_far.length, after.discount, agent.discount)
+    at = rows.filled
+    rows = Rows(
+        filled=at + last,
+        length=rows.length.at[at].set(so_far.length),
+        head=rows.head.at[at].set(head.astype(jnp.int32)),
+        real=rows.real.at[at].set(jnp.append(jnp.append(so_far.reward, so_far.learned.told()), possible)),
+        met=rows.met if env.spec.num_states is None else rows.met.at[rows.steps].set(carry.timestep.observation),
+        steps=rows.steps + 1,
+        info={name: column.at[at].set(info[name]) for name, column in rows.info.items()},
+        depth=rows.depth.at[at].set(depth),
+        learned=rows.learned.plus(metrics),
+    )
+    fresh_env, first = env.reset(keys.reset)
+
+    def at_end(new: Any, old: Any) -> Any:
+        return jax.tree.map(lambda n, o: jnp.where(last, n, o), new, old)
+
+    carry = Carry(
+        player=Player(learner, acting),
+        env_state=at_end(fresh_env, env_state),
+        timestep=at_end(first, after),
+        episodes=episodes,
+        total_bad=total_bad,
+        streak=streak,
+        solved=solved,
+        depth=depth,
+        checks_passed=checks_passed,
+        mastered=carry.mastered | (checks_passed >= mastery.CHECKS),
+        episode=at_end(_empty_episode(), so_far),
+    )
+    return carry, rows
+
+
+def _checked(env: Environment, agent: Agent, learner: State, carry: Carry, *, due: Array) -> tuple[Array, Array]:
+    """Depth of the greedy policy and checks passed in a row, after a check where one is due."""
+    path = env.spec.optimal_path
+    if not path:
+        return carry.depth, carry.checks_passed
+
+    def check() -> tuple[Array, Array]:
+        depth = mastery.greedy_depth(agent.values, path)(agent.params(learner))
+        return depth, jnp.where(depth == len(path), carry.checks_passed + 1, 0)
+
+    return jax.lax.cond(due, check, lambda: (carry.depth, carry.checks_passed))
+
+
+def train(env: Environment, agent: Agent, steps: int) -> Callable[[Key], tuple[Carry, Rows]]:
+    """A run of `steps` environment steps as a function of its key, without checks of mastery.
+
+    >>> runs = jax.jit(jax.vmap(train(env, agent, 10_000)))(jax.vmap(tdu.run_key)(jnp.arange(8)))
+    """
+    env = env._replace(spec=env.spec._replace(optimal_path=()))  # mapped over runs, a check would be made at every step
+
+    def run(key: Key) -> tuple[Carry, Rows]:
+        first = (_start(env, agent, key), _empty_rows(env, steps))
+        return jax.lax.fori_loop(0, steps, lambda t, both: _step(env, agent, key, t, *both), first)
+
+    return run
+
+
+class _Limits(NamedTuple):
+    """Of one chunk."""
+
+    first: EitherArray
+    """Number of its first step under its key."""
+    steps: EitherArray
+    episodes: EitherArray
+    """It ends when so many are finished in the whole run."""
+
+
+class _Programs:
+    """What is compiled for an agent on an environment. Runs that differ in seed or length only share it."""
+
+    def __init__(self, env: Environment, agent: Agent, until: mastery.Until, chunk: int):
+        def run_chunk(carry: Carry, key: Key, limits: _Limits) -> tuple[Carry, Array, Rows]:
+            Progressing = tuple[Array, Carry, Rows]
+
+            def goes_on(now: Progressing) -> Array:
+                done, carry, _ = now
+                going = (done < limits.steps) & (carry.episodes < limits.episodes)
+                if until == "budget":
+                    return going
+                if until == "solved" or not env.spec.optimal_path:
+                    return going & ~carry.solved
+                return going & ~(carry.solved & carry.mastered)
+
+            def one(now: Progressing) -> Progressing:
+                done, carry, rows = now
+                return done + 1, *_step(env, agent, key, limits.first + done, carry, rows)
+
+            start = (jnp.zeros((), jnp.int32), carry, _empty_rows(env, chunk))
+            done, carry, rows = jax.lax.while_loop(goes_on, one, start)
+            return carry, done, rows
+
+        self.start = jax.jit(lambda key: _start(env, agent, key))
+        self.rebase = jax.jit(
+            lambda carry: carry._replace(player=carry.player._replace(learner=agent.rebase(carry.player.learner)))
+        )
+        self._jitted = jax.jit(run_chunk, donate_argnums=0)
+        self._compiled: Any = None
+
+    def compile(self, carry: Carry, key: Key) -> Any:
+        """A chunk of a run as a function of (carry, key, limits)."""
+        if self._compiled is None:
+            self._compiled = self._jitted.lower(carry, key, _Limits(*[np.int32(0)] * 3)).compile()
+        return self._compiled
+
+
+_programs = lru_cache(maxsize=8)(_Programs)
+
+_MOST_EPISODES = 2**31 - 1
+"""The device counts episodes in 32 bits, for the rule that says when a task is solved."""
+
+
+class CompiledRunner:
+    """A run in chunks. `carry` is its whole state; `advance` moves it on and returns the rows of finished episodes."""
+
+    exact = True
+    notes: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        env: Environment,
+        agent: Agent,
+        seed: int,
+        *,
+        budget: Budget,
+        until: mastery.Until,
+        chunk: int = CHUNK,
+        compiled: bool = True,
+    ):
+        self.spec = env.spec
+        self._agent = agent
+        self._budget = budget
+        self._until = until
+        self._key = interaction.run_key(seed)
+        self._chunk = chunk
+        self._programs = _programs(env, agent, until, chunk)
+        self.carry: Carry = self._programs.start(self._key)
+        self.progress = Progress(env.spec, agent.discount)
+        self._steps = self._began = 0  # and at which step the episode under way began
+        self._learner_rows: list[Row] = []
+        self.traces = False
+        self._trace: list[Trace] = []
+        if compiled:
+            self._programs.compile(self.carry, self._key)
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is nothing left to do."""
+        reached = self.progress.has_reached(self._until)
+        return reached or self._budget.spent(self.clock) or self.progress.episode >= _MOST_EPISODES
+
+    @property
+    def clock(self) -> Clock:
+        """Environment steps taken and episodes finished."""
+        return Clock(steps=self._steps, episodes=self.progress.episode)
+
+    def compiled_text(self) -> str:
+        """What XLA made of a chunk."""
+        return str(self._programs.compile(self.carry, self._key).as_text())
+
+    def advance(self, upto_episode: int | None = None) -> list[Row]:
+        """Runs one chunk."""
+        run_chunk = self._programs.compile(self.carry, self._key)
+        key, first = interaction.key_and_number(self._key, self._steps)
+        rest_of_budget = self._chunk if self._budget.steps is None else self._budget.steps - self._steps
+        steps = min(self._chunk, rest_of_budget, interaction.FOLDED_STEPS - int(first))
+        episodes = np.int32(
+            min(self._budget.episodes or _MOST_EPISODES, upto_episode or _MOST_EPISODES, _MOST_EPISODES)
+        )
+        self.carry, done, rows = run_chunk(self.carry, key, _Limits(first, np.int32(steps), episodes))
+        ages = self._steps // interaction.REBASE_PERIOD
+        self._steps += int(done)
+        if self._steps // interaction.REBASE_PERIOD != ages:
+            self.carry = self._programs.rebase(self.carry)
+        arrays = jax.tree.map(np.asarray, rows)
+        self._learner_rows += learner_row(self._steps, arrays.learned)
+        if self.traces:
+            self._trace.append(self._traced(arrays))
+        return [self._row(arrays, i) for i in range(int(rows.filled))]
+
+    def learner_rows(self) -> list[Row]:
+        """What the learner has told since this was last asked."""
+        rows, self._learner_rows = self._learner_rows, []
+        return rows
+
+    def _traced(self, rows: Rows) -> Trace:
+        """What a chunk met. The head of the episode under way at its end is in the row after the last."""
+        filled, steps = int(rows.filled), int(rows.steps)
+        ends = self._began - (self._steps - steps) + np.cumsum(rows.length[:filled])
+        shares = np.diff(np.concatenate([[0], ends, [steps]]))
+        heads = np.append(rows.head, 0)[: filled + 1]
+        return Trace(np.asarray(rows.met[:steps]), np.repeat(heads, shares))
+
+    def trace(self) -> list[Trace]:
+        """The states met since this was last asked."""
+        traces, self._trace = self._trace, []
+        return traces if self.spec.num_states is not None else []
+
+    def learner(self) -> State:
+        """The learner's state now."""
+        return self.carry.player.learner
+
+    def _row(self, rows: Rows, i: int) -> Row:
+        self._began += int(rows.length[i])
+        episode_return, *told, possible = rows.real[i]
+        gained = {name: column[i].item() for name, column in rows.info.items()}
+        return self.progress.row(
+            steps=self._began,
+            length=int(rows.length[i]),
+            episode_return=episode_return,
+            head=int(rows.head[i]),
+            possible_return=possible,
+            told=told,
+            bad=bool(gained.get("total_bad_episodes", 0)),
+            totals=self.spec.with_episode(self.progress.totals, gained),
+            greedy_depth=lambda: int(rows.depth[i]),
+        )
+
+    def status(self) -> str:
+        """Nothing beside the usual."""
+        return ""
+
+    def save(self) -> Saved:
+        """The run as it is now."""
+        plain = {"steps": self._steps, "began": self._began, "progress": self.progress.to_plain()}
+        return Saved(self.carry, {}, plain)
+
+    def restore(self, saved: Saved) -> None:
+        """Puts back what `save` gave."""
+        self.carry = jax.tree.map(jnp.asarray, saved.state)
+        self._steps, self._began = saved.plain["steps"], saved.plain["began"]
+        self.progress = Progress.from_plain(self.spec, self._agent.discount, saved.plain["progress"])
+
+    def params(self, saved: Saved | None = None) -> Params:
+        """What the trained agent acts on: now, or as it was saved."""
+        carry: Carry = self.carry if saved is None else saved.state
+        return self._agent.params(carry.player.learner)
+
+    def environment_aside(self) -> contextlib.AbstractContextManager[None]:
+        """Its functions keep nothing: anybody may use them."""
+        return contextlib.nullcontext()
+
+    def close(self) -> None:
+        """There is nothing to give up."""
