@@ -58,8 +58,9 @@ HEALTH = {"health_check_initial_delay_ms": 2000, "health_check_period_ms": 1000,
 class Run:
     """The command, and what it says of itself."""
 
-    def __init__(self, address: str, folder: Path, *, resume: bool = False):
+    def __init__(self, address: str, folder: Path, *, resume: bool = False, patience: float = 1.0):
         self.out, self.books = folder / "run", folder / "books"
+        self.patience = patience
         self.books.mkdir(exist_ok=True)
         here = Path(__file__).resolve().parent
         command = [sys.executable, "-P", "-m", "tdu", "train", "python:ray_chaos_env:make", "--agent", "tdu_r2d2"]
@@ -97,8 +98,10 @@ class Run:
         while not condition():
             if self.process.poll() is not None:
                 raise SystemExit(f"the run ended while waiting for {what}: {self.said.read_text()[-2000:]}")
-            if time.monotonic() - began > seconds:
-                raise SystemExit(f"{what} did not happen in {seconds} s: {self.said.read_text()[-2000:]}")
+            if time.monotonic() - began > seconds * self.patience:
+                raise SystemExit(
+                    f"{what} did not happen in {seconds * self.patience:.0f} s: {self.said.read_text()[-2000:]}"
+                )
             time.sleep(0.1)
         return time.monotonic() - began
 
@@ -106,7 +109,12 @@ class Run:
         """As Ctrl-C would; the exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
-        return self.process.wait(120)
+        return self.process.wait(120 * self.patience)
+
+    @property
+    def ahead(self) -> int:
+        """Steps beyond those that the learning steps account for, up to a constant."""
+        return self.steps - PERIOD * self.updates
 
 
 _HEEDING = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
@@ -145,6 +153,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--keep", type=Path, help="copy the run's folder there")
+    parser.add_argument("--patience", type=float, default=1.0, help="factor on every limit of time, for a busy machine")
     parsed = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
         os.environ[BOOKS] = str(Path(folder) / "books")  # the nodes' processes inherit it
@@ -154,7 +163,7 @@ def main() -> int:
             for _ in range(2):
                 cluster.add_node(num_cpus=2, object_store_memory=STORE)
             ray.init(cluster.address, logging_level="ERROR", log_to_driver=False)
-            outcome = measure(cluster, Path(folder), parsed.minutes)
+            outcome = measure(cluster, Path(folder), parsed.minutes, parsed.patience)
         finally:
             ray.shutdown()
             cluster.shutdown()
@@ -165,13 +174,14 @@ def main() -> int:
     return 1 if outcome["violations"] else 0
 
 
-def measure(cluster: Cluster, folder: Path, minutes: float) -> dict[str, Any]:
-    run = Run(cluster.address, folder)
+def measure(cluster: Cluster, folder: Path, minutes: float, patience: float) -> dict[str, Any]:
+    run = Run(cluster.address, folder, patience=patience)
     kills: list[dict[str, Any]] = []
     store: list[float] = []
     try:
         startup = run.wait("the first learning", lambda: run.updates > 20 and run.alive == ACTORS, 400)
         run.wait("a checkpoint", lambda: any((run.out / "checkpoints").glob("[0-9]*")), 100)
+        usual = run.ahead
         began = time.monotonic()
         while len(kills) < 4 or time.monotonic() - began < 60 * minutes:
             kind = ("actor", "learner", "replay", "node")[len(kills) % 4]
@@ -181,6 +191,7 @@ def measure(cluster: Cluster, folder: Path, minutes: float) -> dict[str, Any]:
             rest = 60 * minutes / 4 if minutes <= 2 else 20.0
             run.wait("a moment under load", _after(min(rest, 10.0)), 60)
         seconds = time.monotonic() - began
+        run.wait("learning to make up for what was lost", lambda: run.ahead <= usual + SLACK, 200)
     finally:
         code = run.interrupt()
     time.sleep(3)
@@ -313,7 +324,7 @@ def verdict(
     violations = [
         words
         for words, is_wrong in {
-            "a stall was too long": numbers["longest_stall_seconds"] > LONGEST_STALL,
+            "a stall was too long": numbers["longest_stall_seconds"] > LONGEST_STALL * run.patience,
             "an episode was counted twice": numbers["episodes_logged_twice"] > 0,
             "more was counted than was done": steps > taken or numbers["episodes_logged"] > played,
             "steps in the log do not rise": bool((log["steps"][1:] < log["steps"][:-1]).any()),
