@@ -139,4 +139,33 @@ def test_the_tables_on_your_own_task_are_those_of_the_files(monkeypatch):
     assert tasks.markdown(of_tasks) in (ROOT / "results" / "tasks.md").read_text(), (
         "python benchmarks/tasks.py --markdown"
     )
+    page = (ROOT / "docs" / "levers.md").read_text()
     assert levers.markdown(rows.read(ROOT / "results" / "levers.csv")) in page, "python benchmarks/levers.py --markdown"
+
+
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+
+
+def anchor(heading):
+    """GitHub's anchor of a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.replace("`", "").lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page):
+    for target in re.findall(r"\]\((?!https?:)([^)]+)\)", page.read_text()):
+        name, _, heading = target.partition("#")
+        path = (page.parent / name) if name else page
+        assert path.exists(), target
+        if heading:
+            assert heading in [anchor(line.lstrip("# ")) for line in path.read_text().splitlines() if line[:1] == "#"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_are_short_and_begin_with_the_reader_s_task(page):
+    text = page.read_text()
+    if page.name == "reference.md":
+        return
+    assert len(text.splitlines()) <= (100 if page.name == "README.md" else 150)
+    if page.parent.name == "docs":
+        assert "After this page you" in text.split("## ")[0]
