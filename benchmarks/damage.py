@@ -247,10 +247,10 @@ FILES = {"removed": removed, "swapped within": swapped_within, "swapped between"
 
 def checkpoint_removed(sweep: Sweep, rng: random.Random) -> str:
     """Removes the newest checkpoint or the one before it."""
-    removed_one = rng.choice(checkpoints(sweep["a"])[-2:])
-    for name in [name for name in sweep["a"] if f"/{removed_one}/" in name]:
+    checkpoint = rng.choice(checkpoints(sweep["a"])[-2:])
+    for name in [name for name in sweep["a"] if f"/{checkpoint}/" in name]:
         del sweep["a"][name]
-    return removed_one
+    return checkpoint
 
 
 def checkpoints_renamed(sweep: Sweep, rng: random.Random) -> str:
