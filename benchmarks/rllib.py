@@ -4,12 +4,12 @@
     python benchmarks/rllib.py --out results/rllib.csv --systems r2d2 --seeds 2
 
 bsuite's memory task of length 10: a bit is shown once and needed ten steps later. One row per run, written as it ends.
-Started again, it makes the missing runs. `--markdown` prints the table. The greedy policy plays 60 episodes about every 1,100
-steps: ours every 100 episodes, RLlib's after each iteration of 1,000 steps. A run ends after five evaluations in a row with a
-return of 0.95, or at its limit: 20,000 steps for ours, 200,000 steps or ten minutes of wall time for RLlib. The table also has
-RLlib's best return within 20,000 steps. Seconds count from the start of the process and include imports, compilation and
-evaluations; `startup_seconds` is the time before the first step. Each system has one core. Processor time is the process's
-own, without Ray's daemons.
+Started again, it makes the missing runs. `--markdown` prints the table. The greedy policy plays 60 episodes about every
+1,100 steps: ours every 100 episodes, RLlib's after each iteration of 1,000 steps. A run ends after five evaluations in a
+row with a return of 0.95, or at its limit: 20,000 steps for ours, 200,000 steps or ten minutes of wall time for RLlib. The
+table also has RLlib's best return within 20,000 steps. Seconds count from the start of the process and include imports,
+compilation and evaluations; `startup_seconds` is the time before the first step. Each system has one core. Processor time
+is the process's own, without Ray's daemons.
 
 RLlib no longer has R2D2. Its DQN takes an LSTM, on the new API stack, with a replay of sequences that is not prioritised (the
 prioritised one draws single steps). It runs in its own virtual environment, created when first needed (`--venv`), with its

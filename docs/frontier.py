@@ -1,4 +1,4 @@
-"""The moving picture at the top of README.md, from runs that have recorded.
+"""The animation of docs/gallery.md, from recorded runs.
 
 tdu sweep deep_sea:size=16 --agent tdu --agent bdqn --agent dqn --episodes 300 --until budget --record-every 3 --out frontier
 python docs/frontier.py frontier docs/frontier.gif
