@@ -18,10 +18,8 @@ PAGE = Path(__file__).parent / "reference.md"
 
 def page() -> str:
     """The page as it should be."""
-    parts = [
-        "# Reference",
-        "After this page you know every public function of `import tdu` and every option. Made from the docstrings by `python docs/reference.py`.",
-    ]
+    task = "After this page you know every public function of `import tdu` and every option."
+    parts = ["# Reference", f"{task} `python docs/reference.py` makes it from the docstrings."]
     for name in sorted(tdu.__all__, key=str.lower):
         parts += _described(name, getattr(tdu, name))
     parts.append("## Options of the agents")

@@ -40,9 +40,7 @@ if __name__ == "__main__":
     import tdu
 
     seed = int(sys.argv[1]) if len(sys.argv) > 1 else 0
-    run = tdu.train(
-        Room(), seed=seed, evaluate_every=20, on_evaluation=lambda evaluation: evaluation.returns.mean > 0.95
-    )
+    run = tdu.train(Room(), seed=seed, evaluate_every=20, on_evaluation=lambda done: done.returns.mean > 0.95)
     print(run)
     print("the trained policy returns", run.result["greedy_return"]["mean"])
     print("in the first cell it goes", ("up", "down", "left", "right")[run.agent.act(0)])
