@@ -332,7 +332,7 @@ def pairs(rows: list[dict[str, str]]) -> str:
         for r in rows
     }
     lines = [
-        "| agents | pairs | first sooner, later | steps of the first over the second (95 %) | p |",
+        "| agents | pairs | first faster, slower | steps of the first over the second (95 %) | p |",
         "|---" * 5 + "|",
     ]
     for first, second in PAIRS:
