@@ -16,7 +16,7 @@ test: $(VENV)/dev.stamp browser
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # Lint, types and quick tests, for every change: one to two minutes.
-QUICK := adam atari_scores counters environments imports keys learner memory observations one_file progress random td theory
+QUICK := adam atari_scores counters environments imports keys learner memory observations one_file random td theory
 check: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
