@@ -144,10 +144,9 @@ def acting(case: Case, runner: RecurrentRunner, rounds: int) -> dict[str, Any]:
         return runner.clock.steps - before
 
     contenders = {"acting": act, "environments alone": played(alone)}
-    if case.env.startswith("atari/"):
-        contenders["AtariVectorEnv alone"] = played(
-            atari_speed.theirs(case.env.removeprefix("atari/").partition(":")[0], NUM_ENVS)
-        )
+    env_id = environments.parse(case.env)
+    if env_id.source == "atari":
+        contenders["AtariVectorEnv alone"] = played(atari_speed.theirs(env_id.name, NUM_ENVS))
     rates = taking_turns(contenders, rounds)
     return {
         "steps": {name: medians(mine) for name, mine in rates.items()},

@@ -11,7 +11,6 @@ import tdu
 from tdu import environments
 from tdu.environments import atari
 from tdu.errors import RunError, UserError
-from tdu.run import sweeps
 
 ale_py = pytest.importorskip("ale_py")
 cv2 = pytest.importorskip("cv2")
@@ -190,13 +189,13 @@ def test_a_missing_extra_is_named(monkeypatch):
 def test_all_57_games_and_the_paper_s_subsets_have_names():
     assert len(atari.GAMES) == len(set(atari.GAMES)) == 57
     assert all(ale_py.roms.get_rom_path(game) for game in atari.GAMES)
-    assert len(sweeps.expand("atari:57")) == 57
-    assert len(sweeps.expand("atari:exploration")) == 7
-    assert sweeps.expand("atari:ablation:size=42")[1] == "atari/gravitar:size=42"
+    assert len(environments.expand("atari:57")) == 57
+    assert len(environments.expand("atari:exploration")) == 7
+    assert environments.expand("atari:ablation:size=42")[1] == "atari/gravitar:size=42"
     assert len(atari.ABLATION) == 8
     assert set(atari.EXPLORATION + atari.ABLATION) <= set(atari.GAMES)
     with pytest.raises(UserError, match="did you mean 'exploration'"):
-        sweeps.expand("atari:exploratoin")
+        environments.expand("atari:exploratoin")
 
 
 _WITH_MEMORY = {

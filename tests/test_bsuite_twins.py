@@ -317,7 +317,7 @@ def test_settings_and_episodes_are_bsuites():
     known = [bsuite_id for name in experiments.SETTINGS for bsuite_id in experiments.ids(name)]
     assert known == list(sweep.SWEEP)
     for bsuite_id in known:
-        name, index = experiments.parsed(bsuite_id)
+        name, index = experiments.split(bsuite_id)
         given = {key: value for key, value in sweep.SETTINGS[bsuite_id].items() if key != "seed"}
         assert experiments.SETTINGS[name][index] == given
         assert environments.default_episodes(bsuite_id) == sweep.EPISODES[bsuite_id]
@@ -330,7 +330,7 @@ def test_an_id_is_the_twin_and_the_scheme_asks_for_the_official_one():
         assert isinstance(ours, Environment)
         assert isinstance(theirs, PythonVector)
         assert ours.spec.info_names == theirs.spec.info_names
-        assert environments.is_of_the_paper(ours)
+        assert environments.identify(ours).is_of_the_paper
     assert environments.make("catch_noise/4") is environments.make("catch_noise/7")  # they differ by chance alone
 
 

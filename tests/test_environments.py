@@ -11,6 +11,7 @@ import tdu
 from tdu import environments
 from tdu.environments import binary_tree, deep_sea
 from tdu.environments.bsuite_twins import experiments
+from tdu.environments.ids import EnvId
 from tdu.environments.vector import PythonVector
 from tdu.errors import UserError
 from tdu.run import plan
@@ -159,6 +160,43 @@ def test_a_scheme_asks_for_the_official_one():
 def test_bad_ids_say_what_to_do(env_id, words):
     with pytest.raises(UserError, match=words.replace("|", r"\|")):
         environments.make(env_id)
+
+
+@pytest.mark.parametrize(
+    ("text", "env_id", "kind", "of_the_paper"),
+    [
+        ("deep_sea:size=5", EnvId("deep_sea", settings="size=5"), "deep_sea", True),
+        ("binary_tree", EnvId("binary_tree"), "other", True),
+        ("key_door:size=5", EnvId("key_door", settings="size=5"), "other", False),
+        ("deep_sea_stochastic/3", EnvId("twin", "deep_sea_stochastic/3"), "deep_sea", True),
+        ("bsuite:catch/0", EnvId("bsuite", "catch/0"), "other", True),
+        ("gym:CartPole-v1", EnvId("gym", "CartPole-v1"), "other", False),
+        ("gym:ALE/Pong-v5", EnvId("gym", "ALE/Pong-v5"), "atari", False),
+        ("gymnax:Breakout-MinAtar", EnvId("gymnax", "Breakout-MinAtar"), "minatar", False),
+        ("atari/pong:size=42,stack=1", EnvId("atari", "pong", "size=42,stack=1"), "atari", False),
+        ("python:a.b:make", EnvId("python", "a.b:make"), "other", False),
+        ("object:Maze:(3,):2", EnvId("object", "Maze:(3,):2"), "other", False),
+        ("", EnvId(""), "other", False),
+    ],
+)
+def test_an_id_is_parsed_and_written_again(text, env_id, kind, of_the_paper):
+    parsed = environments.parse(text)
+    assert parsed == env_id
+    assert (str(parsed), str(parsed.canonical())) == (text, text)
+    assert (parsed.kind, parsed.is_of_the_paper) == (kind, of_the_paper)
+
+
+def test_every_adapter_has_an_example_that_its_own_table_line_serves():
+    for source, adapter in environments.ADAPTERS.items():
+        env_id = environments.parse(adapter.example)
+        assert env_id.source == source
+        assert adapter.episodes(env_id) in (None, 1000, 3000, 10_000)
+
+
+@pytest.mark.parametrize("source", ["gym", "gymnax:", "bsuite", "atari", "python", "catch"])
+def test_a_source_alone_is_answered_with_an_example(source):
+    with pytest.raises(UserError, match="alone is not an environment; write "):
+        environments.make(source)
 
 
 def test_an_official_environment_is_the_same_for_one_seed_and_episode():

@@ -364,12 +364,12 @@ def test_a_factory_of_the_user_s(tmp_path, monkeypatch):
     for place, words in (
         ("my_lake:xyz", "unknown function of my_lake 'xyz'; choose from: broken, make, nothing_at_all, text"),
         ("my_lake:maek", "did you mean 'make'"),
-        ("my_lake:SIZE", "is 4, and not a function"),
-        ("my_lake:nothing_at_all", "returned nothing; is a return missing"),
+        ("my_lake:SIZE", "not a function"),
+        ("my_lake:nothing_at_all", "returned nothing"),
         ("my_lake:broken", "no lake"),
         ("my_lake:text", "returned a text"),
         ("no_such_module:make", "there is no module no_such_module in this folder"),
-        ("my_lake", "which function"),
+        ("my_lake", "name the function"),
     ):
         with pytest.raises(UserError, match=words):
             environments.make(f"python:{place}")

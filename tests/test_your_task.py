@@ -77,11 +77,11 @@ def test_an_agent_with_one_network_has_the_general_settings_that_apply_to_it():
 
 
 def test_objects_have_the_settings_of_what_they_are():
-    assert not environments.is_of_the_paper(Corridor())
-    assert environments.is_of_the_paper(environments.make("deep_sea:size=4"))
-    assert not environments.is_of_the_paper(environments.make(GRID))
+    assert not environments.identify(Corridor()).is_of_the_paper
+    assert environments.identify(environments.make("deep_sea:size=4")).is_of_the_paper
+    assert not environments.identify(environments.make(GRID)).is_of_the_paper
     bsuite = pytest.importorskip("bsuite")
-    assert environments.is_of_the_paper(bsuite.load_from_id("catch/0"))
+    assert environments.identify(bsuite.load_from_id("catch/0")).is_of_the_paper
 
 
 def test_a_preset_can_be_chosen_and_changed():

@@ -16,15 +16,14 @@ from typing import Any
 
 import numpy as np
 
+from tdu.environments.adapter import Adapter, needs_extra
+from tdu.environments.ids import EnvId
 from tdu.environments.python import Seed, number
-from tdu.environments.settings import GYM_EPISODES, AtariSettings, parse_settings
+from tdu.environments.settings import GYM_EPISODES, AtariSettings
 from tdu.environments.vector import Ended, Stepped
 from tdu.errors import RunError, UserError, tell, unknown
 from tdu.options import build
 from tdu.types import EnvSpec, TimeStep
-
-PREFIX = "atari/"
-"""What an id begins with."""
 
 ACTIONS = 18
 """A joystick's, for every game; where a game knows fewer (Skiing), ALE takes the others as doing nothing."""
@@ -61,25 +60,24 @@ SUBSETS = {"57": GAMES, "exploration": EXPLORATION, "ablation": ABLATION}
 
 
 def ids(subset: str) -> list[str]:
-    """Ids of a subset's games; all of them without a name. Settings may follow: `exploration:size=42`."""
-    name, colon, settings = subset.partition(":")
+    """Ids of a subset's games; all games without a name. Settings may follow: `exploration:size=42`."""
+    name, _, settings = subset.partition(":")
     if name and name not in SUBSETS:
         raise unknown("set of Atari games", name, SUBSETS)
-    return [f"{PREFIX}{game}{colon}{settings}" for game in SUBSETS[name or "57"]]
+    return [str(EnvId("atari", game, settings)) for game in SUBSETS[name or "57"]]
 
 
-def parsed(env_id: str) -> tuple[str, AtariSettings]:
-    """An id's game and settings: `atari/freeway:size=42,stack=1`."""
-    game, _, text = env_id.removeprefix(PREFIX).partition(":")
-    if game not in GAMES:
-        raise unknown("Atari game", game, GAMES)
-    return game, build(AtariSettings, parse_settings(f"{PREFIX}{game}", text), kind=f"environment {PREFIX}{game}")
+def _settings(env_id: EnvId) -> AtariSettings:
+    """The checked settings of an id."""
+    if env_id.name not in GAMES:
+        raise unknown("Atari game", env_id.name, GAMES)
+    settings: AtariSettings = build(AtariSettings, env_id.options(), kind=f"environment atari/{env_id.name}")
+    return settings
 
 
-def load(env_id: str, seed: Seed, size: int = 1) -> "AtariVector":
-    """As many games of an id as told, each with a seed of its own."""
-    game, settings = parsed(env_id)
-    return AtariVector(env_id, game, settings, seed, size)
+def _episodes(env_id: EnvId) -> int:
+    _settings(env_id)
+    return GYM_EPISODES
 
 
 class AtariVector:
@@ -88,10 +86,11 @@ class AtariVector:
     exact = True
     skips = False
 
-    def __init__(self, env_id: str, game: str, settings: AtariSettings, seed: Seed, size: int):
+    def __init__(self, env_id: EnvId, seed: Seed, size: int):
+        settings = _settings(env_id)
         ale_py, resize = _imported()
         self.spec = EnvSpec(
-            name=env_id,
+            name=str(env_id),
             observation_shape=(settings.size, settings.size, settings.stack),
             num_actions=ACTIONS,
             dtype="uint8",
@@ -101,10 +100,10 @@ class AtariVector:
         )
         self.size = size
         self._settings, self._seed = settings, seed
-        rom = ale_py.roms.get_rom_path(game)
+        rom = ale_py.roms.get_rom_path(env_id.name)
         if rom is None:
             raise UserError(f"{env_id}: ale-py {ale_py.__version__} has no such game; pip install 'tdu[atari]' anew.")
-        seeds = (number(f"{seed}/{PREFIX}{row}") & 0x7FFFFFFF for row in range(size))  # ALE's are signed
+        seeds = (number(f"{seed}/atari/{row}") & 0x7FFFFFFF for row in range(size))  # ALE's are signed
         self._games = [_Game(ale_py, resize, rom, its_seed, settings) for its_seed in seeds]
         self._version = f"ale-py {ale_py.__version__}, {hashlib.sha256(Path(rom).read_bytes()).hexdigest()[:16]}"
         self._state_of = ale_py.ALEState
@@ -181,7 +180,7 @@ class AtariVector:
         self._games = []
 
     def _begin(self, row: int) -> None:
-        draws = np.random.default_rng(number(f"{self._seed}/{PREFIX}{self._episodes[row] * self.size + row}/noops"))
+        draws = np.random.default_rng(number(f"{self._seed}/atari/{self._episodes[row] * self.size + row}/noops"))
         game = self._games[row]
         game.begin(int(draws.integers(self._settings.noops + 1)))
         self._now[row] = 0
@@ -262,17 +261,23 @@ def _checked(actions: np.ndarray, size: int, name: str) -> list[int]:
 
 def _imported() -> tuple[Any, Callable[[np.ndarray, int], np.ndarray]]:
     """ale-py, and a function that makes a grey picture [size, size]; or an error that names the extra."""
-    try:
+    with needs_extra("atari"):
         import ale_py
         import ale_py.roms
         import cv2
-    except ModuleNotFoundError as e:
-        raise UserError(
-            f"this environment needs the extra 'atari' ({e.name} is missing): pip install 'tdu[atari]'."
-        ) from None
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # it announces itself otherwise
 
     def smaller(picture: np.ndarray, size: int) -> np.ndarray:
         return np.asarray(cv2.resize(picture, (size, size), interpolation=cv2.INTER_AREA))
 
     return ale_py, smaller
+
+
+ADAPTER = Adapter(
+    "atari/GAME",
+    "one of 57 Atari games, e.g. atari/montezuma_revenge or atari/freeway:size=42,stack=4",
+    "atari/freeway",
+    AtariVector,
+    _episodes,
+    ids,
+)

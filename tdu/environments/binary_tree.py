@@ -9,6 +9,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from tdu.environments import time_steps
 from tdu.types import Array, Environment, EnvSpec, Key, SolvedRule, TimeStep
 
 
@@ -40,7 +41,7 @@ def binary_tree(depth: int, *, seed: int) -> Environment:
     def reset(key: Key) -> tuple[BinaryTreeState, TimeStep]:
         del key
         state = BinaryTreeState(jnp.zeros((), jnp.int32), jnp.zeros((), bool))
-        return state, TimeStep(observe(state), jnp.zeros(()), jnp.ones(()), state.ended)
+        return state, time_steps.first(observe(state))
 
     def step(state: BinaryTreeState, action: Array, key: Key) -> tuple[BinaryTreeState, TimeStep]:
         del key
@@ -49,7 +50,7 @@ def binary_tree(depth: int, *, seed: int) -> Environment:
         top = branch == depth
         state = BinaryTreeState(branch.astype(jnp.int32), ~right | top)
         reward = jnp.where(top, 1.0, 0.0)
-        return state, TimeStep(observe(state), reward, jnp.where(state.ended, 0.0, 1.0), state.ended)
+        return state, time_steps.following(observe(state), reward, state.ended)
 
     def info(state: BinaryTreeState) -> dict[str, Array]:
         return {"total_bad_episodes": (state.branch < depth).astype(jnp.int32)}

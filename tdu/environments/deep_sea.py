@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tdu.environments import time_steps
 from tdu.types import Array, Environment, EnvSpec, Key, SolvedRule, TimeStep
 
 
@@ -71,8 +72,7 @@ def dynamics(
             depth=state.depth + (right & (state.depth == state.row)),
             chests=state.chests + chest,
         )
-        last = state.row == size
-        return state, TimeStep(_observe(state, size), reward, jnp.where(last, 0.0, 1.0), last)
+        return state, time_steps.following(_observe(state, size), reward, state.row == size)
 
     return move
 
@@ -100,7 +100,7 @@ def deep_sea(
         del key
         zero = jnp.zeros((), jnp.int32)
         state = DeepSeaState(zero, zero, zero, zero, zero)
-        return state, TimeStep(_observe(state, size), jnp.zeros(()), jnp.ones(()), jnp.zeros((), bool))
+        return state, time_steps.first(_observe(state, size))
 
     def step(state: DeepSeaState, action: Array, key: Key) -> tuple[DeepSeaState, TimeStep]:
         if not stochastic:

@@ -13,6 +13,7 @@ from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.vector.utils import iterate
 
+from tdu.environments.adapter import Adapter, stepped
 from tdu.environments.observations import carried_dtype, encode
 from tdu.environments.parts import MINIGRID_BYTES, taken_apart
 from tdu.environments.python import PythonEnvironment, Seed, described, number, see_current_folder
@@ -250,3 +251,8 @@ class GymnasiumVector:
             return call(*arguments, **named)
         except (Exception, SystemExit) as e:
             raise EnvironmentFault(f"{self.spec.name} raised {described(e)}.") from e
+
+
+ADAPTER = Adapter(
+    "gym:ID", "a Gymnasium id with discrete actions, e.g. gym:CartPole-v1", "gym:CartPole-v1", stepped(load)
+)

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from tdu.environments import time_steps
 from tdu.types import Array, Environment, EnvSpec, Key, TimeStep
 
 Observation = Literal["one_hot", "features", "image"]
@@ -57,7 +58,7 @@ def key_door(size: int, *, limit: int, observation: Observation, slip: float) ->
         del key
         zero = jnp.zeros((), jnp.int32)
         state = KeyDoorState(zero, zero, jnp.zeros((), bool), zero)
-        return state, TimeStep(observe(state), jnp.zeros(()), jnp.ones(()), jnp.zeros((), bool))
+        return state, time_steps.first(observe(state))
 
     def step(state: KeyDoorState, action: Array, key: Key) -> tuple[KeyDoorState, TimeStep]:
         if slip:
@@ -68,9 +69,7 @@ def key_door(size: int, *, limit: int, observation: Observation, slip: float) ->
         has_key = state.has_key | ((row == 0) & (column == far))
         state = KeyDoorState(row, column, has_key, state.time + 1)
         opened = _opened(state, far)
-        last = opened | (state.time >= limit)
-        reward, discount = jnp.where(opened, 1.0, 0.0), jnp.where(opened, 0.0, 1.0)
-        return state, TimeStep(observe(state), reward, discount, last)
+        return state, time_steps.following(observe(state), opened, opened, state.time >= limit)
 
     def info(state: KeyDoorState) -> dict[str, Array]:
         return {"total_goals": _opened(state, far).astype(jnp.int32)}

@@ -5,15 +5,16 @@ the tree    its branches one after the other, in lines of 25
 key_door    one-hot: the grid without the key, and beside it the grid with it
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tdu.environments.binary_tree import onward_actions
+from tdu.environments.bsuite_twins.experiments import DEEP_SEAS
 from tdu.environments.deep_sea import action_mapping
+from tdu.environments.ids import parse
 from tdu.environments.key_door import MOVES
-from tdu.environments.settings import BinaryTreeSettings, DeepSeaSettings, KeyDoorSettings
-from tdu.options import build
+from tdu.environments.settings import BUILT_IN, BinaryTreeSettings, DeepSeaSettings, KeyDoorSettings
 from tdu.types import EnvSpec
 
 _LINE = 25
@@ -52,16 +53,17 @@ class Map(NamedTuple):
 
 def find(spec: EnvSpec) -> Map | None:
     """The map of an environment that has one."""
-    kind, _, text = spec.name.partition(":")
-    if spec.num_states is None or kind not in _MAPS:
+    env_id = parse(spec.name)
+    if spec.num_states is None:
         return None
-    settings, make = _MAPS[kind]
-    given: dict[str, Any] = dict(part.split("=") for part in text.split(",") if "=" in part)
-    if kind == "bsuite":
-        if not text.startswith("deep_sea"):
-            return None
-        given = {"size": spec.observation_shape[0], "stochastic": text.startswith("deep_sea_stochastic")}
-    return make(build(settings, given, kind=f"environment {kind}"))
+    if env_id.experiment in DEEP_SEAS:
+        return _deep_sea(DeepSeaSettings(size=spec.observation_shape[0], stochastic=DEEP_SEAS[env_id.experiment]))
+    settings = env_id.built_in_settings() if env_id.source in BUILT_IN else None
+    if isinstance(settings, DeepSeaSettings):
+        return _deep_sea(settings)
+    if isinstance(settings, BinaryTreeSettings):
+        return _binary_tree(settings)
+    return _key_door(settings) if isinstance(settings, KeyDoorSettings) else None
 
 
 def _deep_sea(settings: DeepSeaSettings) -> Map:
@@ -119,11 +121,3 @@ def _key_door(settings: KeyDoorSettings) -> Map:
         rewards=opened.astype(np.float32),
         goal=far * width + size + 1,
     )
-
-
-_MAPS: dict[str, tuple[type, Any]] = {
-    "deep_sea": (DeepSeaSettings, _deep_sea),
-    "bsuite": (DeepSeaSettings, _deep_sea),
-    "binary_tree": (BinaryTreeSettings, _binary_tree),
-    "key_door": (KeyDoorSettings, _key_door),
-}

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from tdu import random
-from tdu.environments import close, gymnasium, make
+from tdu.environments import close, gymnasium, make, parse
 from tdu.environments.atari import AtariVector
 from tdu.environments.binary_tree import BinaryTreeState
 from tdu.environments.deep_sea import DeepSeaState
@@ -60,17 +60,17 @@ class Board(NamedTuple):
 
 def stage(env_id: str, seed: int) -> Stage:
     """The environment of an id, to be looked at."""
-    if env_id.startswith("gym:"):
+    parsed = parse(env_id)
+    if parsed.source == "gym":
         for part in ("VIDEO", "AUDIO"):  # frames need neither a screen nor a loudspeaker
             os.environ.setdefault(f"SDL_{part}DRIVER", "dummy")
-        name = env_id.removeprefix("gym:")
         try:
-            return _python_stage(gymnasium.load(name, f"watch {seed}", render_mode="rgb_array"))
-        except UserError:  # some take no render_mode; one that cannot be made at all says so
-            gymnasium.load(name, f"watch {seed}").close()
+            return _python_stage(gymnasium.load(parsed.name, f"watch {seed}", render_mode="rgb_array"))
+        except UserError:  # either it takes no render_mode, or it cannot be made at all and raises again here
+            gymnasium.load(parsed.name, f"watch {seed}").close()
             raise cannot(env_id) from None
-    if env_id.startswith("bsuite:deep_sea"):
-        env_id = env_id.removeprefix("bsuite:")  # our twin is the same, and can be drawn
+    if parsed.source == "bsuite" and parsed.kind == "deep_sea":
+        env_id = parsed.name  # the twin is the same environment, and can be drawn
     made = make(env_id, f"watch {seed}")
     if isinstance(made, Environment):
         return _compiled_stage(made, seed)
@@ -159,7 +159,7 @@ def board_of(spec: EnvSpec, state: Any) -> Board:
         outside = frozenset(divmod(i, columns) for i in range(depth, rows * columns))
         return Board(rows, columns, here, {divmod(depth - 1, columns): "$"}, outside)
     if isinstance(state, KeyDoorState):
-        size = int(spec.name.partition("size=")[2].partition(",")[0])
+        size = int(parse(spec.name).options()["size"])
         things = {(size - 1, 0): "D"} | ({} if bool(state.has_key) else {(0, size - 1): "k"})
         return Board(size, size, (int(state.row), int(state.column)), things)
     raise cannot(spec.name)

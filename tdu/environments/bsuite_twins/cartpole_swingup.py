@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from tdu.environments.bsuite_twins import time_steps
+from tdu.environments import time_steps
 from tdu.environments.bsuite_twins.cartpole import EDGE, MOST_STEPS, Pole, moved, observed, start
 from tdu.types import Array, Environment, EnvSpec, Key, TimeStep
 
