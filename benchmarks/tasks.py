@@ -164,7 +164,7 @@ def theirs(task: Task, seed: int, **settings: Any) -> dict[str, Any]:
     from stable_baselines3.common.callbacks import BaseCallback
 
     import tdu
-    from tdu.environments.parts import MINIGRID_BYTES, taken_apart, together
+    from tdu.environments.parts import MINIGRID_BYTES, flatten, layout
 
     torch.set_num_threads(1)
 
@@ -175,9 +175,9 @@ def theirs(task: Task, seed: int, **settings: Any) -> dict[str, Any]:
         else:
             env = gymnasium.make("tdu/KeyDoor-v0", disable_env_checker=True, **env_id.options())
         if isinstance(env.observation_space, gymnasium.spaces.Dict):  # MiniGrid's, laid out as our agents see it
-            parts = taken_apart(env.observation_space, largest_byte=MINIGRID_BYTES)
+            parts = layout(env.observation_space, largest_byte=MINIGRID_BYTES)
             space = gymnasium.spaces.Box(0.0, 1.0, parts.shape, np.float32)
-            env = gymnasium.wrappers.TransformObservation(env, lambda seen: together(parts, seen, task.env), space)
+            env = gymnasium.wrappers.TransformObservation(env, lambda seen: flatten(parts, seen, task.env), space)
         return env
 
     watch, tests = Watch(task), make()

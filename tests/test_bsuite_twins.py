@@ -16,7 +16,7 @@ import pytest
 import tdu
 from tdu import cli, environments
 from tdu.environments.bsuite_twins import cartpole, experiments, mountain_car
-from tdu.environments.vector import PythonVector, together
+from tdu.environments.vector import PythonVector, total
 from tdu.errors import UserError
 from tdu.report import bsuite_scores
 from tdu.types import Environment, TimeStep
@@ -171,7 +171,7 @@ def assert_equal(bsuite_id, policy=at_random, steps=STEPS, tolerance=0.0):
         assert not noise.draws
         assert answers[-1].last() == afters.last[t], f"{bsuite_id}, step {t}"
         if answers[-1].last():
-            totals = {key: together(key, [total, info[key][t].item()]) for key, total in totals.items()}
+            totals = {key: total(key, [so_far, info[key][t].item()]) for key, so_far in totals.items()}
             assert totals == pytest.approx(theirs.bsuite_info(), rel=1e-6)
             ends.append(t + 1)
             begin(*at(t, (begun, firsts)))

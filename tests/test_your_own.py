@@ -176,8 +176,8 @@ def leave():
 @pytest.mark.parametrize(
     ("env", "words"),
     [
-        (Told(answer=lambda: None), "answered with nothing and not with a dm_env time step"),
-        (Told(answer=lambda: [1, 2]), "answered with an object of type list"),
+        (Told(answer=lambda: None), "returned nothing, not a dm_env time step"),
+        (Told(answer=lambda: [1, 2]), "returned an object of type list"),
         (Told(reward="3"), "each must be a single number"),
         (Told(reward=1j), "each must be a single number"),
         (Told(reward=10**400), "each must be a single number"),
@@ -220,7 +220,7 @@ class Wrong(gymnasium.Env):
             Wrong(first=0),
             r"Wrong.reset returned one thing, of type int; Gymnasium's reset returns \(observation, info\)",
         ),
-        (Wrong(then=(0, 0.0, True, {})), "Wrong.step returned 4 things; Gymnasium's step returns"),
+        (Wrong(then=(0, 0.0, True, {})), "Wrong.step returned 4 values"),
         (Wrong(then=lambda: np.stack([np.zeros(2), np.zeros(3)])), r"same shape \(test_your_own.py, line \d+\)"),
         (Wrong(then=(0, float("nan"), False, False, {})), "returned reward nan; it must be finite"),
     ],

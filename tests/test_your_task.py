@@ -18,7 +18,7 @@ from gymnasium.vector import AsyncVectorEnv
 import tdu
 from tdu import agents, environments
 from tdu.agents import units
-from tdu.environments.parts import taken_apart, together
+from tdu.environments.parts import flatten, layout
 from tdu.errors import EnvironmentFault, RunError, UserError
 from tdu.report.summary import label
 from tdu.run import folder as runs
@@ -404,29 +404,29 @@ def test_what_cannot_be_evaluated_on_the_way_is_refused():
 
 
 def test_parts_are_laid_out_in_one_array():
-    parts = taken_apart(SEVERAL)
+    parts = layout(SEVERAL)
     assert parts.shape == (2 + 3 + 1 + 4 + 4,)
     assert parts.left_out == ("mission (Text)",)
-    seen = together(parts, several(2), "it")
+    seen = flatten(parts, several(2), "it")
     np.testing.assert_allclose(seen, [0, 1, 0, 0, 1, 0.5, 0.2, 0.2, 0.2, 0.2, 0, 0, 1, 0], rtol=1e-6)
-    with pytest.raises(EnvironmentFault, match=r"it gave 9 as its part compass"):
-        together(parts, several(2) | {"compass": 9}, "it")
+    with pytest.raises(EnvironmentFault, match=r"it returned 9 as its part compass"):
+        flatten(parts, several(2) | {"compass": 9}, "it")
     with pytest.raises(EnvironmentFault, match=r"part camera of shape \(3,\)"):
-        together(parts, several(2) | {"camera": np.zeros(3)}, "it")
-    with pytest.raises(EnvironmentFault, match="without the numbers of its part mast"):
-        together(taken_apart(spaces.Dict(mast=spaces.Box(0, 1, (1,)))), several(2), "it")
+        flatten(parts, several(2) | {"camera": np.zeros(3)}, "it")
+    with pytest.raises(EnvironmentFault, match="its part mast"):
+        flatten(layout(spaces.Dict(mast=spaces.Box(0, 1, (1,)))), several(2), "it")
 
 
 def test_a_single_part_keeps_its_shape():
-    parts = taken_apart(spaces.Dict(camera=spaces.Box(0, 255, (4, 4, 3), np.uint8), mission=spaces.Text(9)))
+    parts = layout(spaces.Dict(camera=spaces.Box(0, 255, (4, 4, 3), np.uint8), mission=spaces.Text(9)))
     assert parts.shape == (4, 4, 3)
-    assert taken_apart(spaces.Dict(mission=spaces.Text(9))) is None
+    assert layout(spaces.Dict(mission=spaces.Text(9))) is None
 
 
 def test_an_environment_of_several_parts_trains_and_says_so(tmp_path):
     env = Corridor(SEVERAL, several)
     run, said = quiet(env, episodes=10, out=tmp_path / "run")
-    assert any("Agents see arms.0 (5 numbers) and" in words and "mission (Text)" in words for words in said)
+    assert any("arms.0 (5 numbers) and" in words and "mission (Text)" in words for words in said)
     assert run.agent.act(several(1)) in (0, 1)
     vector = AsyncVectorEnv([functools.partial(Corridor, SEVERAL, several)] * 2, context="spawn")
     try:

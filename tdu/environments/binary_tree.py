@@ -1,7 +1,7 @@
 """The Binary Tree MDP (Janz et al., 2019; the paper's appendix C).
 
-At each of L branches one action ends the episode with nothing and the other leads on; which is which is drawn per branch.
-The last right action is worth 1, so the optimal return is 1. The observation is the one-hot branch, all zeros at the end.
+At each of L branches one action ends the episode without reward and the other leads to the next branch. Which action is which
+is drawn per branch. The last correct action pays 1. The observation is the one-hot branch, all zeros at the end.
 """
 
 from typing import NamedTuple
@@ -24,7 +24,7 @@ def onward_actions(depth: int, seed: int) -> np.ndarray:
 
 
 def binary_tree(depth: int, *, seed: int) -> Environment:
-    """A tree of `depth` branches. Solved means ten successes in a row."""
+    """A tree of `depth` branches. It counts as solved after ten successes in a row."""
     onward = jnp.asarray(onward_actions(depth, seed), jnp.int32)
     spec = EnvSpec(
         name=f"binary_tree:depth={depth},seed={seed}",
