@@ -41,8 +41,8 @@ class Tape(np.random.RandomState):
 @pytest.mark.parametrize("stochastic", [False, True])
 @pytest.mark.parametrize(("size", "mapping_seed"), [(2, 0), (5, 42), (10, 42), (13, 7)])
 def test_equal_to_bsuite_transition_by_transition(size, mapping_seed, stochastic):
-    theirs = DeepSea(size, deterministic=not stochastic, mapping_seed=mapping_seed)
-    theirs._rng = tape = Tape(0)
+    reference = DeepSea(size, deterministic=not stochastic, mapping_seed=mapping_seed)
+    reference._rng = tape = Tape(0)
     settings = {"mapping_seed": mapping_seed, "stochastic": stochastic, "move_cost": 0.01}
     ours = deep_sea.deep_sea(size, **settings)
     move = jax.jit(deep_sea.dynamics(size, **settings))
@@ -50,28 +50,28 @@ def test_equal_to_bsuite_transition_by_transition(size, mapping_seed, stochastic
     rng = np.random.default_rng(1)
     bad = chests = 0
     for episode in range(40):
-        state, mine = ours.reset(jax.random.key(0))
-        their = theirs.reset()
+        state, timestep = ours.reset(jax.random.key(0))
+        expected = reference.reset()
         while True:
-            _same_observation(mine.observation, their.observation, size)
-            if their.last():
+            _same_observation(timestep.observation, expected.observation, size)
+            if expected.last():
                 break
             column, row = int(state.column), int(state.row)
             good = int(right[row, column])
             action = good if rng.random() < (0.5, 0.97, 1.0)[episode % 3] else 1 - good
             tape.slips.clear()
             tape.noises.clear()
-            their = theirs.step(action)
+            expected = reference.step(action)
             draws = deep_sea.Draws(
                 jnp.float32(tape.slips[0] if tape.slips else 1.0), jnp.float32(tape.noises[0] if tape.noises else 0.0)
             )
-            state, mine = move(state, jnp.int32(action), draws)
-            assert mine.reward == pytest.approx(their.reward, rel=1e-6, abs=1e-6)
-            assert mine.discount == their.discount
-            assert mine.last == their.last()
+            state, timestep = move(state, jnp.int32(action), draws)
+            assert timestep.reward == pytest.approx(expected.reward, rel=1e-6, abs=1e-6)
+            assert timestep.discount == expected.discount
+            assert timestep.last == expected.last()
         info = ours.info(state)
         bad, chests = bad + int(info["total_bad_episodes"]), chests + int(info["denoised_return"])
-        assert theirs.bsuite_info() == {"total_bad_episodes": bad, "denoised_return": chests}
+        assert reference.bsuite_info() == {"total_bad_episodes": bad, "denoised_return": chests}
     assert 0 < bad < 40
     assert chests > 0
 
@@ -133,7 +133,7 @@ def test_twins_have_the_official_settings(index):
     np.testing.assert_array_equal(official._action_mapping, deep_sea.action_mapping(official._size, 42))
 
 
-def test_a_scheme_asks_for_the_official_one():
+def test_the_prefix_bsuite_is_the_official_environment():
     env = environments.make("bsuite:deep_sea/0")
     assert isinstance(env, PythonVector)
     assert env.spec.num_states == 100
@@ -157,7 +157,7 @@ def test_a_scheme_asks_for_the_official_one():
         ("", "unknown environment"),
     ],
 )
-def test_bad_ids_say_what_to_do(env_id, words):
+def test_errors_for_bad_ids_name_the_fix(env_id, words):
     with pytest.raises(UserError, match=words.replace("|", r"\|")):
         environments.make(env_id)
 

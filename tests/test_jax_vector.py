@@ -50,7 +50,7 @@ def test_rows_are_the_environment_and_come_back(env_id):
     assert first.shape == env.spec.carried_shape
 
 
-def test_a_sea_of_several_counts_bad_episodes_and_ends_at_its_floor():
+def test_several_deep_seas_count_bad_episodes():
     env = environments.make("deep_sea:size=4", 0, num_envs=2)
     env.start()
     steps = [env.step(np.array([0, 1])) for _ in range(8)]

@@ -172,7 +172,7 @@ def test_episodes_that_are_short_enough_are_the_same_runs_with_and_without_anoth
 
 @pytest.mark.parametrize("factor", [1000.0, 2**-10])
 def test_rewards_of_any_scale_are_one_task(factor):
-    """The same actions, step by step, and everything that is told in the rewards' own unit."""
+    """The same actions, step by step, and all reported values in the unit of the rewards."""
     room = environments.make(GRID)
 
     def paid(times):
@@ -251,7 +251,7 @@ def test_what_was_learned_is_kept_where_the_unit_changes(observation):
     np.testing.assert_allclose(target[1] * 500.0, target[0], rtol=1e-5)
 
 
-def test_values_of_dense_rewards_are_told_in_the_rewards_own_unit():
+def test_values_of_dense_rewards_are_reported_in_the_unit_of_rewards():
     """A step pays 1, and only time limits end anything: values go to 1 / (1 − γ), in whichever unit they are learned."""
     room = environments.make(GRID)
 
@@ -322,9 +322,9 @@ def test_evaluations_come_when_they_should_and_change_nothing(env, tmp_path):
     assert evaluations["greedy_return"].tolist() == [e.returns.mean for e in seen]
     without, _ = quiet(make(), seed=3, episodes=90, evaluation_episodes=5, evaluate_every=20)
     again = tdu.load(tmp_path / "run", None if isinstance(env, str) else make())
-    for told in (run.evaluations, without.evaluations, again.evaluations):
-        assert list(told) == ["episode", "steps", "greedy_return", "standard_error", "evaluation_episodes"]
-        for name, numbers in told.items():
+    for evaluations in (run.evaluations, without.evaluations, again.evaluations):
+        assert list(evaluations) == ["episode", "steps", "greedy_return", "standard_error", "evaluation_episodes"]
+        for name, numbers in evaluations.items():
             np.testing.assert_array_equal(numbers, evaluations[name])
             assert numbers.dtype == evaluations[name].dtype
     assert plain.evaluations == quiet(make(), episodes=2)[0].evaluations == {}
@@ -358,11 +358,11 @@ def test_a_resumed_run_evaluates_as_the_whole_one(tmp_path):
     assert tdu.load(tmp_path / "cut").evaluations["episode"].tolist() == [15, 30]
     shutil.copytree(tmp_path / "cut", tmp_path / "no more")
     for name, every, last in (("cut", 15, 60), ("no more", None, 30)):
-        told = []
+        states = []
         how = settings | {"evaluate_every": every}
-        run = tdu.train(GRID, out=tmp_path / name, resume=True, progress=told.append, **how)
+        run = tdu.train(GRID, out=tmp_path / name, resume=True, progress=states.append, **how)
         assert run.evaluations["episode"][-1] == last
-        facts = progress.facts(told[-1])
+        facts = progress.facts(states[-1])
         assert (facts["greedy_episode"], facts["greedy_return"]) == (last, run.evaluations["greedy_return"][-1])
     texts = [(tmp_path / name / "evaluations.csv").read_text() for name in ("whole", "cut")]
     assert texts[0] == texts[1]
@@ -423,7 +423,7 @@ def test_a_single_part_keeps_its_shape():
     assert layout(spaces.Dict(mission=spaces.Text(9))) is None
 
 
-def test_an_environment_of_several_parts_trains_and_says_so(tmp_path):
+def test_an_environment_of_several_parts_trains_and_is_described(tmp_path):
     env = Corridor(SEVERAL, several)
     run, said = quiet(env, episodes=10, out=tmp_path / "run")
     assert any("arms.0 (5 numbers) and" in words and "mission (Text)" in words for words in said)
@@ -463,8 +463,8 @@ def test_a_run_like_another(tmp_path):
     assert other.config == first.config.config | {"learning_rate": 1e-2}
     assert plan(config=tmp_path / "a", preset="paper").config.config == plan("deep_sea", "bdqn").config.config
     edited = json.loads((tmp_path / "a" / "config.json").read_text()) | {"episodes": 3}
-    (tmp_path / "mine.json").write_text(json.dumps(edited))
-    assert plan(config=tmp_path / "mine.json").config.episodes == 3
+    (tmp_path / "edited.json").write_text(json.dumps(edited))
+    assert plan(config=tmp_path / "edited.json").config.episodes == 3
 
 
 def test_a_template_that_is_none_is_refused(tmp_path):

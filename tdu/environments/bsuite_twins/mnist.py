@@ -37,9 +37,5 @@ def mnist() -> Environment:
         after = time_steps.following(jnp.zeros(shape), jnp.where(right, 1.0, -1.0), jnp.ones((), bool))
         return MnistState(state.digit, jnp.where(right, 0, 2)), after
 
-    return Environment(
-        EnvSpec("mnist", shape, num_actions=10, info_names=("total_regret",)),
-        reset,
-        step,
-        lambda state: {"total_regret": state.regret},
-    )
+    spec = EnvSpec("mnist", shape, num_actions=10, info_names=("total_regret",))
+    return Environment(spec, reset, step, lambda state: {"total_regret": state.regret})
