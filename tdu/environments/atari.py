@@ -20,10 +20,13 @@ from tdu.environments.adapter import Adapter, needs_extra
 from tdu.environments.ids import EnvId
 from tdu.environments.python import Seed, number
 from tdu.environments.settings import GYM_EPISODES, AtariSettings
-from tdu.environments.vector import Ended, Stepped
+from tdu.environments.vector import Arrays, Ended, Plain, Stepped
 from tdu.errors import RunError, UserError, tell, unknown
 from tdu.options import build
 from tdu.types import EnvSpec, TimeStep
+
+Resize = Callable[[np.ndarray, int], np.ndarray]
+"""resize(picture, size) -> [size, size]."""
 
 ACTIONS = 18
 """All joystick actions. In a game with fewer (Skiing), ALE treats the others as no-ops."""
@@ -140,7 +143,7 @@ class AtariVector:
         now = self._now.copy() if ended else after.observation
         return Stepped(after, np.ones(self.size, bool), now, ended)
 
-    def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def save(self) -> tuple[Arrays, Plain]:
         """The state of each game before its episode, and the actions since."""
         arrays = {}
         for row, game in enumerate(self._games):
@@ -149,7 +152,7 @@ class AtariVector:
         plain = {"episodes": list(self._episodes), "version": self._version, "digest": self._digest()}
         return arrays, plain
 
-    def restore(self, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> np.ndarray:
+    def restore(self, arrays: Arrays, plain: Plain) -> np.ndarray:
         """Restarts the episodes and replays their actions."""
         if plain["version"] != self._version:
             raise RunError(
@@ -197,7 +200,7 @@ class AtariVector:
 class _Game:
     """One game, and what is needed to restore it."""
 
-    def __init__(self, ale_py: Any, resize: Any, rom: Any, seed: int, settings: AtariSettings):
+    def __init__(self, ale_py: Any, resize: Resize, rom: Path, seed: int, settings: AtariSettings):
         self.ale = ale_py.ALEInterface()
         self.ale.setInt("random_seed", seed)
         self.ale.setFloat("repeat_action_probability", 0.0)
@@ -261,7 +264,7 @@ def _checked(actions: np.ndarray, size: int, name: str) -> list[int]:
     return [int(action) for action in given]
 
 
-def _imported() -> tuple[Any, Callable[[np.ndarray, int], np.ndarray]]:
+def _imported() -> tuple[Any, Resize]:
     """The module ale_py, and a function that resizes a grey picture to [size, size]."""
     with needs_extra("atari"):
         import ale_py

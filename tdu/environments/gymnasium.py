@@ -4,6 +4,7 @@ A truncated episode bootstraps from its last state. The environment is seeded fr
 """
 
 import importlib
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -17,7 +18,7 @@ from tdu.environments.observations import carried_dtype, encode
 from tdu.environments.parts import MINIGRID_BYTES, layout
 from tdu.environments.python import PythonEnvironment, Seed, described, number, see_current_folder
 from tdu.environments.settings import GYM_EPISODES
-from tdu.environments.vector import Ended, PythonVector, Stepped, VectorEnvironment
+from tdu.environments.vector import Arrays, Ended, Plain, PythonVector, Stepped, VectorEnvironment
 from tdu.errors import EnvironmentFault, UserError
 from tdu.types import EnvSpec, Parts, TimeStep
 
@@ -68,14 +69,14 @@ def adapt_vector(env: VectorEnv[Any, Any, Any], name: str, seed: Seed) -> Vector
     return GymnasiumVector(env, name, seed, parts)
 
 
-def _check_spaces(name: str, actions: Any, observations: Any, parts: Parts | None) -> None:
+def _check_spaces(name: str, actions: object, observations: object, parts: Parts | None) -> None:
     if not isinstance(actions, spaces.Discrete):
         raise UserError(f"{name} does not have discrete actions but {actions}; only discrete ones are supported.")
     if parts is None and getattr(observations, "shape", None) is None:
         raise UserError(f"{name} observes {type(observations).__name__}, not one array; only arrays are supported.")
 
 
-def _parts(env: Any, observations: Any) -> Parts | None:
+def _parts(env: Any, observations: object) -> Parts | None:
     """The layout of an observation of several parts; None if it is one array or has no numbers."""
     if not isinstance(observations, spaces.Dict | spaces.Tuple):
         return None
@@ -83,7 +84,7 @@ def _parts(env: Any, observations: Any) -> Parts | None:
     return layout(observations, largest_byte=MINIGRID_BYTES) if is_minigrid else layout(observations)
 
 
-def _num_states(observations: Any) -> int | None:
+def _num_states(observations: object) -> int | None:
     return int(observations.n) if isinstance(observations, spaces.Discrete) else None
 
 
@@ -96,7 +97,7 @@ class _Spec(NamedTuple):
 
 
 class _Step(NamedTuple):
-    observation: Any
+    observation: object
     reward: float | None
     discount: float | None
     ended: bool
@@ -141,12 +142,12 @@ class _AsDmEnv:
         ended = bool(terminated) or bool(truncated)
         return _Step(observation, reward, 0.0 if terminated else 1.0, ended)
 
-    def _wrong(self, method: str, answer: Any, expected: str) -> EnvironmentFault:
+    def _wrong(self, method: str, answer: object, expected: str) -> EnvironmentFault:
         values = f"{len(answer)} values" if isinstance(answer, tuple) else f"one value, of type {type(answer).__name__}"
         name = type(getattr(self._env, "unwrapped", self._env)).__name__
         return EnvironmentFault(f"{name}.{method} returned {values}; Gymnasium's {method} returns {expected}.")
 
-    def render(self) -> Any:
+    def render(self) -> object:
         return self._env.render() if getattr(self._env, "render_mode", None) == "rgb_array" else None
 
     def close(self) -> None:
@@ -219,11 +220,11 @@ class GymnasiumVector:
         ended = {int(row): Ended(bad=False, totals={}) for row in np.flatnonzero(last)}
         return Stepped(TimeStep(final, reward, discount, last), taken, now, ended)
 
-    def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def save(self) -> tuple[Arrays, Plain]:
         """The number of starts, so that a resumed run has new seeds."""
         return {}, {"starts": self._starts}
 
-    def restore(self, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> np.ndarray:
+    def restore(self, arrays: Arrays, plain: Plain) -> np.ndarray:
         """Starts new episodes."""
         del arrays
         self._starts = plain["starts"]
@@ -245,7 +246,7 @@ class GymnasiumVector:
             observations = list(iterate(self._env.observation_space, observations))
         return np.stack([encode(self.spec, observations[row]) for row in range(self.size)])
 
-    def _call(self, call: Any, *arguments: Any, **named: Any) -> Any:
+    def _call(self, call: Callable[..., Any], *arguments: object, **named: object) -> Any:
         try:
             return call(*arguments, **named)
         except (Exception, SystemExit) as e:

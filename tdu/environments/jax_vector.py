@@ -3,15 +3,13 @@
 One call steps all of them and starts the next episode where one ended. Their state is arrays, so it is restored exactly.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from tdu import random
 from tdu.environments.python import Seed, number
-from tdu.environments.vector import Ended, Stepped
+from tdu.environments.vector import Arrays, Ended, Plain, Stepped
 from tdu.types import Array, Environment, Key, State, TimeStep
 
 _AGE = 1 << 31
@@ -70,12 +68,12 @@ class JaxVector:
             ended[int(row)] = Ended(bad=bool(info.get("total_bad_episodes", 0)), totals=dict(self._totals))
         return Stepped(after, np.ones(self.size, bool), self._now.copy(), ended)
 
-    def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def save(self) -> tuple[Arrays, Plain]:
         """The environments' states, their observations and the number of steps."""
         arrays = {f"state_{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(self._state))}
         return arrays | {"now": self._now.copy()}, {"steps": self._steps, "totals": self._totals}
 
-    def restore(self, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> np.ndarray:
+    def restore(self, arrays: Arrays, plain: Plain) -> np.ndarray:
         """Restores what `save` returned."""
         empty, _ = jax.eval_shape(self._begin, self._keys, np.uint32(0), np.uint32(0))
         leaves = [jnp.asarray(arrays[f"state_{i}"]) for i in range(len(jax.tree.leaves(empty)))]

@@ -17,7 +17,7 @@ def carried_dtype(dtype: Any) -> str:
     return "int32" if found.kind in "iu" else "float32"
 
 
-def encode(spec: EnvSpec, observation: Any) -> np.ndarray:
+def encode(spec: EnvSpec, observation: object) -> np.ndarray:
     """One observation with the spec's shape and type, or the index of the state if it is one-hot.
 
     Raises:

@@ -17,7 +17,7 @@ MINIGRID_BYTES = 10.0
 """The largest byte in MiniGrid's images, which encode objects."""
 
 
-def layout(space: Any, *, largest_byte: float = 255.0) -> Parts | None:
+def layout(space: object, *, largest_byte: float = 255.0) -> Parts | None:
     """The layout of a space of several parts; None if no part has numbers."""
     taken: list[Part] = []
     left_out: list[str] = []
@@ -36,7 +36,7 @@ def layout(space: Any, *, largest_byte: float = 255.0) -> Parts | None:
     return Parts(tuple(taken), tuple(left_out)) if taken else None
 
 
-def _leaves(space: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+def _leaves(space: object, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], object]]:
     if isinstance(space, spaces.Dict):
         for name, inner in sorted(space.spaces.items()):
             yield from _leaves(inner, (*path, name))
@@ -47,7 +47,7 @@ def _leaves(space: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str
         yield path, space
 
 
-def flatten(parts: Parts, observation: Any, name: str) -> np.ndarray:
+def flatten(parts: Parts, observation: object, name: str) -> np.ndarray:
     """An observation of several parts as one array."""
     arrays = [_array(part, observation, name) for part in parts.taken]
     return arrays[0] if len(arrays) == 1 else np.concatenate([x.ravel() for x in arrays])

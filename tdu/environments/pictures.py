@@ -5,7 +5,7 @@ Built-in environments are drawn here from their state. Others render themselves:
 
 import os
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -20,10 +20,12 @@ from tdu.environments.maps import TREE_COLUMNS
 from tdu.environments.python import PythonEnvironment
 from tdu.environments.vector import PythonVector
 from tdu.errors import UserError
-from tdu.types import Environment, EnvSpec, TimeStep
+from tdu.types import Environment, EnvSpec, State, TimeStep
 
 Frame = np.ndarray
 """[height, width, 3], bytes."""
+Square = tuple[int, int]
+"""Row and column."""
 
 _SMALLEST = 240
 """Pixels of a picture's shorter side, if cells can be enlarged to reach it."""
@@ -50,11 +52,11 @@ class Board(NamedTuple):
 
     rows: int
     columns: int
-    agent: tuple[int, int] | None
+    agent: Square | None
     """None once the agent has left the grid."""
-    objects: dict[tuple[int, int], str]
+    objects: dict[Square, str]
     """Cells with an object, and its letter."""
-    outside: frozenset[tuple[int, int]] = frozenset()
+    outside: frozenset[Square] = frozenset()
 
 
 def stage(env_id: str, seed: int) -> Stage:
@@ -93,19 +95,21 @@ def _python_stage(env: PythonEnvironment) -> Stage:
 
 def _atari_stage(env: AtariVector) -> Stage:
     """One game. It starts its next episode itself, so `begin` only returns the current observation."""
-    now: dict[str, Any] = {"ended": False, "observation": env.start()[0]}
+    observation, ended = env.start()[0], False
 
     def begin(episode: int) -> TimeStep:
+        nonlocal ended
         del episode
-        now["ended"] = False
-        return TimeStep(now["observation"], np.float32(0), np.float32(1), np.bool_(False))
+        ended = False
+        return TimeStep(observation, np.float32(0), np.float32(1), np.bool_(False))
 
     def take(action: int) -> TimeStep:
+        nonlocal observation, ended
         stepped = env.step(np.asarray([action]))
-        now["observation"], now["ended"] = stepped.now[0], bool(stepped.ended)
+        observation, ended = stepped.now[0], bool(stepped.ended)
         return TimeStep(*(part[0] for part in stepped.after))
 
-    return Stage(env.spec, begin, take, lambda: env.screen(ended=now["ended"]), None, env.close)
+    return Stage(env.spec, begin, take, lambda: env.screen(ended=ended), None, env.close)
 
 
 def cannot_draw(name: str) -> UserError:
@@ -119,31 +123,34 @@ def cannot_draw(name: str) -> UserError:
 def _compiled_stage(env: Environment, seed: int) -> Stage:
     key = random.for_use(random.key(seed), random.Use.WATCH)
     reset, step = jax.jit(env.reset), jax.jit(env.step)
-    now: dict[str, Any] = {}
+    state: State = None
+    episode_key = key
+    trail: list[Square | None] = []
 
     def begin(episode: int) -> TimeStep:
-        key_reset, now["key"] = jax.random.split(jax.random.fold_in(key, episode))
-        now["state"], timestep = reset(key_reset)
-        now["time"], now["trail"] = 0, [board_of(env.spec, now["state"]).agent]
+        nonlocal state, episode_key, trail
+        key_reset, episode_key = jax.random.split(jax.random.fold_in(key, episode))
+        state, timestep = reset(key_reset)
+        trail = [board_of(env.spec, state).agent]
         return timestep
 
     def take(action: int) -> TimeStep:
-        now["state"], timestep = step(now["state"], np.int32(action), jax.random.fold_in(now["key"], now["time"]))
-        now["time"] += 1
-        now["trail"].append(board_of(env.spec, now["state"]).agent)
+        nonlocal state
+        state, timestep = step(state, np.int32(action), jax.random.fold_in(episode_key, len(trail) - 1))
+        trail.append(board_of(env.spec, state).agent)
         return timestep
 
     return Stage(
         env.spec,
         begin,
         take,
-        lambda: drawn(board_of(env.spec, now["state"]), now["trail"]),
-        lambda: written(board_of(env.spec, now["state"]), now["trail"]),
+        lambda: drawn(board_of(env.spec, state), trail),
+        lambda: written(board_of(env.spec, state), trail),
         lambda: close(env),
     )
 
 
-def board_of(spec: EnvSpec, state: Any) -> Board:
+def board_of(spec: EnvSpec, state: object) -> Board:
     """The board of a built-in environment's state."""
     if isinstance(state, DeepSeaState):
         size = spec.observation_shape[0]
@@ -163,7 +170,7 @@ def board_of(spec: EnvSpec, state: Any) -> Board:
     raise cannot_draw(spec.name)
 
 
-def drawn(board: Board, trail: list[tuple[int, int] | None]) -> Frame:
+def drawn(board: Board, trail: list[Square | None]) -> Frame:
     """A picture of the board with the agent's trail."""
     size = max(6, min(40, _SMALLEST // min(max(board.rows, 4), 40)))
     picture = np.zeros((board.rows * size, board.columns * size, 3), np.uint8)
@@ -181,16 +188,16 @@ def drawn(board: Board, trail: list[tuple[int, int] | None]) -> Frame:
     return np.pad(picture, ((0, even[0]), (0, even[1]), (0, 0)), mode="edge")
 
 
-def _fill(picture: Frame, cell: tuple[int, int], size: int, colour: tuple[int, int, int], margin: int) -> None:
+def _fill(picture: Frame, cell: Square, size: int, colour: tuple[int, int, int], margin: int) -> None:
     top, left = cell[0] * size + margin, cell[1] * size + margin
     picture[top : top + size - 2 * margin, left : left + size - 2 * margin] = colour
 
 
-def written(board: Board, trail: list[tuple[int, int] | None]) -> str:
+def written(board: Board, trail: list[Square | None]) -> str:
     """The board as text: @ is the agent, · its trail."""
     visited = set(trail)
 
-    def sign(cell: tuple[int, int]) -> str:
+    def sign(cell: Square) -> str:
         if cell == board.agent:
             return "@"
         if cell in board.objects:

@@ -72,7 +72,7 @@ class PythonEnvironment:
         """One step of the environment."""
         return self.check(self._guarded(self._env.step, action))
 
-    def _guarded(self, call: Any, *arguments: Any) -> Any:
+    def _guarded(self, call: Callable[..., Any], *arguments: object) -> Any:
         """The result of a call into the environment. Its exceptions become an `EnvironmentFault`."""
         try:
             return call(*arguments)
@@ -86,7 +86,7 @@ class PythonEnvironment:
         if callable(close := getattr(self._env, "close", None)):
             self._guarded(close)
 
-    def render(self) -> Any:
+    def render(self) -> object:
         """A picture of the state; None if it has no `render`."""
         render = getattr(self._env, "render", None)
         return self._guarded(render) if callable(render) else None
@@ -196,7 +196,7 @@ def _name(dtype: np.dtype) -> str:
     return dtype.name
 
 
-def _kind(thing: Any) -> str:
+def _kind(thing: object) -> str:
     return "nothing" if thing is None else f"an object of type {type(thing).__name__}"
 
 
@@ -214,7 +214,7 @@ def _layers(env: Any) -> list[Any]:
     return layers
 
 
-def _num_actions(name: str, action_spec: Any) -> int:
+def _num_actions(name: str, action_spec: object) -> int:
     count = getattr(action_spec, "num_values", None)
     if count is None:
         raise UserError(f"{name} does not have discrete actions; only those are supported.")

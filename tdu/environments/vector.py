@@ -14,6 +14,10 @@ from tdu.environments.python import PythonEnvironment
 from tdu.errors import EnvironmentFault, RunError
 from tdu.types import EnvSpec, TimeStep
 
+Arrays = dict[str, np.ndarray]
+Plain = dict[str, Any]
+"""JSON values."""
+
 
 class Stepped(NamedTuple):
     """The result of B actions in B environments."""
@@ -53,10 +57,10 @@ class VectorEnvironment(Protocol):
     def step(self, actions: np.ndarray) -> Stepped:
         """One step of every environment, with actions [B]."""
 
-    def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def save(self) -> tuple[Arrays, Plain]:
         """The environments' state: arrays of any length, and JSON values."""
 
-    def restore(self, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> np.ndarray:
+    def restore(self, arrays: Arrays, plain: Plain) -> np.ndarray:
         """Restores what `save` returned; observations to act on [B, …]."""
 
     def close(self) -> None:
@@ -74,7 +78,7 @@ class PythonVector:
         self.size = len(environments)
         self.environments = environments
         self._episodes = [0] * self.size
-        self._counters: list[dict[str, Any]] = [{}] * self.size
+        self._counters: list[Plain] = [{}] * self.size
         self._info: list[dict[str, float]] = [{}] * self.size
         self._actions: list[list[int]] = [[] for _ in environments]
         self._rewards = np.zeros(self.size)
@@ -105,13 +109,13 @@ class PythonVector:
                 self._begin(row)
         return Stepped(after, np.ones(self.size, bool), self._now.copy(), ended)
 
-    def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def save(self) -> tuple[Arrays, Plain]:
         """The counters at the start of each episode, and the actions since."""
         arrays = {f"actions_{row}": np.asarray(actions, np.int32) for row, actions in enumerate(self._actions)}
         plain = {"episodes": self._episodes, "counters": self._counters, "digest": self._digest()}
         return arrays, plain
 
-    def restore(self, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> np.ndarray:
+    def restore(self, arrays: Arrays, plain: Plain) -> np.ndarray:
         """Restarts the episodes and replays their actions."""
         self._episodes = list(plain["episodes"])
         for row, env in enumerate(self.environments):
