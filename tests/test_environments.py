@@ -9,7 +9,7 @@ import pytest
 
 import tdu
 from tdu import environments
-from tdu.environments import binary_tree, deep_sea
+from tdu.environments import adapter, binary_tree, deep_sea
 from tdu.environments.bsuite_twins import experiments
 from tdu.environments.ids import EnvId
 from tdu.environments.vector import PythonVector
@@ -187,10 +187,23 @@ def test_an_id_is_parsed_and_written_again(text, env_id, kind, of_the_paper):
 
 
 def test_every_adapter_has_an_example_that_its_own_table_line_serves():
-    for source, adapter in environments.ADAPTERS.items():
-        env_id = environments.parse(adapter.example)
+    for source, entry in environments.ADAPTERS.items():
+        env_id = environments.parse(entry.example)
         assert env_id.source == source
-        assert adapter.episodes(env_id) in (None, 1000, 3000, 10_000)
+        assert entry.episodes(env_id) in (None, 1000, 3000, 10_000)
+
+
+def test_a_new_source_is_one_adapter_and_one_line_of_the_table(monkeypatch):
+    env = deep_sea.deep_sea(4, mapping_seed=0, stochastic=False, move_cost=0.0)
+    load = adapter.compiled(lambda env_id: env._replace(spec=env.spec._replace(name=str(env_id))))
+    maze = adapter.Adapter("maze:NAME", "a maze", "maze:small", load)
+    monkeypatch.setitem(environments.ADAPTERS, "maze", maze)
+    assert environments.make("maze:small").spec.name == "maze:small"
+    assert environments.make("maze:small", num_envs=2).size == 2
+    sizes = {"hidden_sizes": (4,), "exploiters": 2, "evaluation_episodes": 0}
+    assert tdu.train("maze:small", "bdqn", episodes=2, **sizes).config.env == "maze:small"
+    with pytest.raises(UserError, match="did you mean 'maze'"):
+        environments.make("mase:small")
 
 
 @pytest.mark.parametrize("source", ["gym", "gymnax:", "bsuite", "atari", "python", "catch"])
