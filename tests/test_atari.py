@@ -131,7 +131,7 @@ def play(env, steps, seed):
 
 @pytest.mark.parametrize("game", ["qbert", "yars_revenge", "breakout"])
 def test_games_come_back_to_where_they_were(game, monkeypatch, capsys):
-    monkeypatch.setattr(atari, "_MANY", 10)
+    monkeypatch.setattr(atari, "_MANY_STEPS", 10)
     env = environments.make(f"atari/{game}:size=42", 1, num_envs=2)
     env.start()
     play(env, 150, 0)
