@@ -143,10 +143,9 @@ def acting(case: Case, runner: RecurrentRunner, rounds: int) -> dict[str, Any]:
         return runner.clock.steps - before
 
     contenders = {"acting": act, "environments alone": played(alone)}
-    if case.env.startswith("atari/"):
-        contenders["AtariVectorEnv alone"] = played(
-            atari_speed.ale_vector(case.env.removeprefix("atari/").partition(":")[0], NUM_ENVS)
-        )
+    env_id = environments.parse(case.env)
+    if env_id.source == "atari":
+        contenders["AtariVectorEnv alone"] = played(atari_speed.ale_vector(env_id.name, NUM_ENVS))
     rates = taking_turns(contenders, rounds)
     return {
         "steps": {name: medians(values) for name, values in rates.items()},

@@ -162,22 +162,21 @@ def sb3_run(task: Task, seed: int, **settings: Any) -> dict[str, Any]:
     from stable_baselines3 import DQN
     from stable_baselines3.common.callbacks import BaseCallback
 
-    import tdu  # noqa: F401 (registers key and door)
-    from tdu.environments.parts import MINIGRID_BYTES, taken_apart, together
+    import tdu
+    from tdu.environments.parts import MINIGRID_BYTES, flatten, layout
 
     torch.set_num_threads(1)
 
     def make() -> Any:
-        scheme, _, rest = task.env.partition(":")
-        if scheme == "gym":
-            env = gymnasium.make(f"minigrid:{rest}" if rest.startswith("MiniGrid") else rest)
+        env_id = tdu.environments.parse(task.env)
+        if env_id.source == "gym":
+            env = gymnasium.make(f"minigrid:{env_id.name}" if env_id.name.startswith("MiniGrid") else env_id.name)
         else:
-            given = dict(part.split("=") for part in rest.split(","))
-            env = gymnasium.make("tdu/KeyDoor-v0", disable_env_checker=True, **given)
+            env = gymnasium.make("tdu/KeyDoor-v0", disable_env_checker=True, **env_id.options())
         if isinstance(env.observation_space, gymnasium.spaces.Dict):  # MiniGrid's, laid out as our agents see it
-            parts = taken_apart(env.observation_space, largest_byte=MINIGRID_BYTES)
+            parts = layout(env.observation_space, largest_byte=MINIGRID_BYTES)
             space = gymnasium.spaces.Box(0.0, 1.0, parts.shape, np.float32)
-            env = gymnasium.wrappers.TransformObservation(env, lambda seen: together(parts, seen, rest), space)
+            env = gymnasium.wrappers.TransformObservation(env, lambda seen: flatten(parts, seen, task.env), space)
         return env
 
     watch, tests = Watch(task), make()

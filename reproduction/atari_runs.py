@@ -9,7 +9,7 @@ import numpy as np
 from reproduction.experiment import Measured, Verdict, cell, interval_words, markdown
 from reproduction.rows import Row, first_of_each, identity
 from tdu import agents
-from tdu.environments.atari import DENSE, EXPLORATION, FRAMES_PER_STEP, PREFIX
+from tdu.environments.atari import DENSE, EXPLORATION, FRAMES_PER_STEP
 from tdu.report import atari_scores, drawing, statistics, variance
 from tdu.report.atari_scores import Scored
 from tdu.report.statistics import Interval
@@ -43,7 +43,7 @@ class Plan(NamedTuple):
         for seed in range(self.seeds):
             for game in self.games:
                 for name, (agent, options) in self.settings.items():
-                    made = cell(f"{PREFIX}{game}", agent, seed, preset=self.preset, episodes=None, **options)
+                    made = cell(f"atari/{game}", agent, seed, preset=self.preset, episodes=None, **options)
                     num_envs = agents.default_num_envs(agent, self.preset)
                     yield name, game, made._replace(steps=self.frames // FRAMES_PER_STEP, num_envs=num_envs)
 

@@ -13,7 +13,9 @@ from reproduction import deep_sea_scores as sea_scores
 from reproduction.experiment import EPISODES, Grid, Measured, Report, Verdict, cell, interval_words, judged, markdown
 from reproduction.rows import Row, first_of_each
 from tdu.agents.grids import BETAS, ETAS
-from tdu.environments.bsuite import DEEP_SEAS, imported
+from tdu.environments import parse
+from tdu.environments.bsuite import imported
+from tdu.environments.bsuite_twins.experiments import DEEP_SEAS, split
 from tdu.report import bsuite_scores, drawing, statistics
 from tdu.report.figures import ORDER
 from tdu.report.statistics import Interval
@@ -71,9 +73,9 @@ CARS, ENOUGH, LOSS = 5, 10, 0.05
 
 def environment(bsuite_id: str) -> tuple[str, int | None]:
     """The environment of an id and its limit of episodes; the seas are those of the other experiments."""
-    name, _, index = bsuite_id.partition("/")
-    if name in ("deep_sea", "deep_sea_stochastic"):
-        return seas.sea(sea_scores.SIZES[int(index)], stochastic=name != "deep_sea"), EPISODES
+    name, index = split(bsuite_id)
+    if name in DEEP_SEAS:
+        return seas.sea(sea_scores.SIZES[index], stochastic=DEEP_SEAS[name]), EPISODES
     return bsuite_id, None
 
 
@@ -100,16 +102,16 @@ def cells(preset: str) -> list[Cell]:
 
 
 def _turn(bsuite_id: str) -> int:
-    name, _, index = bsuite_id.partition("/")
-    if name in IN_FULL and int(index) < CARS:
+    name, index = split(bsuite_id)
+    if name in IN_FULL and index < CARS:
         return 0
     turns = {0: 0, SETTINGS[name] // 2: 1, SETTINGS[name] - 1: 2}
-    return turns.get(int(index), 3)
+    return turns.get(index, 3)
 
 
 def measure(folder: Path, result: runs.RunResult) -> Measured:
     """bsuite's official score of this setting alone."""
-    if result.env.startswith("deep_sea:"):
+    if parse(result.env).source == "deep_sea":
         return deep_sea.measure(folder, result)
     (score,) = bsuite_scores.score_logs({result.env: runs.read_log(folder / "log.csv")})
     return Measured(score=round(min(max(score.score, 0.0), 1.0), 4))
@@ -167,7 +169,7 @@ def _scores(
     for row in first_of_each(rows).values():
         name, bsuite_id = wanted.get((row.agent, row.options)), names.get((row.env, row.limit))
         if name and bsuite_id and row.preset == "paper" and row.score is not None:
-            is_sea = official and row.env.startswith("deep_sea:")
+            is_sea = official and parse(row.env).source == "deep_sea"
             found[name][bsuite_id, row.seed] = float(sea_scores.counts_officially(row)) if is_sea else row.score
     return found
 
@@ -179,7 +181,7 @@ def _options_text(agent: str, options: dict[str, Any]) -> str:
 def _by_experiment(scores: dict[str, float]) -> dict[str, float]:
     groups: dict[str, list[float]] = {}
     for bsuite_id, score in scores.items():
-        groups.setdefault(bsuite_id.partition("/")[0], []).append(score)
+        groups.setdefault(parse(bsuite_id).experiment, []).append(score)
     return {name: float(np.mean(groups[name])) for name in ORDER if name in groups}
 
 
@@ -200,7 +202,7 @@ def _how_far(every: Mapping[str, Mapping[tuple[str, int], float]], shared: Set[t
 
 def _table(by_experiment: Scores, compared: Scores, own: Scores) -> str:
     first = next(iter(by_experiment.values()))
-    counts = Counter(i.partition("/")[0] for i in next(iter(compared.values())))
+    counts = Counter(parse(i).experiment for i in next(iter(compared.values())))
     lines = []
     for name in first:
         published = PUBLISHED.get(name) if name in ALIKE or counts[name] == SETTINGS[name] else None
@@ -260,7 +262,7 @@ def _differences(compared: Scores) -> dict[str, tuple[int, Interval]]:
 
 def _others(compared: Scores) -> list[str]:
     """The experiments that are not Mountain Car."""
-    names = dict.fromkeys(i.partition("/")[0] for i in next(iter(compared.values())))
+    names = dict.fromkeys(parse(i).experiment for i in next(iter(compared.values())))
     return [name for name in names if not name.startswith("mountain_car")]
 
 
@@ -310,7 +312,7 @@ def _verdict(compared: Scores) -> Verdict:
 
 def _title(shared: Sequence[str]) -> str:
     """How much of bsuite a figure shows."""
-    counts = Counter(i.partition("/")[0] for i in shared)
+    counts = Counter(parse(i).experiment for i in shared)
     easy = any(count == 1 and name not in ALIKE for name, count in counts.items())
     return f"{len(shared)} of bsuite's 468 settings" + (
         ", mostly the first of each experiment, often its easiest" if easy else ""

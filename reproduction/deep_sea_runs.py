@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from reproduction.experiment import Verdict
 from reproduction.rows import Row
+from tdu.environments import parse
 
 CHESTS = 10
 """A run on stochastic Deep Sea that counts as solved with fewer was solved by luck."""
@@ -25,12 +26,12 @@ def sea(size: int, *, stochastic: bool) -> str:
 
 def size_of(env: str) -> int:
     """The size in an id."""
-    return int(env.partition("size=")[2].partition(",")[0])
+    return int(parse(env).options()["size"])
 
 
 def is_stochastic(env: str) -> bool:
     """Whether an id is that of a stochastic sea."""
-    return "stochastic=true" in env
+    return parse(env).options().get("stochastic") == "true"
 
 
 def luck(row: Row) -> str:

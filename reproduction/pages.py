@@ -15,6 +15,7 @@ from reproduction import rows as tables
 from reproduction.experiment import PRESETS, Report, Verdict, select
 from reproduction.rows import Row
 from tdu import files
+from tdu.environments import TWIN, parse
 from tdu.errors import UserError, writing
 from tdu.report import drawing
 from tdu.run import folder as runs
@@ -88,7 +89,8 @@ def _lines(cells: Sequence[Cell]) -> list[str]:
         kind, size = reproduce.kind(cell.env)
         preset = "" if cell.preset == "paper" else cell.preset
         agent = " ".join(filter(None, (cell.agent, preset, cell.options_text)))
-        place = cell.env.partition("/")[2] if "/" in cell.env else f"{size:g}"
+        env_id = parse(cell.env)
+        place = env_id.name.rpartition("/")[2] if env_id.source in (TWIN, "atari") else f"{size:g}"
         groups.setdefault((agent, kind), {}).setdefault(place, []).append(cell.seed)
     lines = []
     for (agent, kind), places in groups.items():

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from reproduction import catalogue, rows
 from reproduction.experiment import Grid
 from reproduction.rows import FILE, Row
+from tdu.environments import TWIN, parse
 from tdu.errors import UserError, tell
 from tdu.run import folder as runs
 from tdu.run import processes as parallel
@@ -123,8 +124,9 @@ _USUAL_BATCH = 32
 
 def kind(env: str) -> tuple[str, float]:
     """An environment with N for its size, and that; bsuite's settings of an experiment are taken as alike."""
-    if "/" in env:
-        return env.partition("/")[0], 1.0
+    env_id = parse(env)
+    if env_id.source in (TWIN, "atari"):
+        return env_id.experiment or env_id.source, 1.0
     size = re.search(r"(?<=size=|epth=)[1-9]\d*", env)
     return (env.replace(size.group(), "N", 1), float(size.group())) if size else (env, 1.0)
 

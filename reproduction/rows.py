@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tdu import agents, files
+from tdu.environments import parse
 from tdu.errors import UserError, writing
 from tdu.run.sweeps import Cell
 
@@ -224,7 +225,7 @@ def _row(cells: Mapping[str, str]) -> Row:
         episodes=episodes,
         steps=steps,
         score=_real(texts, "score", math.inf, -math.inf)
-        if texts["env"].startswith("atari/")
+        if parse(texts["env"]).source == "atari"
         else _real(texts, "score", 1.0),
         successes=_whole(texts, "successes", 0),
         seconds=_real(texts, "seconds", math.inf),

@@ -16,7 +16,7 @@ import pytest
 import tdu
 from tdu import cli, environments
 from tdu.environments.bsuite_twins import cartpole, experiments, mountain_car
-from tdu.environments.vector import PythonVector, together
+from tdu.environments.vector import PythonVector, total
 from tdu.errors import UserError
 from tdu.report import bsuite_scores
 from tdu.types import Environment, TimeStep
@@ -151,12 +151,12 @@ def assert_equal(bsuite_id, policy=at_random, steps=STEPS, tolerance=0.0):
     """Plays a twin and then the official environment with the same draws; the lengths of the episodes that ended."""
     name, noisy = family(bsuite_id), experiment(bsuite_id).endswith("_noise")
     env = environments.make(bsuite_id)
-    theirs, own, noise = official(bsuite_id)
+    reference, own, noise = official(bsuite_id)
     begun_with, actions, (begun, firsts, afters, normals, info) = play(env, policy, steps)
 
     def begin(state, first):
         own.draws.extend(drawn_at_first(name, state, first))
-        np.testing.assert_allclose(first.observation, theirs.reset().observation, rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(first.observation, reference.reset().observation, rtol=tolerance, atol=tolerance)
 
     def at(t, tree):
         return jax.tree.map(lambda leaf: leaf[t], tree)
@@ -166,18 +166,18 @@ def assert_equal(bsuite_id, policy=at_random, steps=STEPS, tolerance=0.0):
     for t, action in enumerate(actions.tolist()):
         own.draws.extend(drawn_at_step(name, TimeStep(*(leaf[t] for leaf in afters))))
         noise.draws.extend([float(normals[t])] if noisy else [])
-        answers.append(theirs.step(action))
+        answers.append(reference.step(action))
         assert not own.draws
         assert not noise.draws
         assert answers[-1].last() == afters.last[t], f"{bsuite_id}, step {t}"
         if answers[-1].last():
-            totals = {key: together(key, [total, info[key][t].item()]) for key, total in totals.items()}
-            assert totals == pytest.approx(theirs.bsuite_info(), rel=1e-6)
+            totals = {key: total(key, [so_far, info[key][t].item()]) for key, so_far in totals.items()}
+            assert totals == pytest.approx(reference.bsuite_info(), rel=1e-6)
             ends.append(t + 1)
             begin(*at(t, (begun, firsts)))
     observations = np.stack([answer.observation for answer in answers])
-    assert observations.dtype == afters.observation.dtype == theirs.observation_spec().dtype
-    assert observations.shape[1:] == theirs.observation_spec().shape == env.spec.observation_shape
+    assert observations.dtype == afters.observation.dtype == reference.observation_spec().dtype
+    assert observations.shape[1:] == reference.observation_spec().shape == env.spec.observation_shape
     np.testing.assert_allclose(afters.observation, observations, rtol=tolerance, atol=tolerance)
     np.testing.assert_array_equal(afters.discount, [answer.discount for answer in answers])
     rewards = np.array([answer.reward for answer in answers], np.float32)
@@ -225,15 +225,15 @@ def test_a_pole_is_balanced_for_as_long_as_the_official_one():
     """An upright pole is unstable: both balance by what they see themselves."""
     *_, (_, _, afters, _, info) = play(environments.make("cartpole/0"), balance, 1010)
     assert np.flatnonzero(afters.last).tolist() == [1000]
-    theirs, own, _ = official("cartpole/0")
+    reference, own, _ = official("cartpole/0")
     own.draws.extend([0.01] * 4)
-    answer = theirs.reset()
+    answer = reference.reset()
     steps = 0
     while not answer.last():
-        answer = theirs.step(int(balance(answer.observation, None)))
+        answer = reference.step(int(balance(answer.observation, None)))
         steps += 1
     assert steps == 1001
-    assert theirs.bsuite_info() == {key: int(values[1000]) for key, values in info.items()}
+    assert reference.bsuite_info() == {key: int(values[1000]) for key, values in info.items()}
 
 
 def test_every_step_of_a_pole_is_equal_from_any_state():
@@ -249,15 +249,15 @@ def test_every_step_of_a_pole_is_equal_from_any_state():
     pole = cartpole.Pole(*drawn.T, time.astype(np.int32))
     seen = set()
     for bsuite_id in ("cartpole/0", *experiments.ids("cartpole_swingup")):
-        env, (theirs, _, _) = environments.make(bsuite_id), official(bsuite_id)
+        env, (reference, _, _) = environments.make(bsuite_id), official(bsuite_id)
         empty = jax.eval_shape(env.reset, jax.random.key(0))[0]
         state = type(empty)(pole, *(np.zeros(count, np.int32) for _ in empty[1:]))
         _, after = jax.jit(jax.vmap(env.step, in_axes=(0, 0, None)))(state, actions.astype(np.int32), jax.random.key(0))
         answers = []
         for x, x_dot, theta, theta_dot, at, action in zip(*drawn.T.astype(float), time, actions, strict=True):
-            theirs._reset_next_step = False
-            theirs._state = OfficialCartpoleState(x, x_dot, theta % (2 * np.pi), theta_dot, cartpole.clock()[at])
-            answers.append(theirs.step(action))
+            reference._reset_next_step = False
+            reference._state = OfficialCartpoleState(x, x_dot, theta % (2 * np.pi), theta_dot, cartpole.clock()[at])
+            answers.append(reference.step(action))
         observations = np.stack([answer.observation for answer in answers])
         np.testing.assert_allclose(after.observation, observations, rtol=1e-6, atol=1e-6)
         np.testing.assert_array_equal(after.observation[:, 0, 5:], observations[:, 0, 5:])
@@ -276,14 +276,14 @@ def test_every_step_of_the_car_is_equal_from_any_state():
     )
     position[:300] = rng.uniform(-1.2, -1.15, 300)
     time, actions = rng.integers(1000, size=count).astype(np.int32), rng.integers(3, size=count).astype(np.int32)
-    env, (theirs, _, _) = environments.make("mountain_car/0"), official("mountain_car/0")
+    env, (reference, _, _) = environments.make("mountain_car/0"), official("mountain_car/0")
     state = mountain_car.MountainCarState(position, velocity, time)
     _, after = jax.jit(jax.vmap(env.step, in_axes=(0, 0, None)))(state, actions, jax.random.key(0))
     answers = []
     for place, speed, at, action in zip(position.astype(float), velocity.astype(float), time, actions, strict=True):
-        theirs._reset_next_step = False
-        theirs._position, theirs._velocity, theirs._timestep = place, speed, at
-        answers.append(theirs.step(action))
+        reference._reset_next_step = False
+        reference._position, reference._velocity, reference._timestep = place, speed, at
+        answers.append(reference.step(action))
     observations = np.stack([answer.observation for answer in answers])
     np.testing.assert_allclose(after.observation, observations, rtol=0, atol=3e-7)
     assert (observations[:, 0, 0] == np.float32(-1.2)).sum() > 20
@@ -299,8 +299,8 @@ def test_draws_are_distributed_as_in_bsuite():
                       "umbrella_length/5"):  # fmt: skip
         env = environments.make(bsuite_id)
         ours = np.asarray(jax.vmap(lambda key, env=env: env.reset(key)[1].observation)(keys)).reshape(count, -1)
-        theirs = environments.make(f"bsuite:{bsuite_id}").environments[0]
-        official = np.stack([theirs.reset(i).observation.reshape(-1) for i in range(count)])
+        reference = environments.make(f"bsuite:{bsuite_id}").environments[0]
+        official = np.stack([reference.reset(i).observation.reshape(-1) for i in range(count)])
         spread = np.maximum(official.std(0), 1e-4)
         assert np.abs(ours.mean(0) - official.mean(0)).max() < 6 * spread.max() * (2 / count) ** 0.5
         np.testing.assert_allclose(ours.std(0), official.std(0), rtol=0.1, atol=1e-4)
@@ -317,30 +317,30 @@ def test_settings_and_episodes_are_bsuites():
     known = [bsuite_id for name in experiments.SETTINGS for bsuite_id in experiments.ids(name)]
     assert known == list(sweep.SWEEP)
     for bsuite_id in known:
-        name, index = experiments.parsed(bsuite_id)
+        name, index = experiments.split(bsuite_id)
         given = {key: value for key, value in sweep.SETTINGS[bsuite_id].items() if key != "seed"}
         assert experiments.SETTINGS[name][index] == given
         assert environments.default_episodes(bsuite_id) == sweep.EPISODES[bsuite_id]
     assert environments.make("cartpole/3").spec.default_episodes == 1000
 
 
-def test_an_id_is_the_twin_and_the_scheme_asks_for_the_official_one():
+def test_an_id_without_prefix_is_the_twin():
     for name in TWINS:
-        ours, theirs = environments.make(f"{name}/0"), environments.make(f"bsuite:{name}/0")
+        ours, reference = environments.make(f"{name}/0"), environments.make(f"bsuite:{name}/0")
         assert isinstance(ours, Environment)
-        assert isinstance(theirs, PythonVector)
-        assert ours.spec.info_names == theirs.spec.info_names
-        assert environments.is_of_the_paper(ours)
+        assert isinstance(reference, PythonVector)
+        assert ours.spec.info_names == reference.spec.info_names
+        assert environments.identify(ours).is_of_the_paper
     assert environments.make("catch_noise/4") is environments.make("catch_noise/7")  # they differ by chance alone
 
 
 @pytest.mark.parametrize("bsuite_id", ["bandit/3", "discounting_chain/3"])
 def test_an_agent_has_the_same_run_on_the_twin(bsuite_id):
     """Where nothing is drawn: compiled and stepwise, the same log."""
-    ours, theirs = (tdu.train(env, "tdu", episodes=6, **SMALL).log for env in (bsuite_id, f"bsuite:{bsuite_id}"))
-    assert ours.keys() == theirs.keys()
+    ours, reference = (tdu.train(env, "tdu", episodes=6, **SMALL).log for env in (bsuite_id, f"bsuite:{bsuite_id}"))
+    assert ours.keys() == reference.keys()
     for column in ours.keys() - {"seconds"}:
-        np.testing.assert_allclose(ours[column], theirs[column], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(ours[column], reference[column], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(("agent", "num_envs"), [("tdu", 1), ("tdu", 2), ("r2d2", 2)])

@@ -9,8 +9,9 @@ import pytest
 
 import tdu
 from tdu import environments
-from tdu.environments import binary_tree, deep_sea
+from tdu.environments import adapter, binary_tree, deep_sea
 from tdu.environments.bsuite_twins import experiments
+from tdu.environments.ids import EnvId
 from tdu.environments.vector import PythonVector
 from tdu.errors import UserError
 from tdu.run import plan
@@ -40,8 +41,8 @@ class Tape(np.random.RandomState):
 @pytest.mark.parametrize("stochastic", [False, True])
 @pytest.mark.parametrize(("size", "mapping_seed"), [(2, 0), (5, 42), (10, 42), (13, 7)])
 def test_equal_to_bsuite_transition_by_transition(size, mapping_seed, stochastic):
-    theirs = DeepSea(size, deterministic=not stochastic, mapping_seed=mapping_seed)
-    theirs._rng = tape = Tape(0)
+    reference = DeepSea(size, deterministic=not stochastic, mapping_seed=mapping_seed)
+    reference._rng = tape = Tape(0)
     settings = {"mapping_seed": mapping_seed, "stochastic": stochastic, "move_cost": 0.01}
     ours = deep_sea.deep_sea(size, **settings)
     move = jax.jit(deep_sea.dynamics(size, **settings))
@@ -49,28 +50,28 @@ def test_equal_to_bsuite_transition_by_transition(size, mapping_seed, stochastic
     rng = np.random.default_rng(1)
     bad = chests = 0
     for episode in range(40):
-        state, mine = ours.reset(jax.random.key(0))
-        their = theirs.reset()
+        state, timestep = ours.reset(jax.random.key(0))
+        expected = reference.reset()
         while True:
-            _same_observation(mine.observation, their.observation, size)
-            if their.last():
+            _same_observation(timestep.observation, expected.observation, size)
+            if expected.last():
                 break
             column, row = int(state.column), int(state.row)
             good = int(right[row, column])
             action = good if rng.random() < (0.5, 0.97, 1.0)[episode % 3] else 1 - good
             tape.slips.clear()
             tape.noises.clear()
-            their = theirs.step(action)
+            expected = reference.step(action)
             draws = deep_sea.Draws(
                 jnp.float32(tape.slips[0] if tape.slips else 1.0), jnp.float32(tape.noises[0] if tape.noises else 0.0)
             )
-            state, mine = move(state, jnp.int32(action), draws)
-            assert mine.reward == pytest.approx(their.reward, rel=1e-6, abs=1e-6)
-            assert mine.discount == their.discount
-            assert mine.last == their.last()
+            state, timestep = move(state, jnp.int32(action), draws)
+            assert timestep.reward == pytest.approx(expected.reward, rel=1e-6, abs=1e-6)
+            assert timestep.discount == expected.discount
+            assert timestep.last == expected.last()
         info = ours.info(state)
         bad, chests = bad + int(info["total_bad_episodes"]), chests + int(info["denoised_return"])
-        assert theirs.bsuite_info() == {"total_bad_episodes": bad, "denoised_return": chests}
+        assert reference.bsuite_info() == {"total_bad_episodes": bad, "denoised_return": chests}
     assert 0 < bad < 40
     assert chests > 0
 
@@ -132,7 +133,7 @@ def test_twins_have_the_official_settings(index):
     np.testing.assert_array_equal(official._action_mapping, deep_sea.action_mapping(official._size, 42))
 
 
-def test_a_scheme_asks_for_the_official_one():
+def test_the_prefix_bsuite_is_the_official_environment():
     env = environments.make("bsuite:deep_sea/0")
     assert isinstance(env, PythonVector)
     assert env.spec.num_states == 100
@@ -156,9 +157,59 @@ def test_a_scheme_asks_for_the_official_one():
         ("", "unknown environment"),
     ],
 )
-def test_bad_ids_say_what_to_do(env_id, words):
+def test_errors_for_bad_ids_name_the_fix(env_id, words):
     with pytest.raises(UserError, match=words.replace("|", r"\|")):
         environments.make(env_id)
+
+
+@pytest.mark.parametrize(
+    ("text", "env_id", "kind", "of_the_paper"),
+    [
+        ("deep_sea:size=5", EnvId("deep_sea", settings="size=5"), "deep_sea", True),
+        ("binary_tree", EnvId("binary_tree"), "other", True),
+        ("key_door:size=5", EnvId("key_door", settings="size=5"), "other", False),
+        ("deep_sea_stochastic/3", EnvId("twin", "deep_sea_stochastic/3"), "deep_sea", True),
+        ("bsuite:catch/0", EnvId("bsuite", "catch/0"), "other", True),
+        ("gym:CartPole-v1", EnvId("gym", "CartPole-v1"), "other", False),
+        ("gym:ALE/Pong-v5", EnvId("gym", "ALE/Pong-v5"), "atari", False),
+        ("gymnax:Breakout-MinAtar", EnvId("gymnax", "Breakout-MinAtar"), "minatar", False),
+        ("atari/pong:size=42,stack=1", EnvId("atari", "pong", "size=42,stack=1"), "atari", False),
+        ("python:a.b:make", EnvId("python", "a.b:make"), "other", False),
+        ("object:Maze:(3,):2", EnvId("object", "Maze:(3,):2"), "other", False),
+        ("", EnvId(""), "other", False),
+    ],
+)
+def test_an_id_is_parsed_and_written_again(text, env_id, kind, of_the_paper):
+    parsed = environments.parse(text)
+    assert parsed == env_id
+    assert (str(parsed), str(parsed.canonical())) == (text, text)
+    assert (parsed.kind, parsed.is_of_the_paper) == (kind, of_the_paper)
+
+
+def test_every_adapter_has_an_example_that_its_own_table_line_serves():
+    for source, entry in environments.ADAPTERS.items():
+        env_id = environments.parse(entry.example)
+        assert env_id.source == source
+        assert entry.episodes(env_id) in (None, 1000, 3000, 10_000)
+
+
+def test_a_new_source_is_one_adapter_and_one_line_of_the_table(monkeypatch):
+    env = deep_sea.deep_sea(4, mapping_seed=0, stochastic=False, move_cost=0.0)
+    load = adapter.compiled(lambda env_id: env._replace(spec=env.spec._replace(name=str(env_id))))
+    maze = adapter.Adapter("maze:NAME", "a maze", "maze:small", load)
+    monkeypatch.setitem(environments.ADAPTERS, "maze", maze)
+    assert environments.make("maze:small").spec.name == "maze:small"
+    assert environments.make("maze:small", num_envs=2).size == 2
+    sizes = {"hidden_sizes": (4,), "exploiters": 2, "evaluation_episodes": 0}
+    assert tdu.train("maze:small", "bdqn", episodes=2, **sizes).config.env == "maze:small"
+    with pytest.raises(UserError, match="did you mean 'maze'"):
+        environments.make("mase:small")
+
+
+@pytest.mark.parametrize("source", ["gym", "gymnax:", "bsuite", "atari", "python", "catch"])
+def test_a_source_alone_is_answered_with_an_example(source):
+    with pytest.raises(UserError, match="alone is not an environment; write "):
+        environments.make(source)
 
 
 def test_an_official_environment_is_the_same_for_one_seed_and_episode():

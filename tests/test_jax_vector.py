@@ -10,6 +10,7 @@ import pytest
 import tdu
 from tdu import environments
 from tdu.environments.jax_vector import JaxVector
+from tdu.types import Environment
 
 SEA = "deep_sea:size=4,stochastic=true"
 MINATAR = "gymnax:Breakout-MinAtar"
@@ -49,7 +50,7 @@ def test_rows_are_the_environment_and_come_back(env_id):
     assert first.shape == env.spec.carried_shape
 
 
-def test_a_sea_of_several_counts_bad_episodes_and_ends_at_its_floor():
+def test_several_deep_seas_count_bad_episodes():
     env = environments.make("deep_sea:size=4", 0, num_envs=2)
     env.start()
     steps = [env.step(np.array([0, 1])) for _ in range(8)]
@@ -72,7 +73,8 @@ def test_rows_and_seeds_draw_apart():
 @pytest.mark.parametrize("env_id", [SEA, MINATAR, "bsuite:memory_len/3", "gym:CartPole-v1"])
 def test_every_kind_is_a_vector_of_one_or_several(env_id):
     for size in (1, 2):
-        env = environments.vector(env_id, 0, num_envs=size)
+        made = environments.make(env_id, 0, num_envs=size)
+        env = JaxVector(made, 0, 1) if isinstance(made, Environment) else made
         now = env.start()
         assert now.shape == (size, *env.spec.carried_shape)
         for stepped in play(env, 5, 0):

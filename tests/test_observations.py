@@ -65,8 +65,8 @@ def twins():
 def test_a_network_learns_from_bytes_what_it_learns_from_their_255th(twins):
     (_, rows, _), (_, same_rows, _) = twins
     for name in ("episode_return", "head", "loss", "bonus"):
-        ours, theirs = ([row[name] for row in each] for each in (rows, same_rows))
-        np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-5, err_msg=name)
+        ours, expected = ([row[name] for row in each] for each in (rows, same_rows))
+        np.testing.assert_allclose(ours, expected, rtol=1e-3, atol=1e-5, err_msg=name)
     assert rows[-1]["loss"] > 0
     assert rows[-1]["episode_return"] == 3
 
@@ -97,11 +97,11 @@ def test_a_trained_agent_sees_bytes_as_its_training_did(twins):
 
 def test_evaluation_sees_bytes_as_training_did(twins):
     (_, _, agent), (_, _, same) = twins
-    ours, theirs = (
+    ours, expected = (
         greedy_returns(Lamps(np.uint8), agent, episodes=10),
         greedy_returns(Lamps(np.float32), same, episodes=10),
     )
-    np.testing.assert_array_equal(ours, theirs)
+    np.testing.assert_array_equal(ours, expected)
     np.testing.assert_array_equal(ours, [3.0] * 10)
 
 
@@ -189,9 +189,9 @@ def test_states_are_what_the_environment_calls_them():
 
 
 @pytest.mark.parametrize("named", [0.0, 1.0, 3.5, np.float32(2)])
-def test_a_state_that_is_no_whole_number_is_told(named):
+def test_a_state_that_is_not_a_whole_number_is_reported(named):
     """A 1.0 is not the one of a one-hot array."""
-    with pytest.raises(EnvironmentFault, match="named by whole numbers, not"):
+    with pytest.raises(EnvironmentFault, match="must return whole numbers as observations, not"):
         beginner(environments.make(Floors()).spec).act(named)
 
 

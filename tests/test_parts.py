@@ -199,7 +199,7 @@ def test_greedy_breaks_ties_at_random_and_only_ties():
     assert shares[1] == pytest.approx(0.5, abs=0.05)
 
 
-def test_epsilon_greedy_explores_as_often_as_it_says():
+def test_epsilon_greedy_explores_with_probability_epsilon():
     act = behaviour.epsilon_greedy(0.3)
     keys = jax.random.split(jax.random.key(0), 5000)
     actions = np.asarray(jax.jit(jax.vmap(lambda k: act(jnp.array([1.0, 0.0, 0.0]), k)))(keys))

@@ -28,18 +28,18 @@ def run(*arguments, check=0):
 
 
 def test_targets():
-    assert len(sweeps.expand("bsuite")) == 468
-    assert sweeps.expand("deep_sea") == [f"deep_sea/{i}" for i in range(21)]
-    assert "catch/0" in sweeps.expand("bsuite:testing")
-    assert set(sweeps.expand("bsuite:memory")) >= {"memory_len/0", "memory_size/16"}
-    assert sweeps.expand("deep_sea:size=7") == ["deep_sea:size=7"]
-    assert sweeps.expand("bsuite:catch/3") == ["bsuite:catch/3"]
+    assert len(environments.expand("bsuite")) == 468
+    assert environments.expand("deep_sea") == [f"deep_sea/{i}" for i in range(21)]
+    assert "catch/0" in environments.expand("bsuite:testing")
+    assert set(environments.expand("bsuite:memory")) >= {"memory_len/0", "memory_size/16"}
+    assert environments.expand("deep_sea:size=7") == ["deep_sea:size=7"]
+    assert environments.expand("bsuite:catch/3") == ["bsuite:catch/3"]
     with pytest.raises(UserError, match="did you mean 'cartpole'"):
-        sweeps.expand("cartpol")
+        environments.expand("cartpol")
 
 
 def test_compiled_twins_need_no_extra(monkeypatch):
-    assert sweeps.expand("deep_sea_stochastic") == environments.bsuite.ids("deep_sea_stochastic")
+    assert environments.expand("deep_sea_stochastic") == environments.bsuite.ids("deep_sea_stochastic")
     monkeypatch.setitem(sys.modules, "bsuite", None)
     assert len(sweeps.plan(["deep_sea", "deep_sea_stochastic", "catch", "mnist_noise"], ["tdu"])) == 82
     with pytest.raises(UserError, match="needs the extra 'bsuite'"):
@@ -322,9 +322,9 @@ def test_one_task_has_one_name_however_it_is_written(tmp_path, capsys):
         ["deep_sea:size=5", "deep_sea:size=05,", "deep_sea: size=5", "deep_sea:stochastic=True"], ["tdu"]
     )
     assert [c.env for c in cells] == ["deep_sea:size=5", "deep_sea:stochastic=true"]
-    assert environments.canonical("key_door:limit=80,size=5") == "key_door:limit=80,size=5"
+    assert str(environments.parse("key_door:limit=80,size=5").canonical()) == "key_door:limit=80,size=5"
     for other in ("deep_sea", "deep_sea/5", "bsuite:catch/0", "gym:CartPole-v1", "python:a:b", "atari/freeway"):
-        assert environments.canonical(other) == other
+        assert str(environments.parse(other).canonical()) == other
     run = tmp_path / "run"
     tdu.train(
         "deep_sea:size=04,", out=run, episodes=2, evaluation_episodes=0, hidden_sizes="4x4", exploiters=2, explorers=1

@@ -238,7 +238,7 @@ def test_without_discount_td_errors_are_as_biased_as_values_and_never_less(seed)
 
 @quick
 @hypothesis.given(seeds, discounts.filter(bool))
-def test_consistent_bias_shrinks_as_the_theorem_says(seed, gamma):
+def test_consistent_bias_shrinks_as_in_the_theorem(seed, gamma):
     rng = np.random.default_rng(seed)
     theta, truth = rng.normal(2, 1.5, (6, 1)), rng.normal(1, 0.5, (8, 1))
     record = transition_bias(np.repeat(theta, 2, axis=1), np.repeat(truth, 2, axis=1), gamma=gamma)
@@ -422,7 +422,7 @@ def test_the_best_covariance_is_found_and_bounded():
 
 
 @pytest.mark.parametrize("size", [2, 5])
-def test_deep_sea_is_the_environment_s(size):
+def test_deep_sea_equals_the_environment(size):
     right = deep_sea.action_mapping(size, 7)
     task = families.deep_sea(right, move_cost=0.01)
     move = deep_sea.dynamics(size, mapping_seed=7, stochastic=False, move_cost=0.01)
@@ -518,7 +518,7 @@ GOOD = {"theta": np.ones((3, 2)), "truth": np.zeros((4, 2)), "gamma": 0.9}
         ({"truth": [[1e308, 1.0], [1e308, 1.0]]}, "too large"),
     ],
 )
-def test_samples_that_make_no_sense_are_told(changed, words):
+def test_invalid_samples_are_reported(changed, words):
     with pytest.raises(UserError, match=words):
         transition_bias(**GOOD | changed)
 
@@ -555,7 +555,7 @@ def known(*successors):
         lambda gamma: condition_of_the_text(1, 1, 1, 1, gamma=gamma),
     ],
 )
-def test_a_discount_that_is_none_is_told_everywhere(take):
+def test_an_invalid_discount_is_reported_everywhere(take):
     for wrong in ("0.9", None, [0.9], np.array([0.5, 0.9]), float("nan"), 0.5j, -0.1, 1.01):
         with pytest.raises(UserError, match="gamma must be a number between 0 and 1"):
             take(wrong)
@@ -574,7 +574,7 @@ def test_without_discount_a_posterior_must_not_let_the_policy_return():
 
 
 @pytest.mark.parametrize("stays", [1.0, 1 - 1e-16, 1 - 1e-12])
-def test_an_end_within_rounding_of_never_is_told(stays):
+def test_an_almost_endless_policy_is_reported(stays):
     with pytest.raises(UserError, match="more than 1e\\+10 steps"):
         values(mdp([[[stays, 1e-17 if stays == 1 else 1 - stays]]], [[1]]), [0], gamma=1.0)
     with pytest.raises(UserError, match="more than 1e\\+10 steps"):
@@ -612,8 +612,8 @@ def test_an_end_within_rounding_of_never_is_told(stays):
         (lambda: next_values([1.0], [0]), "shape"),
         (lambda: gather(ONE, -1, rng()), "transitions must be a whole number"),
         (lambda: gather(ONE, 2.5, rng()), "transitions must be a whole number"),
-        (lambda: gather(ONE, 5, rng(), pairs=[[False]]), "yes to one"),
-        (lambda: gather(ONE, 5, rng(), pairs=[[True, True]]), "yes or no"),
+        (lambda: gather(ONE, 5, rng(), pairs=[[False]]), "at least one of them true"),
+        (lambda: gather(ONE, 5, rng(), pairs=[[True, True]]), "pairs must be booleans"),
         (lambda: gather(ONE, 5, rng(), pairs="all"), "array of numbers"),
         (lambda: gather(ONE, 5, rng(), noise_sd=-1), "noise_sd"),
         (lambda: gather(ONE, 5, rng(), noise_sd=np.nan), "noise_sd"),
@@ -627,7 +627,7 @@ def test_an_end_within_rounding_of_never_is_told(stays):
         (lambda: bellman.backup([[[1]], [[1, 2]]], [0], ONE, gamma=0.9), "array of numbers"),
         (
             lambda: bellman.backup(np.ones((2, 1, 1)), [0], MDP([LOOP] * 3, [[[1]]] * 3), gamma=0.9),
-            "one MDP, or as many",
+            "one MDP or one for each",
         ),
         (lambda: bellman.backup(np.ones((2, 1, 1)), [0], MDP([[[0.5, 0.4]]], [[1]]), gamma=0.9), "sum to 0.9"),
         (lambda: approximations.bootstraps(VISIT._replace(states=[5]), 1, 1, members=2, rng=rng()), "outside"),
@@ -638,8 +638,8 @@ def test_an_end_within_rounding_of_never_is_told(stays):
         (lambda: approximations.bootstraps(VISIT, 1, 1, members=1.5, rng=rng()), "members must be"),
         (lambda: approximations.random_features(1, 1, 0, rng()), "n must be"),
         (lambda: approximations.learned_features(np.ones((2, 1, 1)), 0), "n must be"),
-        (lambda: approximations.learned_features(np.ones((2, 1)), 1), "tables must have the shape"),
-        (lambda: approximations.factorised(np.ones((0, 3)), rng()), "weights must have the shape"),
+        (lambda: approximations.learned_features(np.ones((2, 1)), 1), "tables must have the nonempty shape"),
+        (lambda: approximations.factorised(np.ones((0, 3)), rng()), "weights must have the nonempty shape"),
         (lambda: approximations.factorised([[np.nan]], rng()), "finite"),
         (lambda: approximations.of_weights(np.ones((2, 3)), np.ones((1, 1, 2))), "do not fit"),
         (lambda: approximations.last_layer(np.ones((3, 1, 1)), MET, np.ones((1, 1, 1))), "one ensemble"),
@@ -682,7 +682,7 @@ def test_an_end_within_rounding_of_never_is_told(stays):
         (lambda: bellman.backup(np.ones((2, 3, 1)), [0], mdp(LOOP, [[1]]), gamma=0.9), "values must be"),
     ],
 )
-def test_tasks_that_make_no_sense_are_told(wrong, words):
+def test_invalid_tasks_are_reported(wrong, words):
     with pytest.raises(UserError, match=words):
         wrong()
 
@@ -713,13 +713,13 @@ def test_an_improper_posterior_needs_data():
         ({"states": np.array([0, 0])}, "one length"),
     ],
 )
-def test_data_that_make_no_sense_are_told(changed, words):
+def test_invalid_data_are_reported(changed, words):
     good = Data(np.zeros(1, int), np.zeros(1, int), np.ones(1), np.ones(1, int))
     with pytest.raises(UserError, match=words):
         prior([[[False, True]]]).given(good._replace(**changed))
 
 
-def test_ensembles_without_members_data_or_directions_are_told():
+def test_ensembles_without_members_data_or_directions_are_reported():
     rng = np.random.default_rng(0)
     data = Data(np.zeros(1, int), np.zeros(1, int), np.ones(1), np.ones(1, int))
     with pytest.raises(UserError, match="member"):

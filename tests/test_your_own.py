@@ -112,7 +112,7 @@ def test_every_episode_has_a_seed_of_its_own():
     ("fault", "words"),
     [("raise", "raised RuntimeError: the motor is hot"), ("nan", "not finite"), ("shape", r"shape \(3,\)")],
 )
-def test_a_broken_environment_is_told_in_one_sentence(fault, words):
+def test_a_broken_environment_is_reported(fault, words):
     with pytest.raises(EnvironmentFault, match=words):
         tdu.train(Corridor(fault=fault), episodes=2, **FAST)
 
@@ -147,8 +147,8 @@ def test_bytes_travel_as_bytes():
         np.testing.assert_array_equal(seen, np.full((4, 4, 1), 255))
 
 
-class Told(dm_env.Environment):
-    """A dm_env environment that answers what it is told to."""
+class Scripted(dm_env.Environment):
+    """A dm_env environment with given answers."""
 
     def __init__(self, observation=0.0, reward=0.0, discount=1.0, spec=None, answer=None):
         self.spec = spec or specs.Array((), np.float64)
@@ -176,22 +176,22 @@ def leave():
 @pytest.mark.parametrize(
     ("env", "words"),
     [
-        (Told(answer=lambda: None), "answered with nothing and not with a dm_env time step"),
-        (Told(answer=lambda: [1, 2]), "answered with an object of type list"),
-        (Told(reward="3"), "each must be a single number"),
-        (Told(reward=1j), "each must be a single number"),
-        (Told(reward=10**400), "each must be a single number"),
-        (Told(reward=None), "each must be a single number"),
-        (Told(reward=np.zeros(2)), "each must be a single number"),
-        (Told(discount=50.0), "between 0 and 1"),
-        (Told(observation="north"), "not an array of numbers"),
-        (Told(observation=[[1], [1, 2]]), "not an array of numbers"),
-        (Told(answer=lambda: {}["map"]), r"raised KeyError: 'map' \(test_your_own.py, line \d+\)"),
-        (Told(answer=leave), "raised SystemExit: 7"),
-        (Told(answer=lambda: SimpleNamespace(observation=0, reward=0, discount=1, last=True)), "not with a dm_env"),
+        (Scripted(answer=lambda: None), "returned nothing, not a dm_env time step"),
+        (Scripted(answer=lambda: [1, 2]), "returned an object of type list"),
+        (Scripted(reward="3"), "each must be a single number"),
+        (Scripted(reward=1j), "each must be a single number"),
+        (Scripted(reward=10**400), "each must be a single number"),
+        (Scripted(reward=None), "each must be a single number"),
+        (Scripted(reward=np.zeros(2)), "each must be a single number"),
+        (Scripted(discount=50.0), "between 0 and 1"),
+        (Scripted(observation="north"), "not an array of numbers"),
+        (Scripted(observation=[[1], [1, 2]]), "not an array of numbers"),
+        (Scripted(answer=lambda: {}["map"]), r"raised KeyError: 'map' \(test_your_own.py, line \d+\)"),
+        (Scripted(answer=leave), "raised SystemExit: 7"),
+        (Scripted(answer=lambda: SimpleNamespace(observation=0, reward=0, discount=1, last=True)), "not a dm_env"),
     ],
 )
-def test_an_answer_that_is_no_time_step_is_told(env, words):
+def test_invalid_time_steps_are_reported(env, words):
     made = Alone(env)
     made.reset()
     with pytest.raises(EnvironmentFault, match=words):
@@ -218,14 +218,14 @@ class Wrong(gymnasium.Env):
     [
         (
             Wrong(first=0),
-            r"Wrong.reset returned one thing, of type int; Gymnasium's reset returns \(observation, info\)",
+            r"Wrong.reset returned one value, of type int; Gymnasium's reset returns \(observation, info\)",
         ),
-        (Wrong(then=(0, 0.0, True, {})), "Wrong.step returned 4 things; Gymnasium's step returns"),
+        (Wrong(then=(0, 0.0, True, {})), "Wrong.step returned 4 values"),
         (Wrong(then=lambda: np.stack([np.zeros(2), np.zeros(3)])), r"same shape \(test_your_own.py, line \d+\)"),
         (Wrong(then=(0, float("nan"), False, False, {})), "returned reward nan; it must be finite"),
     ],
 )
-def test_what_is_wrong_with_a_gymnasium_environment_is_told_in_the_user_s_own_words(env, words, tmp_path):
+def test_faults_of_gymnasium_environments_are_reported(env, words, tmp_path):
     options = {"out": tmp_path / "run", "say": lambda words: None, "hidden_sizes": (4,)}
     for _ in range(2):  # and what never began is in nobody's way
         with pytest.raises(EnvironmentFault, match=words):
@@ -237,7 +237,7 @@ def test_a_run_that_has_something_is_kept(tmp_path):
     answers = [(0, 1.0, True, False, {})] * 30 + [None]
     env = Wrong(then=lambda: answers.pop(0))
     options = {"out": tmp_path / "run", "say": lambda words: None, "hidden_sizes": (4,)}
-    with pytest.raises(EnvironmentFault, match="one thing, of type NoneType"):
+    with pytest.raises(EnvironmentFault, match="one value, of type NoneType"):
         tdu.train(env, "dqn", steps=50, **options)
     assert (tmp_path / "run" / "config.json").exists()
     with pytest.raises(RunError, match=r"resume=True; it has no checkpoint, so it would begin anew\)"):
@@ -262,9 +262,9 @@ def test_episodes_that_never_end_are_spoken_of(tmp_path, monkeypatch):
 
 def test_an_environment_that_cannot_be_asked():
     with pytest.raises(UserError, match="raised RuntimeError: no camera"):
-        environments.make(Told(spec=lambda: (_ for _ in ()).throw(RuntimeError("no camera"))))
-    with pytest.raises(UserError, match=r"write Told\(\)"):
-        environments.make(Told)
+        environments.make(Scripted(spec=lambda: (_ for _ in ()).throw(RuntimeError("no camera"))))
+    with pytest.raises(UserError, match=r"write Scripted\(\)"):
+        environments.make(Scripted)
     with pytest.raises(UserError, match="not one array"):
         environments.make(
             type("Blind", (Corridor,), {"__init__": lambda self: setattr(self, "observation_space", None)})()
@@ -273,17 +273,17 @@ def test_an_environment_that_cannot_be_asked():
 
 def test_dm_env_s_bytes_and_states_are_taken_as_gymnasium_s():
     image = np.full((4, 4, 1), 255, np.uint8)
-    env = Alone(Told(image, spec=specs.Array((4, 4, 1), np.uint8)))
+    env = Alone(Scripted(image, spec=specs.Array((4, 4, 1), np.uint8)))
     np.testing.assert_array_equal(env.reset(), image)
     for odd in ([-1.0, 300.0], [1.5, 2.0], "north", None):
         with pytest.raises(EnvironmentFault, match="observation"):
-            Alone(Told(odd, spec=specs.Array((2,), np.uint8))).reset()
-    np.testing.assert_array_equal(Alone(Told([7.0, 255], spec=specs.Array((2,), np.uint8))).reset(), [7, 255])
-    env = Alone(Told(3, spec=specs.DiscreteArray(7)))
+            Alone(Scripted(odd, spec=specs.Array((2,), np.uint8))).reset()
+    np.testing.assert_array_equal(Alone(Scripted([7.0, 255], spec=specs.Array((2,), np.uint8))).reset(), [7, 255])
+    env = Alone(Scripted(3, spec=specs.DiscreteArray(7)))
     assert env.spec.num_states == 7
     env.reset()
     assert env.step(0).observation == 3
-    env = Alone(Told(7, spec=specs.DiscreteArray(7)))
+    env = Alone(Scripted(7, spec=specs.DiscreteArray(7)))
     env.reset()
     with pytest.raises(EnvironmentFault, match="has states 0 to 6, not 7"):
         env.step(0)
@@ -364,12 +364,12 @@ def test_a_factory_of_the_user_s(tmp_path, monkeypatch):
     for place, words in (
         ("my_lake:xyz", "unknown function of my_lake 'xyz'; choose from: broken, make, nothing_at_all, text"),
         ("my_lake:maek", "did you mean 'make'"),
-        ("my_lake:SIZE", "is 4, and not a function"),
-        ("my_lake:nothing_at_all", "returned nothing; is a return missing"),
+        ("my_lake:SIZE", "not a function"),
+        ("my_lake:nothing_at_all", "returned nothing"),
         ("my_lake:broken", "no lake"),
         ("my_lake:text", "returned a text"),
         ("no_such_module:make", "there is no module no_such_module in this folder"),
-        ("my_lake", "which function"),
+        ("my_lake", "name the function"),
     ):
         with pytest.raises(UserError, match=words):
             environments.make(f"python:{place}")
@@ -418,9 +418,9 @@ def test_every_agent_takes_every_kind_of_observation():
 
 
 def test_what_an_environment_counts_keeps_its_type():
-    env = Told()
+    env = Scripted()
     env.level, env.count = np.float32(0.1), 3
-    made = PythonEnvironment(env, name="told", seed=0)
+    made = PythonEnvironment(env, name="scripted", seed=0)
     saved = json.loads(json.dumps(made.counters()))
     env.level, env.count = 0, 0
     made.restore_counters(saved)

@@ -18,7 +18,7 @@ from gymnasium.vector import AsyncVectorEnv
 import tdu
 from tdu import agents, environments
 from tdu.agents import units
-from tdu.environments.parts import taken_apart, together
+from tdu.environments.parts import flatten, layout
 from tdu.errors import EnvironmentFault, RunError, UserError
 from tdu.report.summary import label
 from tdu.run import folder as runs
@@ -77,11 +77,11 @@ def test_an_agent_with_one_network_has_the_general_settings_that_apply_to_it():
 
 
 def test_objects_have_the_settings_of_what_they_are():
-    assert not environments.is_of_the_paper(Corridor())
-    assert environments.is_of_the_paper(environments.make("deep_sea:size=4"))
-    assert not environments.is_of_the_paper(environments.make(GRID))
+    assert not environments.identify(Corridor()).is_of_the_paper
+    assert environments.identify(environments.make("deep_sea:size=4")).is_of_the_paper
+    assert not environments.identify(environments.make(GRID)).is_of_the_paper
     bsuite = pytest.importorskip("bsuite")
-    assert environments.is_of_the_paper(bsuite.load_from_id("catch/0"))
+    assert environments.identify(bsuite.load_from_id("catch/0")).is_of_the_paper
 
 
 def test_a_preset_can_be_chosen_and_changed():
@@ -172,7 +172,7 @@ def test_episodes_that_are_short_enough_are_the_same_runs_with_and_without_anoth
 
 @pytest.mark.parametrize("factor", [1000.0, 2**-10])
 def test_rewards_of_any_scale_are_one_task(factor):
-    """The same actions, step by step, and everything that is told in the rewards' own unit."""
+    """The same actions, step by step, and all reported values in the unit of the rewards."""
     room = environments.make(GRID)
 
     def paid(times):
@@ -251,7 +251,7 @@ def test_what_was_learned_is_kept_where_the_unit_changes(observation):
     np.testing.assert_allclose(target[1] * 500.0, target[0], rtol=1e-5)
 
 
-def test_values_of_dense_rewards_are_told_in_the_rewards_own_unit():
+def test_values_of_dense_rewards_are_reported_in_the_unit_of_rewards():
     """A step pays 1, and only time limits end anything: values go to 1 / (1 − γ), in whichever unit they are learned."""
     room = environments.make(GRID)
 
@@ -322,9 +322,9 @@ def test_evaluations_come_when_they_should_and_change_nothing(env, tmp_path):
     assert evaluations["greedy_return"].tolist() == [e.returns.mean for e in seen]
     without, _ = quiet(make(), seed=3, episodes=90, evaluation_episodes=5, evaluate_every=20)
     again = tdu.load(tmp_path / "run", None if isinstance(env, str) else make())
-    for told in (run.evaluations, without.evaluations, again.evaluations):
-        assert list(told) == ["episode", "steps", "greedy_return", "standard_error", "evaluation_episodes"]
-        for name, numbers in told.items():
+    for evaluations in (run.evaluations, without.evaluations, again.evaluations):
+        assert list(evaluations) == ["episode", "steps", "greedy_return", "standard_error", "evaluation_episodes"]
+        for name, numbers in evaluations.items():
             np.testing.assert_array_equal(numbers, evaluations[name])
             assert numbers.dtype == evaluations[name].dtype
     assert plain.evaluations == quiet(make(), episodes=2)[0].evaluations == {}
@@ -358,11 +358,11 @@ def test_a_resumed_run_evaluates_as_the_whole_one(tmp_path):
     assert tdu.load(tmp_path / "cut").evaluations["episode"].tolist() == [15, 30]
     shutil.copytree(tmp_path / "cut", tmp_path / "no more")
     for name, every, last in (("cut", 15, 60), ("no more", None, 30)):
-        told = []
+        states = []
         how = settings | {"evaluate_every": every}
-        run = tdu.train(GRID, out=tmp_path / name, resume=True, progress=told.append, **how)
+        run = tdu.train(GRID, out=tmp_path / name, resume=True, progress=states.append, **how)
         assert run.evaluations["episode"][-1] == last
-        facts = progress.facts(told[-1])
+        facts = progress.facts(states[-1])
         assert (facts["greedy_episode"], facts["greedy_return"]) == (last, run.evaluations["greedy_return"][-1])
     texts = [(tmp_path / name / "evaluations.csv").read_text() for name in ("whole", "cut")]
     assert texts[0] == texts[1]
@@ -404,29 +404,29 @@ def test_what_cannot_be_evaluated_on_the_way_is_refused():
 
 
 def test_parts_are_laid_out_in_one_array():
-    parts = taken_apart(SEVERAL)
+    parts = layout(SEVERAL)
     assert parts.shape == (2 + 3 + 1 + 4 + 4,)
     assert parts.left_out == ("mission (Text)",)
-    seen = together(parts, several(2), "it")
+    seen = flatten(parts, several(2), "it")
     np.testing.assert_allclose(seen, [0, 1, 0, 0, 1, 0.5, 0.2, 0.2, 0.2, 0.2, 0, 0, 1, 0], rtol=1e-6)
-    with pytest.raises(EnvironmentFault, match=r"it gave 9 as its part compass"):
-        together(parts, several(2) | {"compass": 9}, "it")
+    with pytest.raises(EnvironmentFault, match=r"it returned 9 as its part compass"):
+        flatten(parts, several(2) | {"compass": 9}, "it")
     with pytest.raises(EnvironmentFault, match=r"part camera of shape \(3,\)"):
-        together(parts, several(2) | {"camera": np.zeros(3)}, "it")
-    with pytest.raises(EnvironmentFault, match="without the numbers of its part mast"):
-        together(taken_apart(spaces.Dict(mast=spaces.Box(0, 1, (1,)))), several(2), "it")
+        flatten(parts, several(2) | {"camera": np.zeros(3)}, "it")
+    with pytest.raises(EnvironmentFault, match="its part mast"):
+        flatten(layout(spaces.Dict(mast=spaces.Box(0, 1, (1,)))), several(2), "it")
 
 
 def test_a_single_part_keeps_its_shape():
-    parts = taken_apart(spaces.Dict(camera=spaces.Box(0, 255, (4, 4, 3), np.uint8), mission=spaces.Text(9)))
+    parts = layout(spaces.Dict(camera=spaces.Box(0, 255, (4, 4, 3), np.uint8), mission=spaces.Text(9)))
     assert parts.shape == (4, 4, 3)
-    assert taken_apart(spaces.Dict(mission=spaces.Text(9))) is None
+    assert layout(spaces.Dict(mission=spaces.Text(9))) is None
 
 
-def test_an_environment_of_several_parts_trains_and_says_so(tmp_path):
+def test_an_environment_of_several_parts_trains_and_is_described(tmp_path):
     env = Corridor(SEVERAL, several)
     run, said = quiet(env, episodes=10, out=tmp_path / "run")
-    assert any("Agents see arms.0 (5 numbers) and" in words and "mission (Text)" in words for words in said)
+    assert any("arms.0 (5 numbers) and" in words and "mission (Text)" in words for words in said)
     assert run.agent.act(several(1)) in (0, 1)
     vector = AsyncVectorEnv([functools.partial(Corridor, SEVERAL, several)] * 2, context="spawn")
     try:
@@ -463,8 +463,8 @@ def test_a_run_like_another(tmp_path):
     assert other.config == first.config.config | {"learning_rate": 1e-2}
     assert plan(config=tmp_path / "a", preset="paper").config.config == plan("deep_sea", "bdqn").config.config
     edited = json.loads((tmp_path / "a" / "config.json").read_text()) | {"episodes": 3}
-    (tmp_path / "mine.json").write_text(json.dumps(edited))
-    assert plan(config=tmp_path / "mine.json").config.episodes == 3
+    (tmp_path / "edited.json").write_text(json.dumps(edited))
+    assert plan(config=tmp_path / "edited.json").config.episodes == 3
 
 
 def test_a_template_that_is_none_is_refused(tmp_path):

@@ -77,7 +77,7 @@ def default_preset(name: str, *, of_the_paper: bool, kind: str = "other") -> str
     """The set of defaults of a run that names none.
 
     The paper's on its own environments and the general one elsewhere; for agents with a memory one that a laptop can run, by
-    the kind of environment (`environments.kind`).
+    the kind of environment (`EnvId.kind`).
     """
     if find(name).is_recurrent:
         return r2d2_config.PRESET_OF.get(kind, "memory")

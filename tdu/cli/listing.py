@@ -2,6 +2,7 @@
 
 from tdu import agents, environments, options
 from tdu.cli.parser import Parser
+from tdu.environments.settings import BUILT_IN
 
 
 def run(arguments: list[str]) -> int:
@@ -10,15 +11,9 @@ def run(arguments: list[str]) -> int:
     for name, entry in agents.AGENTS.items():
         print(f"  {name:<16}{entry.summary}")
     print("\nEnvironments (tdu train ENV):")
-    for name, built_in in environments.BUILT_IN.items():
-        print(f"  {name:<16}{built_in.summary}")
-        for field, kind, default, words in options.describe(built_in.settings):
+    for source, adapter in environments.ADAPTERS.items():
+        print(f"  {adapter.form:<16}{adapter.summary}")
+        for field, kind, default, words in options.describe(BUILT_IN[source]) if source in BUILT_IN else ():
             value = str(default).lower() if isinstance(default, bool) else default
             print(f"    {f'{field}={value}':<21} {words} ({kind})")
-    print("  NAME/INDEX      a bsuite id, compiled, e.g. cartpole/0; equal to the official environment")
-    print("  bsuite:ID       bsuite's official environment, stepwise, e.g. bsuite:cartpole/0")
-    print("  gym:ID          a Gymnasium id with discrete actions, e.g. gym:CartPole-v1")
-    print("  gymnax:NAME     a gymnax environment, compiled, e.g. gymnax:Breakout-MinAtar")
-    print("  atari/GAME      one of 57 Atari games, e.g. atari/montezuma_revenge or atari/freeway:size=42,stack=4")
-    print("  python:M:F      what function F of your module M returns: a dm_env, Gymnasium or tdu environment")
     return 0

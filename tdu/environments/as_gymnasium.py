@@ -1,6 +1,5 @@
-"""Our environments as Gymnasium ones, for use with other libraries: one-hot observations come as arrays."""
+"""Built-in environments as Gymnasium environments, for use with other libraries."""
 
-import dataclasses
 from typing import Any
 
 import gymnasium
@@ -9,39 +8,38 @@ import numpy as np
 from gymnasium import spaces
 
 from tdu import random
-from tdu.environments import settings
-from tdu.environments.binary_tree import binary_tree
-from tdu.environments.deep_sea import deep_sea
-from tdu.environments.key_door import key_door
+from tdu.environments import built_in
+from tdu.environments.settings import BUILT_IN
 from tdu.options import build
-from tdu.types import Environment
+from tdu.types import Array, State
+
+_NAMES = {"DeepSea": "deep_sea", "BinaryTree": "binary_tree", "KeyDoor": "key_door"}
 
 
-class _Ours(gymnasium.Env[np.ndarray, np.int64]):
-    """One of our compiled environments as a Gymnasium one: observations of states are one-hot arrays."""
+class BuiltInEnv(gymnasium.Env[np.ndarray, np.int64]):
+    """A built-in environment with the settings of its id. Observations of states are one-hot arrays."""
 
     metadata = {"render_modes": []}  # noqa: RUF012
 
-    def __init__(self, env: Environment, shape: tuple[int, ...]):
-        self._states, self._shape = env.spec.num_states, shape
+    def __init__(self, environment: str, **given: Any):
+        env = built_in.make(environment, build(BUILT_IN[environment], given, kind=f"environment {environment}"))
+        self._states, self._shape = env.spec.num_states, env.spec.observation_shape
         self._reset_compiled = jax.jit(lambda seed: env.reset(random.key(seed)))
         self._step_compiled = jax.jit(lambda state, action, seed: env.step(state, action, random.key(seed)))
-        self._state: Any = None
+        self._state: State = None
         lowest = -1.0 if self._states is None else 0.0
-        self.observation_space = spaces.Box(lowest, 1.0, shape, np.float32)
+        self.observation_space = spaces.Box(lowest, 1.0, self._shape, np.float32)
         self.action_space = spaces.Discrete(env.spec.num_actions)
 
     def _draw(self) -> np.uint32:
-        """The seed of a key; where there is nothing random, it changes nothing."""
+        """The seed of a key."""
         return np.uint32(self.np_random.integers(2**32))
 
-    def _observation(self, seen: Any) -> np.ndarray:
+    def _observation(self, observed: Array) -> np.ndarray:
         if self._states is None:
-            return np.asarray(seen)
-        one_hot = np.zeros(
-            self._states + 1, np.float32
-        )  # the place behind the last state is the end, which is all zeros
-        one_hot[int(seen)] = 1.0
+            return np.asarray(observed)
+        one_hot = np.zeros(self._states + 1, np.float32)  # the last place is the end, observed as zeros
+        one_hot[int(observed)] = 1.0
         return one_hot[:-1].reshape(self._shape)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
@@ -56,35 +54,10 @@ class _Ours(gymnasium.Env[np.ndarray, np.int64]):
         return observation, float(timestep.reward), ended and terminated, ended and not terminated, {}
 
 
-class DeepSea(_Ours):
-    """Deep Sea; the same settings as `deep_sea:` of the command line."""
-
-    def __init__(self, **given: Any):
-        made = build(settings.DeepSeaSettings, given, kind="environment DeepSea")
-        super().__init__(deep_sea(**dataclasses.asdict(made)), (made.size, made.size))
-
-
-class BinaryTree(_Ours):
-    """The Binary Tree; the same settings as `binary_tree:` of the command line."""
-
-    def __init__(self, **given: Any):
-        made = build(settings.BinaryTreeSettings, given, kind="environment BinaryTree")
-        super().__init__(binary_tree(**dataclasses.asdict(made)), (made.depth,))
-
-
-class KeyDoor(_Ours):
-    """Key and door; the same settings as `key_door:` of the command line."""
-
-    def __init__(self, **given: Any):
-        made = build(settings.KeyDoorSettings, given, kind="environment KeyDoor")
-        env = key_door(**dataclasses.asdict(made))
-        super().__init__(env, env.spec.observation_shape)
-
-
 def register() -> None:
-    """Makes `gymnasium.make("tdu/DeepSea-v0", size=20)`, `"tdu/BinaryTree-v0"` and `"tdu/KeyDoor-v0"` work; importing tdu
-    calls it.
-    """
-    for name in ("DeepSea", "BinaryTree", "KeyDoor"):
+    """Registers tdu/DeepSea-v0, tdu/BinaryTree-v0 and tdu/KeyDoor-v0 with Gymnasium. Importing tdu calls it."""
+    for name, environment in _NAMES.items():
         if f"tdu/{name}-v0" not in gymnasium.registry:
-            gymnasium.register(f"tdu/{name}-v0", entry_point=f"{__name__}:{name}")
+            gymnasium.register(
+                f"tdu/{name}-v0", entry_point=f"{__name__}:BuiltInEnv", kwargs={"environment": environment}
+            )

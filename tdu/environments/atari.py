@@ -1,12 +1,12 @@
 """The Atari 2600 games of the Arcade Learning Environment, with the paper's preprocessing. Needs the extra `atari`.
 
-An action lasts four frames; what is seen of them is the larger of the last two, pixel by pixel, in grey, made smaller, and
-stacked with the three before it, `[size, size, stack]`. An episode begins with up to 30 frames in which nothing is done.
-Rewards are the game's own, a lost life ends nothing, all 18 actions may be chosen, none is repeated at random. After 30
-minutes (108,000 frames, those of doing nothing apart) the episode is cut off, which is not the task's end: it bootstraps.
+An action lasts four frames. Its picture is the pixelwise maximum of the last two frames, grey and resized. An observation is
+a stack of four pictures, `[size, size, stack]`. An episode starts with up to 30 no-op frames. Rewards are the game's scores,
+unclipped. Losing a life does not end the episode. All 18 actions are available, and actions are not sticky. After 30 minutes
+(108,000 frames without the no-ops) the episode is truncated and bootstraps.
 
-A game comes back exactly from what ALE can store of it at an episode's beginning and the actions since. (From what it can
-store in the middle of an episode it would not: the frame buffers are not in it, and Q*bert shows parts of old ones.)
+A game is restored exactly from ALE's state at the start of the episode and the actions since. ALE's state in the middle of an
+episode is not enough: it lacks the frame buffers, and Q*bert shows parts of old ones.
 """
 
 import hashlib
@@ -16,21 +16,23 @@ from typing import Any
 
 import numpy as np
 
+from tdu.environments.adapter import Adapter, needs_extra
+from tdu.environments.ids import EnvId
 from tdu.environments.python import Seed, number
-from tdu.environments.settings import GYM_EPISODES, AtariSettings, parse_settings
-from tdu.environments.vector import Ended, Stepped
+from tdu.environments.settings import GYM_EPISODES, AtariSettings
+from tdu.environments.vector import Arrays, Ended, Plain, Stepped
 from tdu.errors import RunError, UserError, tell, unknown
 from tdu.options import build
 from tdu.types import EnvSpec, TimeStep
 
-PREFIX = "atari/"
-"""What an id begins with."""
+Resize = Callable[[np.ndarray, int], np.ndarray]
+"""resize(picture, size) -> [size, size]."""
 
 ACTIONS = 18
-"""A joystick's, for every game; where a game knows fewer (Skiing), ALE takes the others as doing nothing."""
+"""All joystick actions. In a game with fewer (Skiing), ALE treats the others as no-ops."""
 
 FRAMES_PER_STEP = 4
-"""Frames of an action."""
+"""Frames per action."""
 
 GAMES = (
     "alien", "amidar", "assault", "asterix", "asteroids", "atlantis", "bank_heist", "battle_zone", "beam_rider", "berzerk",
@@ -51,47 +53,47 @@ ABLATION = (
 """The games on which the paper chose its settings (appendix E)."""
 
 DENSE = tuple(game for game in ABLATION if game not in EXPLORATION)
-"""Those with dense rewards. The paper does not list the dense games of its main experiment; the two it names are here."""
+"""Games of `ABLATION` with dense rewards. The paper names only two dense games of its main experiment; both are here."""
 
-_MANY, _STEPS_PER_SECOND = 5000, 2000
-"""So many steps to be taken again are told before; and how many that are, roughly, in a second."""
+_MANY_STEPS, _STEPS_PER_SECOND = 5000, 2000
+"""From how many steps on replaying is announced, and its approximate speed."""
 
 SUBSETS = {"57": GAMES, "exploration": EXPLORATION, "ablation": ABLATION}
-"""What may stand after `atari:` where many environments are named at once."""
+"""Groups of games, as in `tdu sweep atari:exploration`."""
 
 
 def ids(subset: str) -> list[str]:
-    """Ids of a subset's games; all of them without a name. Settings may follow: `exploration:size=42`."""
-    name, colon, settings = subset.partition(":")
+    """Ids of a subset's games; all games without a name. Settings may follow: `exploration:size=42`."""
+    name, _, settings = subset.partition(":")
     if name and name not in SUBSETS:
         raise unknown("set of Atari games", name, SUBSETS)
-    return [f"{PREFIX}{game}{colon}{settings}" for game in SUBSETS[name or "57"]]
+    return [str(EnvId("atari", game, settings)) for game in SUBSETS[name or "57"]]
 
 
-def parsed(env_id: str) -> tuple[str, AtariSettings]:
-    """An id's game and settings: `atari/freeway:size=42,stack=1`."""
-    game, _, text = env_id.removeprefix(PREFIX).partition(":")
-    if game not in GAMES:
-        raise unknown("Atari game", game, GAMES)
-    return game, build(AtariSettings, parse_settings(f"{PREFIX}{game}", text), kind=f"environment {PREFIX}{game}")
+def _settings(env_id: EnvId) -> AtariSettings:
+    """The checked settings of an id."""
+    if env_id.name not in GAMES:
+        raise unknown("Atari game", env_id.name, GAMES)
+    settings: AtariSettings = build(AtariSettings, env_id.options(), kind=f"environment atari/{env_id.name}")
+    return settings
 
 
-def load(env_id: str, seed: Seed, size: int = 1) -> "AtariVector":
-    """As many games of an id as told, each with a seed of its own."""
-    game, settings = parsed(env_id)
-    return AtariVector(env_id, game, settings, seed, size)
+def _episodes(env_id: EnvId) -> int:
+    _settings(env_id)
+    return GYM_EPISODES
 
 
 class AtariVector:
-    """B games of one kind, one after the other. The k-th episode of row i is number k·B + i of the run."""
+    """B copies of a game, stepped one after another. The k-th episode of row i is number k·B + i of the run."""
 
     exact = True
     skips = False
 
-    def __init__(self, env_id: str, game: str, settings: AtariSettings, seed: Seed, size: int):
+    def __init__(self, env_id: EnvId, seed: Seed, size: int):
+        settings = _settings(env_id)
         ale_py, resize = _imported()
         self.spec = EnvSpec(
-            name=env_id,
+            name=str(env_id),
             observation_shape=(settings.size, settings.size, settings.stack),
             num_actions=ACTIONS,
             dtype="uint8",
@@ -101,24 +103,26 @@ class AtariVector:
         )
         self.size = size
         self._settings, self._seed = settings, seed
-        rom = ale_py.roms.get_rom_path(game)
+        rom = ale_py.roms.get_rom_path(env_id.name)
         if rom is None:
-            raise UserError(f"{env_id}: ale-py {ale_py.__version__} has no such game; pip install 'tdu[atari]' anew.")
-        seeds = (number(f"{seed}/{PREFIX}{row}") & 0x7FFFFFFF for row in range(size))  # ALE's are signed
-        self._games = [_Game(ale_py, resize, rom, its_seed, settings) for its_seed in seeds]
+            raise UserError(
+                f"{env_id}: ale-py {ale_py.__version__} does not have this game; reinstall it with pip install 'tdu[atari]'."
+            )
+        seeds = (number(f"{seed}/atari/{row}") & 0x7FFFFFFF for row in range(size))  # ALE's seeds are signed
+        self._games = [_Game(ale_py, resize, rom, game_seed, settings) for game_seed in seeds]
         self._version = f"ale-py {ale_py.__version__}, {hashlib.sha256(Path(rom).read_bytes()).hexdigest()[:16]}"
         self._state_of = ale_py.ALEState
         self._episodes = [0] * size
         self._now = np.zeros((size, *self.spec.observation_shape), np.uint8)
 
     def start(self) -> np.ndarray:
-        """Begins the first episodes."""
+        """Starts the first episodes."""
         for row in range(self.size):
             self._begin(row)
         return self._now.copy()
 
     def step(self, actions: np.ndarray) -> Stepped:
-        """One action of every game, four frames each."""
+        """One action in every game."""
         chosen = _checked(actions, self.size, self.spec.name)
         after = TimeStep(
             self._now,
@@ -139,8 +143,8 @@ class AtariVector:
         now = self._now.copy() if ended else after.observation
         return Stepped(after, np.ones(self.size, bool), now, ended)
 
-    def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Each game as it was before its episode began, and the actions since."""
+    def save(self) -> tuple[Arrays, Plain]:
+        """The state of each game before its episode, and the actions since."""
         arrays = {}
         for row, game in enumerate(self._games):
             arrays[f"before_{row}"] = np.frombuffer(game.before, np.uint8)
@@ -148,72 +152,72 @@ class AtariVector:
         plain = {"episodes": list(self._episodes), "version": self._version, "digest": self._digest()}
         return arrays, plain
 
-    def restore(self, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> np.ndarray:
-        """Begins the episodes that were under way and takes their actions again."""
+    def restore(self, arrays: Arrays, plain: Plain) -> np.ndarray:
+        """Restarts the episodes and replays their actions."""
         if plain["version"] != self._version:
             raise RunError(
                 f"{self.spec.name} was saved with {plain['version']} and cannot be continued with {self._version}; "
                 "install that version of ale-py."
             )
         self._episodes = list(plain["episodes"])
-        again = sum(len(arrays[f"actions_{row}"]) for row in range(self.size))
-        if again > _MANY:
-            tell(f"taking {again:,} steps of {self.spec.name} again, about {again / _STEPS_PER_SECOND:.0f} s …")
+        steps = sum(len(arrays[f"actions_{row}"]) for row in range(self.size))
+        if steps > _MANY_STEPS:
+            tell(f"replaying {steps:,} steps of {self.spec.name}, about {steps / _STEPS_PER_SECOND:.0f} s …")
         for row, game in enumerate(self._games):
             actions = arrays[f"actions_{row}"].tolist()
             game.ale.restoreState(self._state_of(arrays[f"before_{row}"].tobytes()))
             self._begin(row)
             for i, action in enumerate(actions):
                 game.act(action)
-                if i >= len(actions) - self._settings.stack:  # what was seen before is not in the stack any more
+                if i >= len(actions) - self._settings.stack:  # earlier pictures have left the stack
                     _push(self._now[row], game.picture())
         if self._digest() != plain["digest"]:
-            raise RunError(f"{self.spec.name} does not come back to where it was, so its run cannot be continued.")
+            raise RunError(f"{self.spec.name} does not return to its saved state, so its run cannot be continued.")
         return self._now.copy()
 
     def screen(self, row: int = 0, *, ended: bool = False) -> np.ndarray:
-        """What a player of a game sees, [210, 160, 3] in colour, now or at the end of the episode before."""
+        """The game's screen in colour, [210, 160, 3], now or at the end of the previous episode."""
         game = self._games[row]
         return game.last_screen if ended else game.ale.getScreenRGB()
 
     def close(self) -> None:
-        """Lets the games go."""
+        """Releases the games."""
         self._games = []
 
     def _begin(self, row: int) -> None:
-        draws = np.random.default_rng(number(f"{self._seed}/{PREFIX}{self._episodes[row] * self.size + row}/noops"))
+        draws = np.random.default_rng(number(f"{self._seed}/atari/{self._episodes[row] * self.size + row}/noops"))
         game = self._games[row]
         game.begin(int(draws.integers(self._settings.noops + 1)))
         self._now[row] = 0
         _push(self._now[row], game.picture())
 
     def _digest(self) -> str:
-        """Of what is seen, and of the games' memories."""
+        """Hash of the observations and of the games' memories."""
         memories = b"".join(game.ale.getRAM().tobytes() for game in self._games)
         return hashlib.sha256(self._now.tobytes() + memories).hexdigest()
 
 
 class _Game:
-    """One game, the frames of the episode under way, and what brings it back."""
+    """One game, and what is needed to restore it."""
 
-    def __init__(self, ale_py: Any, resize: Any, rom: Any, seed: int, settings: AtariSettings):
+    def __init__(self, ale_py: Any, resize: Resize, rom: Path, seed: int, settings: AtariSettings):
         self.ale = ale_py.ALEInterface()
         self.ale.setInt("random_seed", seed)
         self.ale.setFloat("repeat_action_probability", 0.0)
         self.ale.loadROM(rom)
         self._resize, self._size = resize, settings.size
         self._screens = np.zeros((2, *self.ale.getScreenDims()), np.uint8)
-        self._larger = np.zeros_like(self._screens[0])
+        self._maximum = np.zeros_like(self._screens[0])
         self.before = b""
         self.last_screen = self.ale.getScreenRGB()
-        """Of the episode before, at its end."""
+        """At the end of the previous episode."""
         self.actions = bytearray()
         self.frames = 0
-        """Since the episode began, those of doing nothing apart."""
+        """Since the start of the episode, without no-ops."""
         self.over = False
 
     def begin(self, noops: int) -> None:
-        """A new episode, in which nothing is done for some frames."""
+        """Starts an episode with some no-op frames."""
         self.before, self.last_screen = self.ale.cloneState(include_rng=True).serialize(), self.ale.getScreenRGB()
         self.ale.reset_game()
         for _ in range(noops):
@@ -226,7 +230,7 @@ class _Game:
         self._screens[1] = self._screens[0]
 
     def act(self, action: int) -> float:
-        """The reward of an action. One that the game's end cuts short shows its last frame alone."""
+        """Takes an action and returns its reward. If the game ends early, only the last frame is shown."""
         reward = 0
         self.actions.append(action)
         for frame in range(1, FRAMES_PER_STEP + 1):
@@ -241,38 +245,44 @@ class _Game:
         return float(reward)
 
     def picture(self) -> np.ndarray:
-        """The larger of the last two frames, made smaller, [size, size]."""
-        return self._resize(np.maximum(self._screens[0], self._screens[1], out=self._larger), self._size)
+        """The maximum of the last two frames, resized, [size, size]."""
+        return self._resize(np.maximum(self._screens[0], self._screens[1], out=self._maximum), self._size)
 
 
 def _push(stack: np.ndarray, picture: np.ndarray) -> None:
-    """The newest picture is the last of the stack [size, size, stack]; all bytes move one place forward for it."""
+    """Appends a picture to a stack [size, size, stack] and drops the oldest, by moving all bytes one place."""
     flat = stack.reshape(-1)
     flat[:-1] = flat[1:]
     stack[..., -1] = picture
 
 
 def _checked(actions: np.ndarray, size: int, name: str) -> list[int]:
-    """Actions as ALE takes them; it would take any number."""
+    """Actions as integers in range; ALE itself does not check them."""
     given = np.asarray(actions)
     if given.shape != (size,) or given.dtype.kind not in "iu" or not np.all((given >= 0) & (given < ACTIONS)):
         raise UserError(f"{name} takes {size} whole numbers from 0 to {ACTIONS - 1} as actions, not {given.tolist()}.")
     return [int(action) for action in given]
 
 
-def _imported() -> tuple[Any, Callable[[np.ndarray, int], np.ndarray]]:
-    """ale-py, and a function that makes a grey picture [size, size]; or an error that names the extra."""
-    try:
+def _imported() -> tuple[Any, Resize]:
+    """The module ale_py, and a function that resizes a grey picture to [size, size]."""
+    with needs_extra("atari"):
         import ale_py
         import ale_py.roms
         import cv2
-    except ModuleNotFoundError as e:
-        raise UserError(
-            f"this environment needs the extra 'atari' ({e.name} is missing): pip install 'tdu[atari]'."
-        ) from None
-    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # it announces itself otherwise
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner
 
-    def smaller(picture: np.ndarray, size: int) -> np.ndarray:
+    def resized(picture: np.ndarray, size: int) -> np.ndarray:
         return np.asarray(cv2.resize(picture, (size, size), interpolation=cv2.INTER_AREA))
 
-    return ale_py, smaller
+    return ale_py, resized
+
+
+ADAPTER = Adapter(
+    "atari/GAME",
+    "one of 57 Atari games, e.g. atari/montezuma_revenge or atari/freeway:size=42,stack=4",
+    "atari/freeway",
+    AtariVector,
+    _episodes,
+    ids,
+)

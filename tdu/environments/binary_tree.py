@@ -1,7 +1,7 @@
 """The Binary Tree MDP (Janz et al., 2019; the paper's appendix C).
 
-At each of L branches one action ends the episode with nothing and the other leads on; which is which is drawn per branch.
-The last right action is worth 1, so the optimal return is 1. The observation is the one-hot branch, all zeros at the end.
+At each of L branches one action ends the episode without reward and the other leads to the next branch. Which action is which
+is drawn per branch. The last correct action pays 1. The observation is the one-hot branch, all zeros at the end.
 """
 
 from typing import NamedTuple
@@ -9,6 +9,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from tdu.environments import time_steps
 from tdu.types import Array, Environment, EnvSpec, Key, SolvedRule, TimeStep
 
 
@@ -23,7 +24,7 @@ def onward_actions(depth: int, seed: int) -> np.ndarray:
 
 
 def binary_tree(depth: int, *, seed: int) -> Environment:
-    """A tree of `depth` branches. Solved means ten successes in a row."""
+    """A tree of `depth` branches. It counts as solved after ten successes in a row."""
     onward = jnp.asarray(onward_actions(depth, seed), jnp.int32)
     spec = EnvSpec(
         name=f"binary_tree:depth={depth},seed={seed}",
@@ -40,7 +41,7 @@ def binary_tree(depth: int, *, seed: int) -> Environment:
     def reset(key: Key) -> tuple[BinaryTreeState, TimeStep]:
         del key
         state = BinaryTreeState(jnp.zeros((), jnp.int32), jnp.zeros((), bool))
-        return state, TimeStep(observe(state), jnp.zeros(()), jnp.ones(()), state.ended)
+        return state, time_steps.first(observe(state))
 
     def step(state: BinaryTreeState, action: Array, key: Key) -> tuple[BinaryTreeState, TimeStep]:
         del key
@@ -49,7 +50,7 @@ def binary_tree(depth: int, *, seed: int) -> Environment:
         top = branch == depth
         state = BinaryTreeState(branch.astype(jnp.int32), ~right | top)
         reward = jnp.where(top, 1.0, 0.0)
-        return state, TimeStep(observe(state), reward, jnp.where(state.ended, 0.0, 1.0), state.ended)
+        return state, time_steps.following(observe(state), reward, state.ended)
 
     def info(state: BinaryTreeState) -> dict[str, Array]:
         return {"total_bad_episodes": (state.branch < depth).astype(jnp.int32)}

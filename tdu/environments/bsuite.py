@@ -5,18 +5,17 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
-from tdu.environments.bsuite_twins.experiments import copy_number, episodes
+from tdu.environments.adapter import Adapter, needs_extra, stepped
+from tdu.environments.bsuite_twins.experiments import DEEP_SEAS, copy_number, episodes
 from tdu.environments.deep_sea import solved_rule
+from tdu.environments.ids import EnvId
 from tdu.environments.mnist_files import MNIST_FILES, complete_folder, unreadable
 from tdu.environments.python import PythonEnvironment, Seed, number
-from tdu.errors import UserError, unknown
-
-DEEP_SEAS = {"deep_sea": False, "deep_sea_stochastic": True}
-"""Experiments whose observation is one-hot, so that the cheap first layer fits, and whether they are stochastic."""
+from tdu.errors import unknown
 
 
 def ids(name: str) -> list[str]:
-    """Official ids: all of them without a name, or those of an experiment, a tag, or `testing`."""
+    """Official ids of an experiment, of a tag or of `testing`; all of them without a name."""
     _, sweep = imported()
     if not name:
         return list(sweep.SWEEP)
@@ -31,23 +30,23 @@ def ids(name: str) -> list[str]:
 
 
 def own_seed(bsuite_id: str, seed: int) -> int:
-    """What everything random on a setting grows from: with one seed, settings that are the same are still several runs."""
+    """The seed of a run's agent. It differs between equal settings, so that each of them is another run."""
     own = seed_of_copy(bsuite_id, seed)
     return own if isinstance(own, int) else number(own)
 
 
 def seed_of_copy(bsuite_id: str, seed: Seed) -> Seed:
-    """The seed of an id's environments: of several settings that are the same, each has its own."""
+    """The seed of a setting's environments. It differs between equal settings."""
     copy = copy_number(bsuite_id)
     return f"{seed} copy {copy}" if copy else seed
 
 
 def load(bsuite_id: str, seed: Seed) -> PythonEnvironment:
-    """The official environment, reseeded from (seed, episode) at every episode, and each of several copies otherwise."""
-    default_episodes(bsuite_id)
+    """The official environment."""
     bsuite, _ = imported()
+    episodes(bsuite_id)  # raises for unknown ids
     name = bsuite_id.partition("/")[0]
-    with contextlib.redirect_stdout(io.StringIO()), _local_digits(name):  # it announces itself there
+    with contextlib.redirect_stdout(io.StringIO()), _local_digits(name):  # bsuite prints a banner
         env = bsuite.load_from_id(bsuite_id)
     return PythonEnvironment(
         env,
@@ -58,14 +57,13 @@ def load(bsuite_id: str, seed: Seed) -> PythonEnvironment:
     )
 
 
-def default_episodes(bsuite_id: str) -> int:
-    """How many episodes bsuite gives to an id; an unknown one is refused."""
+def _default_episodes(env_id: EnvId) -> int:
     imported()
-    return episodes(bsuite_id)
+    return episodes(env_id.name)
 
 
 def num_states(env: Any) -> int | None:
-    """How many states an official environment with one-hot observations has, whatever it is wrapped in."""
+    """Number of states of an official environment with one-hot observations, wrapped or not; None for others."""
     raw = getattr(env, "raw_env", env)
     if type(raw).__module__ != "bsuite.environments.deep_sea":
         return None
@@ -75,7 +73,7 @@ def num_states(env: Any) -> int | None:
 
 @contextlib.contextmanager
 def _local_digits(name: str) -> Iterator[None]:
-    """bsuite's MNIST experiments download their data; here they read local files, or say what is missing."""
+    """Lets bsuite's MNIST experiments read local files instead of downloading them."""
     if not name.startswith("mnist"):
         yield
         return
@@ -93,12 +91,18 @@ def _local_digits(name: str) -> Iterator[None]:
 
 
 def imported() -> tuple[Any, Any]:
-    """bsuite and its sweep, or an error that names the extra."""
-    try:
+    """The modules bsuite and bsuite.sweep."""
+    with needs_extra("bsuite"):
         import bsuite
         from bsuite import sweep
-    except ModuleNotFoundError as e:
-        raise UserError(
-            f"this environment needs the extra 'bsuite' ({e.name} is missing): pip install 'tdu[bsuite]'."
-        ) from None
     return bsuite, sweep
+
+
+ADAPTER = Adapter(
+    "bsuite:ID",
+    "bsuite's official environment, stepped from Python, e.g. bsuite:cartpole/0",
+    "bsuite:catch/0",
+    stepped(load),
+    _default_episodes,
+    ids,
+)

@@ -1,9 +1,9 @@
 """Deep Sea, equal to bsuite 0.3.6's `DeepSea` transition by transition (Osband et al., 2020).
 
-An N × N grid. The diver starts in the upper left corner and sinks one row per step, to the left or to the right; which
-action is which differs from cell to cell. Moving right costs `move_cost`/N. Only N moves to the right in a row reach the
-chest, worth 1: one policy in 2^N. In the stochastic form a move to the right fails with probability 1/N, and reaching
-either lower corner adds Gaussian noise to the reward.
+An N × N grid. The diver starts in the upper left corner and sinks one row per step, to the left or to the right. Which action
+is which differs between cells. Moving right costs `move_cost`/N. Only N moves to the right in a row reach the chest, worth 1:
+one policy in 2^N. If stochastic, a move to the right fails with probability 1/N, and Gaussian noise is added to the reward in
+both lower corners.
 """
 
 from collections.abc import Callable
@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tdu.environments import time_steps
 from tdu.types import Array, Environment, EnvSpec, Key, SolvedRule, TimeStep
 
 
@@ -20,15 +21,15 @@ class DeepSeaState(NamedTuple):
     row: Array
     column: Array
     bad: Array
-    """Whether the diver left the diagonal by its own choice."""
+    """1 if the diver chose to leave the diagonal."""
     depth: Array
-    """Moves to the right before the first to the left, as chosen; slips do not count."""
+    """Chosen moves to the right before the first one to the left. Slips do not count as left."""
     chests: Array
-    """1 once the chest was reached: the return without noise and costs, as bsuite counts it."""
+    """1 once the chest is reached: bsuite's return without noise and costs."""
 
 
 class Draws(NamedTuple):
-    """The randomness of one step, apart from the dynamics so that both can be tested alone."""
+    """The random numbers of one step, separate from the dynamics, so that each can be tested alone."""
 
     slip: Array
     """Uniform in [0, 1)."""
@@ -37,19 +38,19 @@ class Draws(NamedTuple):
 
 
 def action_mapping(size: int, mapping_seed: int) -> np.ndarray:
-    """Which action means "right" in each cell, [N, N]: bsuite's own draw."""
+    """The action that moves right in each cell, [N, N], drawn as in bsuite."""
     return np.random.RandomState(mapping_seed).binomial(1, 0.5, [size, size])
 
 
 def solved_rule(stochastic: bool) -> SolvedRule:
-    """bsuite 0.3.6's: share of bad episodes below 0.9, or, stochastic, below 0.8 from episode 100 on."""
+    """bsuite 0.3.6's rule: the share of bad episodes is below 0.9; if stochastic, below 0.8 from episode 100 on."""
     return SolvedRule(0.8, from_episode=100) if stochastic else SolvedRule(0.9)
 
 
 def dynamics(
     size: int, *, mapping_seed: int, stochastic: bool, move_cost: float
 ) -> Callable[[DeepSeaState, Array, Draws], tuple[DeepSeaState, TimeStep]]:
-    """What a move does, given its draws."""
+    """The function that makes one move, given its random numbers."""
     right_action = jnp.asarray(action_mapping(size, mapping_seed), jnp.int32)
 
     def move(state: DeepSeaState, action: Array, draws: Draws) -> tuple[DeepSeaState, TimeStep]:
@@ -71,8 +72,7 @@ def dynamics(
             depth=state.depth + (right & (state.depth == state.row)),
             chests=state.chests + chest,
         )
-        last = state.row == size
-        return state, TimeStep(_observe(state, size), reward, jnp.where(last, 0.0, 1.0), last)
+        return state, time_steps.following(_observe(state, size), reward, state.row == size)
 
     return move
 
@@ -80,7 +80,7 @@ def dynamics(
 def deep_sea(
     size: int, *, mapping_seed: int, stochastic: bool, move_cost: float, solved_share: float = 0.0
 ) -> Environment:
-    """Deep Sea of `size` × `size`; `solved_share` changes the threshold of bsuite's rule."""
+    """Deep Sea of `size` × `size`; `solved_share` replaces the threshold of bsuite's rule."""
     rule = solved_rule(stochastic)
     rights = action_mapping(size, mapping_seed).diagonal()
     spec = EnvSpec(
@@ -100,7 +100,7 @@ def deep_sea(
         del key
         zero = jnp.zeros((), jnp.int32)
         state = DeepSeaState(zero, zero, zero, zero, zero)
-        return state, TimeStep(_observe(state, size), jnp.zeros(()), jnp.ones(()), jnp.zeros((), bool))
+        return state, time_steps.first(_observe(state, size))
 
     def step(state: DeepSeaState, action: Array, key: Key) -> tuple[DeepSeaState, TimeStep]:
         if not stochastic:

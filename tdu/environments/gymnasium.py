@@ -1,10 +1,10 @@
-"""Gymnasium environments with discrete actions, by their id or as objects, single or vectors of them.
+"""Gymnasium environments with discrete actions, by id or as objects, single or vectorised.
 
-A time limit (`truncated`) ends the episode without ending the task: the value of its last state still counts. The environment
-is seeded from (run seed, episode) at every reset.
+A truncated episode bootstraps from its last state. The environment is seeded from (run seed, episode) at every reset.
 """
 
 import importlib
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -13,21 +13,22 @@ from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.vector.utils import iterate
 
+from tdu.environments.adapter import Adapter, stepped
 from tdu.environments.observations import carried_dtype, encode
-from tdu.environments.parts import MINIGRID_BYTES, taken_apart
+from tdu.environments.parts import MINIGRID_BYTES, layout
 from tdu.environments.python import PythonEnvironment, Seed, described, number, see_current_folder
 from tdu.environments.settings import GYM_EPISODES
-from tdu.environments.vector import Ended, PythonVector, Stepped, VectorEnvironment
+from tdu.environments.vector import Arrays, Ended, Plain, PythonVector, Stepped, VectorEnvironment
 from tdu.errors import EnvironmentFault, UserError
 from tdu.types import EnvSpec, Parts, TimeStep
 
 _PACKAGES = {"MiniGrid-": "minigrid", "BabyAI-": "minigrid", "ALE/": "ale_py"}
-"""Environments that Gymnasium knows once these are imported, by how their ids begin."""
+"""Packages that register environments when imported, by the beginning of the ids."""
 
 
 def load(gym_id: str, seed: Seed, **settings: Any) -> PythonEnvironment:
-    """The environment of a Gymnasium id; `settings` are Gymnasium's own."""
-    see_current_folder()  # an id may name a module of the user's
+    """The environment of a Gymnasium id; `settings` are passed to `gymnasium.make`."""
+    see_current_folder()  # an id may contain a module of the user's
     for beginning, package in _PACKAGES.items():
         if gym_id.startswith(beginning):
             try:
@@ -39,8 +40,8 @@ def load(gym_id: str, seed: Seed, **settings: Any) -> PythonEnvironment:
     try:
         env = gymnasium.make(gym_id, **settings)
     except (Exception, SystemExit) as e:
-        ours = isinstance(e, gymnasium.error.Error | ImportError)
-        reason = " ".join(str(e).split()).rstrip(".?!") if ours else described(e)
+        expected = isinstance(e, gymnasium.error.Error | ImportError)
+        reason = " ".join(str(e).split()).rstrip(".?!") if expected else described(e)
         raise UserError(f"Gymnasium cannot make '{gym_id}': {reason}.") from e
     return adapt(env, f"gym:{gym_id}", seed)
 
@@ -60,7 +61,7 @@ def adapt(env: Any, name: str, seed: Seed) -> PythonEnvironment:
 
 
 def adapt_vector(env: VectorEnv[Any, Any, Any], name: str, seed: Seed) -> VectorEnvironment:
-    """A vector environment of Gymnasium's as ours; one that steps its environments in this process is taken apart."""
+    """A Gymnasium vector environment as ours. The members of a `SyncVectorEnv` are stepped one by one."""
     parts = _parts(env, env.single_observation_space)
     _check_spaces(name, env.single_action_space, env.single_observation_space, parts)
     if type(env) is SyncVectorEnv:
@@ -68,22 +69,22 @@ def adapt_vector(env: VectorEnv[Any, Any, Any], name: str, seed: Seed) -> Vector
     return GymnasiumVector(env, name, seed, parts)
 
 
-def _check_spaces(name: str, actions: Any, observations: Any, parts: Parts | None) -> None:
+def _check_spaces(name: str, actions: object, observations: object, parts: Parts | None) -> None:
     if not isinstance(actions, spaces.Discrete):
-        raise UserError(f"{name} does not have discrete actions but {actions}, and only discrete ones are supported.")
+        raise UserError(f"{name} does not have discrete actions but {actions}; only discrete ones are supported.")
     if parts is None and getattr(observations, "shape", None) is None:
-        raise UserError(f"{name} observes {type(observations).__name__}, not one array, which no agent here can take.")
+        raise UserError(f"{name} observes {type(observations).__name__}, not one array; only arrays are supported.")
 
 
-def _parts(env: Any, observations: Any) -> Parts | None:
-    """How an observation of several parts is laid out; None where it is one array, or nothing that an agent can see."""
+def _parts(env: Any, observations: object) -> Parts | None:
+    """The layout of an observation of several parts; None if it is one array or has no numbers."""
     if not isinstance(observations, spaces.Dict | spaces.Tuple):
         return None
     is_minigrid = type(env.unwrapped).__module__.partition(".")[0] == "minigrid"
-    return taken_apart(observations, largest_byte=MINIGRID_BYTES) if is_minigrid else taken_apart(observations)
+    return layout(observations, largest_byte=MINIGRID_BYTES) if is_minigrid else layout(observations)
 
 
-def _num_states(observations: Any) -> int | None:
+def _num_states(observations: object) -> int | None:
     return int(observations.n) if isinstance(observations, spaces.Discrete) else None
 
 
@@ -92,11 +93,11 @@ class _Spec(NamedTuple):
     dtype: Any = None
     num_values: int = 0
     first: int = 0
-    """What a discrete space calls its first value."""
+    """First value of a discrete space."""
 
 
 class _Step(NamedTuple):
-    observation: Any
+    observation: object
     reward: float | None
     discount: float | None
     ended: bool
@@ -106,7 +107,7 @@ class _Step(NamedTuple):
 
 
 class _AsDmEnv:
-    """A Gymnasium environment behind dm_env's names."""
+    """A Gymnasium environment with dm_env's methods."""
 
     def __init__(self, env: Any, parts: Parts | None):
         self._env, self._parts = env, parts
@@ -124,7 +125,7 @@ class _AsDmEnv:
         return _Spec(num_values=int(self._env.action_space.n), first=self._first_action)
 
     def seed_next(self, number: int) -> None:
-        """The next reset is made with this seed."""
+        """Sets the seed of the next reset."""
         self._next_seed = number
 
     def reset(self) -> _Step:
@@ -141,12 +142,12 @@ class _AsDmEnv:
         ended = bool(terminated) or bool(truncated)
         return _Step(observation, reward, 0.0 if terminated else 1.0, ended)
 
-    def _wrong(self, method: str, answer: Any, expected: str) -> EnvironmentFault:
-        things = f"{len(answer)} things" if isinstance(answer, tuple) else f"one thing, of type {type(answer).__name__}"
-        whose = type(getattr(self._env, "unwrapped", self._env)).__name__
-        return EnvironmentFault(f"{whose}.{method} returned {things}; Gymnasium's {method} returns {expected}.")
+    def _wrong(self, method: str, answer: object, expected: str) -> EnvironmentFault:
+        values = f"{len(answer)} values" if isinstance(answer, tuple) else f"one value, of type {type(answer).__name__}"
+        name = type(getattr(self._env, "unwrapped", self._env)).__name__
+        return EnvironmentFault(f"{name}.{method} returned {values}; Gymnasium's {method} returns {expected}.")
 
-    def render(self) -> Any:
+    def render(self) -> object:
         return self._env.render() if getattr(self._env, "render_mode", None) == "rgb_array" else None
 
     def close(self) -> None:
@@ -154,9 +155,9 @@ class _AsDmEnv:
 
 
 class GymnasiumVector:
-    """A vector environment that steps and resets its environments itself, in whichever of Gymnasium's three ways.
+    """A vector environment that steps and resets its environments itself, in any of Gymnasium's three autoreset modes.
 
-    It is seeded once. It cannot be saved: a run that is continued begins new episodes.
+    It is seeded once. It cannot be saved: a resumed run starts new episodes.
     """
 
     exact = False
@@ -181,11 +182,11 @@ class GymnasiumVector:
         self._mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
         self.skips = self._mode == AutoresetMode.NEXT_STEP
         self._over = np.zeros(self.size, bool)
-        """Rows that spend the next call on beginning an episode."""
+        """Rows that use the next call to start an episode."""
         self._starts = 0
 
     def start(self) -> np.ndarray:
-        """Begins the first episodes."""
+        """Starts the first episodes."""
         observations, _ = self._call(self._env.reset, seed=self._seeds(np.ones(self.size, bool)))
         self._over[:] = False
         return self._encoded(observations)
@@ -205,48 +206,53 @@ class GymnasiumVector:
         if last.any() and self._mode == AutoresetMode.SAME_STEP:
             if "final_obs" not in info:
                 raise EnvironmentFault(
-                    f"{self.spec.name} begins episodes in the step that ends others, without info['final_obs'] to say how "
-                    "those ended."
+                    f"{self.spec.name} resets in the step that ends an episode, without info['final_obs'] for the last "
+                    "observation."
                 )
             final = now.copy()
             for row in np.flatnonzero(last):
                 final[row] = encode(self.spec, info["final_obs"][row])
         if last.any() and self._mode == AutoresetMode.DISABLED:
-            again, _ = self._call(self._env.reset, seed=self._seeds(last), options={"reset_mask": last.copy()})
-            now = np.where(last.reshape(-1, *[1] * (now.ndim - 1)), self._encoded(again), now)
+            first, _ = self._call(self._env.reset, seed=self._seeds(last), options={"reset_mask": last.copy()})
+            now = np.where(last.reshape(-1, *[1] * (now.ndim - 1)), self._encoded(first), now)
         self._over = last & (self._mode == AutoresetMode.NEXT_STEP)
         discount = np.where(terminated, np.float32(0), np.float32(1))
         ended = {int(row): Ended(bad=False, totals={}) for row in np.flatnonzero(last)}
         return Stepped(TimeStep(final, reward, discount, last), taken, now, ended)
 
-    def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """How often it was begun, so that a run that is continued has other draws."""
+    def save(self) -> tuple[Arrays, Plain]:
+        """The number of starts, so that a resumed run has new seeds."""
         return {}, {"starts": self._starts}
 
-    def restore(self, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> np.ndarray:
-        """Begins new episodes."""
+    def restore(self, arrays: Arrays, plain: Plain) -> np.ndarray:
+        """Starts new episodes."""
         del arrays
         self._starts = plain["starts"]
         return self.start()
 
     def close(self) -> None:
-        """Closes it."""
+        """Closes the vector environment."""
         self._call(self._env.close)
 
-    def _seeds(self, begun: np.ndarray) -> int | list[int | None]:
-        """A seed of its own for every episode that is begun by hand; one for all where a list is not understood."""
+    def _seeds(self, starting: np.ndarray) -> int | list[int | None]:
+        """One seed per row that starts an episode; a single seed if the environment does not accept a list."""
         self._starts += 1
         if not isinstance(self._env.unwrapped, SyncVectorEnv | AsyncVectorEnv):
-            return number(f"{self._seed}/{self._starts}") >> 1  # some take seeds of 31 bits
-        return [number(f"{self._seed}/{self._starts}/{row}") if begun[row] else None for row in range(self.size)]
+            return number(f"{self._seed}/{self._starts}") >> 1  # some accept only 31 bits
+        return [number(f"{self._seed}/{self._starts}/{row}") if starting[row] else None for row in range(self.size)]
 
     def _encoded(self, observations: Any) -> np.ndarray:
         if self.spec.parts is not None:
             observations = list(iterate(self._env.observation_space, observations))
         return np.stack([encode(self.spec, observations[row]) for row in range(self.size)])
 
-    def _call(self, call: Any, *arguments: Any, **named: Any) -> Any:
+    def _call(self, call: Callable[..., Any], *arguments: object, **named: object) -> Any:
         try:
             return call(*arguments, **named)
         except (Exception, SystemExit) as e:
             raise EnvironmentFault(f"{self.spec.name} raised {described(e)}.") from e
+
+
+ADAPTER = Adapter(
+    "gym:ID", "a Gymnasium id with discrete actions, e.g. gym:CartPole-v1", "gym:CartPole-v1", stepped(load)
+)

@@ -1,26 +1,22 @@
 """gymnax's environments, compiled. Needs the extra `gymnax`."""
 
 from functools import lru_cache
-from typing import Any
 
-import jax
 import jax.numpy as jnp
 
+from tdu.environments import time_steps
+from tdu.environments.adapter import Adapter, compiled, needs_extra, plain_key
 from tdu.environments.observations import carried_dtype
 from tdu.environments.settings import GYM_EPISODES
 from tdu.errors import UserError, unknown
-from tdu.types import Array, Environment, EnvSpec, Key, TimeStep
+from tdu.types import Array, Environment, EnvSpec, Key, State, TimeStep
 
 
 @lru_cache(maxsize=32)
 def load(name: str) -> Environment:
-    """The environment of a gymnax name, for example Breakout-MinAtar; a time limit bootstraps."""
-    try:
+    """The environment of a gymnax name, for example Breakout-MinAtar. Time limits bootstrap."""
+    with needs_extra("gymnax"):
         import gymnax
-    except ModuleNotFoundError as e:
-        raise UserError(
-            f"this environment needs the extra 'gymnax' ({e.name} is missing): pip install 'tdu[gymnax]'."
-        ) from None
     if name not in gymnax.registered_envs:
         raise unknown("gymnax environment", name, gymnax.registered_envs)
     try:
@@ -29,10 +25,10 @@ def load(name: str) -> Environment:
         raise UserError(f"gymnax cannot make '{name}': {' '.join(str(e).split()).rstrip('.')}.") from None
     actions, observations = env.action_space(params), env.observation_space(params)
     if type(actions).__name__ != "Discrete":
-        raise UserError(f"gymnax:{name} does not have discrete actions, and only those are supported.")
+        raise UserError(f"gymnax:{name} does not have discrete actions; only those are supported.")
     discrete = type(observations).__name__ == "Discrete"
     if not discrete and type(observations).__name__ != "Box":
-        raise UserError(f"gymnax:{name} has no single array as its observation, which no agent here can take.")
+        raise UserError(f"gymnax:{name} does not observe a single array; only arrays are supported.")
     spec = EnvSpec(
         name=f"gymnax:{name}",
         observation_shape=() if discrete else tuple(observations.shape),
@@ -43,20 +39,21 @@ def load(name: str) -> Environment:
     )
     dtype = spec.carried_dtype
 
-    def reset(key: Key) -> tuple[Any, TimeStep]:
-        observation, state = env.reset_env(_plain(key), params)
-        number = jnp.zeros(())
-        return state, TimeStep(jnp.asarray(observation, dtype), number, number + 1, jnp.zeros((), bool))
+    def reset(key: Key) -> tuple[State, TimeStep]:
+        observation, state = env.reset_env(plain_key(key), params)
+        return state, time_steps.first(jnp.asarray(observation, dtype))
 
-    def step(state: Any, action: Array, key: Key) -> tuple[Any, TimeStep]:
-        observation, state, reward, terminated, _ = env.step_env(_plain(key), state, action, params)
-        last = jnp.asarray(terminated, bool) | jnp.asarray(env.is_truncated(state, params), bool)
-        discount = 1.0 - jnp.asarray(terminated, jnp.float32)
-        return state, TimeStep(jnp.asarray(observation, dtype), jnp.asarray(reward, jnp.float32), discount, last)
+    def step(state: State, action: Array, key: Key) -> tuple[State, TimeStep]:
+        observation, state, reward, terminated, _ = env.step_env(plain_key(key), state, action, params)
+        ends = jnp.asarray(terminated, bool), jnp.asarray(env.is_truncated(state, params), bool)
+        return state, time_steps.following(jnp.asarray(observation, dtype), reward, *ends)
 
     return Environment(spec, reset, step, lambda state: {})
 
 
-def _plain(key: Key) -> Key:
-    """A key of JAX's own kind from one of ours: the same numbers."""
-    return jax.random.wrap_key_data(jax.random.key_data(key))
+ADAPTER = Adapter(
+    "gymnax:NAME",
+    "a gymnax environment, compiled, e.g. gymnax:Breakout-MinAtar",
+    "gymnax:Catch-bsuite",
+    compiled(lambda env_id: load(env_id.name)),
+)

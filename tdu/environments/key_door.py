@@ -1,10 +1,11 @@
-"""Key and door: a small task with cycles, where most of a user's tasks have them and Deep Sea and the tree have none.
+"""Key and door: a small task with cycles. Deep Sea and the Binary Tree have none.
 
-A grid of N × N. The agent starts in the upper left corner, the key lies in the upper right one, the door is in the lower left
-one. A move goes one cell up, down, left or right and stops at the walls; with probability `slip` another one happens than
-the one that was chosen. The door opens for who has the key: reward 1, and the end. Nothing else is paid. After `limit` steps
-the episode is cut off, which is not an end of the task. A random walk opens the door in 2.3 % of episodes of the 5 × 5 grid
-with 40 steps, in 0.4 % at 8 × 8 with 80 and in 0.03 % at 12 × 12 with 120.
+An N × N grid. The agent starts in the upper left corner. The key is in the upper right corner, the door in the lower left. A
+move goes one cell up, down, left or right and stops at walls. With probability `slip` a different move happens. Reaching the
+door with the key pays 1 and ends the episode; there is no other reward. After `limit` steps the episode is truncated.
+
+A random walk opens the door in 2.3 % of episodes on the 5 × 5 grid with 40 steps, in 0.4 % on 8 × 8 with 80, and in 0.03 %
+on 12 × 12 with 120.
 """
 
 from typing import Literal, NamedTuple
@@ -12,6 +13,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from tdu.environments import time_steps
 from tdu.types import Array, Environment, EnvSpec, Key, TimeStep
 
 Observation = Literal["one_hot", "features", "image"]
@@ -28,7 +30,7 @@ class KeyDoorState(NamedTuple):
 
 
 def key_door(size: int, *, limit: int, observation: Observation, slip: float) -> Environment:
-    """The grid of `size` × `size` with `limit` steps."""
+    """A grid of `size` × `size` with at most `limit` steps per episode."""
     states = 2 * size * size
     spec = EnvSpec(
         name=f"key_door:size={size},limit={limit},observation={observation},slip={slip}",
@@ -57,7 +59,7 @@ def key_door(size: int, *, limit: int, observation: Observation, slip: float) ->
         del key
         zero = jnp.zeros((), jnp.int32)
         state = KeyDoorState(zero, zero, jnp.zeros((), bool), zero)
-        return state, TimeStep(observe(state), jnp.zeros(()), jnp.ones(()), jnp.zeros((), bool))
+        return state, time_steps.first(observe(state))
 
     def step(state: KeyDoorState, action: Array, key: Key) -> tuple[KeyDoorState, TimeStep]:
         if slip:
@@ -68,9 +70,7 @@ def key_door(size: int, *, limit: int, observation: Observation, slip: float) ->
         has_key = state.has_key | ((row == 0) & (column == far))
         state = KeyDoorState(row, column, has_key, state.time + 1)
         opened = _opened(state, far)
-        last = opened | (state.time >= limit)
-        reward, discount = jnp.where(opened, 1.0, 0.0), jnp.where(opened, 0.0, 1.0)
-        return state, TimeStep(observe(state), reward, discount, last)
+        return state, time_steps.following(observe(state), opened, opened, state.time >= limit)
 
     def info(state: KeyDoorState) -> dict[str, Array]:
         return {"total_goals": _opened(state, far).astype(jnp.int32)}

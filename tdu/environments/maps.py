@@ -1,67 +1,69 @@
-"""Environments that can be drawn: where each state lies on a grid, and what each action does in it when nothing goes wrong.
+"""Maps of environments: the place of each state on a grid, and the result of each action without randomness.
 
-Deep Sea    the cells that can be reached, on the grid itself
-the tree    its branches one after the other, in lines of 25
-key_door    one-hot: the grid without the key, and beside it the grid with it
+Deep Sea       the reachable cells of its grid
+Binary Tree    its branches in lines of 25
+key_door       if one-hot, the grid without the key beside the grid with the key
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tdu.environments.binary_tree import onward_actions
+from tdu.environments.bsuite_twins.experiments import DEEP_SEAS
 from tdu.environments.deep_sea import action_mapping
+from tdu.environments.ids import parse
 from tdu.environments.key_door import MOVES
-from tdu.environments.settings import BinaryTreeSettings, DeepSeaSettings, KeyDoorSettings
-from tdu.options import build
+from tdu.environments.settings import BUILT_IN, BinaryTreeSettings, DeepSeaSettings, KeyDoorSettings
 from tdu.types import EnvSpec
 
-_LINE = 25
+TREE_COLUMNS = 25
 
 
 class Map(NamedTuple):
-    """S states on a grid. The first is the one in which episodes begin."""
+    """S states on a grid. Episodes start in the first."""
 
     kind: str
     rows: int
     columns: int
     states: np.ndarray
-    """What the environment observes in each, [S]."""
+    """The observation in each state, [S]."""
     cells: np.ndarray
-    """Where each is drawn: row · columns + column, [S]."""
+    """The cell of each state, row · columns + column, [S]."""
     following: np.ndarray
-    """Where each action leads, as a number of `states`, or S where the episode ends, [S, A]."""
+    """Index of the next state, S at the end of the episode, [S, A]."""
     rewards: np.ndarray
-    """Without noise, [S, A]."""
+    """Rewards without noise, [S, A]."""
     goal: int
     """The cell of the reward."""
 
     @property
     def discounts(self) -> np.ndarray:
-        """0 where the episode ends, [S, A]."""
+        """0 at the end of the episode, else 1, [S, A]."""
         return (self.following < len(self.states)).astype(np.float32)
 
     def path(self, actions: np.ndarray) -> list[int]:
-        """The states that a policy, an action for each state [S], goes through, up to the first that comes again."""
-        state, met = 0, dict[int, None]()
-        while state < len(self.states) and state not in met:
-            met[state] = None
+        """The states that a policy [S] visits, until one repeats or the episode ends."""
+        state, path = 0, dict[int, None]()
+        while state < len(self.states) and state not in path:
+            path[state] = None
             state = int(self.following[state, actions[state]])
-        return list(met)
+        return list(path)
 
 
 def find(spec: EnvSpec) -> Map | None:
-    """The map of an environment that has one."""
-    kind, _, text = spec.name.partition(":")
-    if spec.num_states is None or kind not in _MAPS:
+    """The map of an environment; None if it has none."""
+    env_id = parse(spec.name)
+    if spec.num_states is None:
         return None
-    settings, make = _MAPS[kind]
-    given: dict[str, Any] = dict(part.split("=") for part in text.split(",") if "=" in part)
-    if kind == "bsuite":
-        if not text.startswith("deep_sea"):
-            return None
-        given = {"size": spec.observation_shape[0], "stochastic": text.startswith("deep_sea_stochastic")}
-    return make(build(settings, given, kind=f"environment {kind}"))
+    if env_id.experiment in DEEP_SEAS:
+        return _deep_sea(DeepSeaSettings(size=spec.observation_shape[0], stochastic=DEEP_SEAS[env_id.experiment]))
+    settings = env_id.built_in_settings() if env_id.source in BUILT_IN else None
+    if isinstance(settings, DeepSeaSettings):
+        return _deep_sea(settings)
+    if isinstance(settings, BinaryTreeSettings):
+        return _binary_tree(settings)
+    return _key_door(settings) if isinstance(settings, KeyDoorSettings) else None
 
 
 def _deep_sea(settings: DeepSeaSettings) -> Map:
@@ -90,8 +92,8 @@ def _binary_tree(settings: BinaryTreeSettings) -> Map:
     onward = np.arange(2)[None] == onward_actions(settings.depth, settings.seed)[:, None]
     return Map(
         "binary_tree",
-        rows=-(-settings.depth // _LINE),
-        columns=min(settings.depth, _LINE),
+        rows=-(-settings.depth // TREE_COLUMNS),
+        columns=min(settings.depth, TREE_COLUMNS),
         states=branches,
         cells=branches,
         following=np.where(onward, branches[:, None] + 1, settings.depth),
@@ -119,11 +121,3 @@ def _key_door(settings: KeyDoorSettings) -> Map:
         rewards=opened.astype(np.float32),
         goal=far * width + size + 1,
     )
-
-
-_MAPS: dict[str, tuple[type, Any]] = {
-    "deep_sea": (DeepSeaSettings, _deep_sea),
-    "bsuite": (DeepSeaSettings, _deep_sea),
-    "binary_tree": (BinaryTreeSettings, _binary_tree),
-    "key_door": (KeyDoorSettings, _key_door),
-}

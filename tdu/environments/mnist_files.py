@@ -1,4 +1,4 @@
-"""The original files of MNIST, which the user has to provide: where they are, and their digits as bsuite reads them."""
+"""The original MNIST files, which the user provides, read as bsuite reads them."""
 
 import array
 import gzip
@@ -17,28 +17,28 @@ MNIST_FILES = (*TRAINING_FILES, "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-u
 
 
 def digits_folder() -> Path:
-    """Where the files of MNIST are looked for."""
+    """The folder of the MNIST files."""
     return Path(os.environ.get("TDU_MNIST") or Path.home() / ".cache" / "tdu" / "mnist")
 
 
 def complete_folder(experiment: str, files: Sequence[str]) -> Path:
-    """The folder, if an experiment finds all its files there."""
+    """The folder, after checking that it has all files of an experiment."""
     folder = digits_folder()
     missing = [f for f in files if not (folder / f).is_file()]
     if missing:
-        raise UserError(f"{experiment} needs MNIST's files in {folder}, and {missing[0]} is not there; see tdu mnist.")
+        raise UserError(f"{experiment} needs the MNIST files in {folder}; {missing[0]} is missing; see tdu mnist.")
     return folder
 
 
 def unreadable(folder: Path, error: Exception) -> UserError:
-    """The error for files that are not what they should be."""
+    """The error for damaged files."""
     words = str(error).rstrip(".") or type(error).__name__
-    return UserError(f"the files of MNIST in {folder} cannot be read ({words}); see tdu mnist.")
+    return UserError(f"the MNIST files in {folder} cannot be read ({words}); see tdu mnist.")
 
 
 @lru_cache(maxsize=1)
 def training_digits(folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Images [N, 28, 28] and labels [N] of the training set. As in bsuite, bytes are signed: bright pixels are negative."""
+    """Images [N, 28, 28] and labels [N] of the training set. Bytes are signed as in bsuite: bright pixels are negative."""
     images, labels = (folder / name for name in TRAINING_FILES)
     try:
         with gzip.open(images) as file:

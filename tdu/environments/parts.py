@@ -1,7 +1,7 @@
-"""Observations of several parts, as Gymnasium's Dict and Tuple spaces have them: taken apart into one array of numbers.
+"""Observations of several parts, Gymnasium's Dict and Tuple spaces, flattened into one array.
 
-Numbers are laid out as they are (bytes from 0 to 1), a choice of n becomes n numbers of which one is 1. What holds no
-numbers, a text for example, is left out, and the user is told. A single part that remains keeps its shape.
+Numbers are copied, with bytes scaled to [0, 1]. A choice of n becomes a one-hot vector of n. Parts without numbers, such as
+texts, are left out, and the user is informed. A single remaining part keeps its shape.
 """
 
 from collections.abc import Iterator
@@ -14,11 +14,11 @@ from tdu.errors import EnvironmentFault
 from tdu.types import Part, Parts
 
 MINIGRID_BYTES = 10.0
-"""MiniGrid's images are of bytes that name things: no number in them is larger."""
+"""The largest byte in MiniGrid's images, which encode objects."""
 
 
-def taken_apart(space: Any, *, largest_byte: float = 255.0) -> Parts | None:
-    """How an observation of several parts is laid out; None where nothing in it can be."""
+def layout(space: object, *, largest_byte: float = 255.0) -> Parts | None:
+    """The layout of a space of several parts; None if no part has numbers."""
     taken: list[Part] = []
     left_out: list[str] = []
     for path, one in _leaves(space, ()):
@@ -36,7 +36,7 @@ def taken_apart(space: Any, *, largest_byte: float = 255.0) -> Parts | None:
     return Parts(tuple(taken), tuple(left_out)) if taken else None
 
 
-def _leaves(space: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+def _leaves(space: object, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], object]]:
     if isinstance(space, spaces.Dict):
         for name, inner in sorted(space.spaces.items()):
             yield from _leaves(inner, (*path, name))
@@ -47,7 +47,7 @@ def _leaves(space: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str
         yield path, space
 
 
-def together(parts: Parts, observation: Any, name: str) -> np.ndarray:
+def flatten(parts: Parts, observation: object, name: str) -> np.ndarray:
     """An observation of several parts as one array."""
     arrays = [_array(part, observation, name) for part in parts.taken]
     return arrays[0] if len(arrays) == 1 else np.concatenate([x.ravel() for x in arrays])
@@ -60,21 +60,21 @@ def _array(part: Part, observation: Any, name: str) -> np.ndarray:
             observation = observation[key]
         x: np.ndarray[Any, Any] = np.asarray(observation, np.float32 if not part.choices else np.int64)
     except (KeyError, IndexError, TypeError, ValueError):
-        raise EnvironmentFault(f"{name} gave an observation without the numbers of its part {path}.") from None
+        raise EnvironmentFault(f"{name} returned an observation without numbers for its part {path}.") from None
     if not part.choices:
         if x.shape != part.shape:
-            raise EnvironmentFault(f"{name} gave a part {path} of shape {x.shape}; its own space says {part.shape}.")
+            raise EnvironmentFault(f"{name} returned a part {path} of shape {x.shape}; its space has {part.shape}.")
         return np.asarray(x / np.float32(part.largest))
     ones = []
     for chosen, (start, count) in zip(x.ravel().tolist(), part.choices, strict=True):
         if not 0 <= chosen - start < count:
-            raise EnvironmentFault(f"{name} gave {chosen} as its part {path}, which its own space does not have.")
+            raise EnvironmentFault(f"{name} returned {chosen} as its part {path}, which is not in its space.")
         ones.append(np.eye(count, dtype=np.float32)[chosen - start])
     return np.concatenate(ones)
 
 
 def described(parts: Parts, name: str) -> str:
-    """What a user has to know of it."""
+    """A sentence for the user on what agents observe."""
     taken = " and ".join(f"{'.'.join(map(str, part.path))} ({part.size} numbers)" for part in parts.taken)
-    left_out = f"; left out, because it holds no numbers: {', '.join(parts.left_out)}" if parts.left_out else ""
-    return f"{name} observes several parts. Agents see {taken}{left_out}."
+    left_out = f"; left out, because they hold no numbers: {', '.join(parts.left_out)}" if parts.left_out else ""
+    return f"{name} observes several parts. Agents observe {taken}{left_out}."

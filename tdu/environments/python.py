@@ -1,9 +1,9 @@
-"""Environments that live in Python: any dm_env object, checked at every step and reseeded at every episode.
+"""Environments in Python: any dm_env object, checked at every step and reseeded at every episode.
 
-Such an environment cannot be copied in the middle of an episode. It is reseeded from (run seed, episode) whenever an episode
-begins, and what is saved of it is its counters at that moment and the actions since: taking them again brings it back to
-where it was. That holds for every official bsuite environment, and for any whose randomness is NumPy generators and whose
-memory between episodes is plain numbers, both as attributes of itself or of what it wraps.
+Such an environment cannot be copied in the middle of an episode. It is reseeded from (run seed, episode) at every reset. What
+is saved is its counters at that moment and the actions since; replaying the actions restores its state. This holds for every
+official bsuite environment, and for any environment whose randomness is NumPy generators and whose memory between episodes is
+plain numbers, both as attributes of itself or of what it wraps.
 """
 
 import hashlib
@@ -25,11 +25,11 @@ from tdu.errors import EnvironmentFault, UserError
 from tdu.types import DEFAULT_EPISODES, EnvSpec, Parts, SolvedRule, TimeStep
 
 Seed = int | str
-"""What everything random is drawn from: a run's seed, or a text that no run's seed can be."""
+"""A run's seed, or a text, which cannot collide with one."""
 
 
 class PythonEnvironment:
-    """A dm_env environment behind an `EnvSpec`; observations come out as they travel."""
+    """A dm_env environment with an `EnvSpec` and encoded observations."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class PythonEnvironment:
         observations, actions = _specification(name, env.observation_spec), _specification(name, env.action_spec)
         shape = getattr(observations, "shape", None)
         if shape is None:
-            raise UserError(f"{name} has no single array as its observation, which no agent here can take.")
+            raise UserError(f"{name} does not observe a single array; only arrays are supported.")
         info = env.bsuite_info() if hasattr(env, "bsuite_info") else {}
         self.spec = EnvSpec(
             name=name,
@@ -64,7 +64,7 @@ class PythonEnvironment:
         )
 
     def reset(self, episode: int) -> TimeStep:
-        """Begins an episode, counted from 0."""
+        """Starts an episode, counted from 0."""
         reseed(self._env, self._seed, episode)
         return self.check(self._guarded(self._env.reset), first=True)
 
@@ -72,8 +72,8 @@ class PythonEnvironment:
         """One step of the environment."""
         return self.check(self._guarded(self._env.step, action))
 
-    def _guarded(self, call: Any, *arguments: Any) -> Any:
-        """What the environment answers; whatever it raises is told as its own."""
+    def _guarded(self, call: Callable[..., Any], *arguments: object) -> Any:
+        """The result of a call into the environment. Its exceptions become an `EnvironmentFault`."""
         try:
             return call(*arguments)
         except EnvironmentFault:
@@ -82,21 +82,21 @@ class PythonEnvironment:
             raise EnvironmentFault(f"{self.spec.name} raised {described(e)}.") from e
 
     def close(self) -> None:
-        """Lets the environment give up what it holds, where it has anything to."""
+        """Releases the environment's resources, if it can."""
         if callable(close := getattr(self._env, "close", None)):
             self._guarded(close)
 
-    def render(self) -> Any:
-        """A picture of where it is; None where it draws none."""
+    def render(self) -> object:
+        """A picture of the state; None if it has no `render`."""
         render = getattr(self._env, "render", None)
         return self._guarded(render) if callable(render) else None
 
     def info(self) -> dict[str, float]:
-        """bsuite's running totals, where the environment has them."""
+        """bsuite's running totals, if the environment has them."""
         return dict(self._env.bsuite_info()) if self.spec.info_names else {}
 
     def counters(self) -> dict[str, Any]:
-        """Plain numbers that the environment keeps over episodes; with a reseed, its whole state between them."""
+        """Plain numbers among the environment's attributes: its whole state between episodes, but for generators."""
         return {
             f"{depth}.{name}": {"dtype": _name(value.dtype), "value": value.item()}
             if isinstance(value, np.generic)
@@ -107,7 +107,7 @@ class PythonEnvironment:
         }
 
     def restore_counters(self, counters: dict[str, Any]) -> None:
-        """Puts back what `counters` gave."""
+        """Restores what `counters` returned."""
         layers = _layers(self._env)
         for key, value in counters.items():
             depth, _, name = key.partition(".")
@@ -115,11 +115,11 @@ class PythonEnvironment:
             setattr(layers[int(depth)], name, counter)
 
     def check(self, timestep: Any, *, first: bool = False) -> TimeStep:
-        """A time step of the environment as ours, or an error that says what is wrong with it."""
+        """A time step of the environment as ours, checked."""
         name = self.spec.name
         expected = all(hasattr(timestep, attribute) for attribute in ("observation", "reward", "discount"))
         if not expected or not callable(getattr(timestep, "last", None)):
-            raise EnvironmentFault(f"{name} answered with {_kind(timestep)} and not with a dm_env time step.")
+            raise EnvironmentFault(f"{name} returned {_kind(timestep)}, not a dm_env time step.")
         reward = 0.0 if timestep.reward is None and first else timestep.reward
         discount = 1.0 if timestep.discount is None else timestep.discount
         try:
@@ -137,7 +137,7 @@ class PythonEnvironment:
 
 
 def reseed(env: Any, seed: Seed, episode: int) -> None:
-    """Seeds every NumPy generator that the environment or anything it wraps holds, from (seed, episode)."""
+    """Seeds every NumPy generator of the environment and of what it wraps from (seed, episode)."""
     if hasattr(env, "seed_next"):
         env.seed_next(number(f"{seed}/{episode}"))
         return
@@ -150,41 +150,41 @@ def reseed(env: Any, seed: Seed, episode: int) -> None:
 
 
 def see_current_folder() -> None:
-    """Lets modules of the folder that the user is in be imported, after installed ones: a ray.py there is not Ray."""
+    """Adds the current folder to the import path, after installed packages: a local ray.py must not hide Ray."""
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
 
 
 def described(error: BaseException) -> str:
-    """What somebody else's code raised, and in which line of theirs, in a few words."""
-    message = " ".join(str(error).split()).rstrip(".") or "without a word"
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_theirs(frame.filename)]
+    """An exception of the user's code in a few words, with the line of that code."""
+    message = " ".join(str(error).split()).rstrip(".") or "without a message"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_user_code(frame.filename)]
     place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {message}{place}"
 
 
-def _is_theirs(filename: str) -> bool:
-    """Whether a file is the user's: not ours, not of an installed package, not Python's own."""
+def _is_user_code(filename: str) -> bool:
+    """Whether a file is the user's: not of this package, an installed package or Python itself."""
     if filename.startswith("<"):
         return False
     path = Path(filename).resolve()
-    not_theirs = (_PACKAGE, *map(Path, (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))))
-    return "site-packages" not in path.parts and not any(path.is_relative_to(folder) for folder in not_theirs)
+    others = (_PACKAGE, *map(Path, (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))))
+    return "site-packages" not in path.parts and not any(path.is_relative_to(folder) for folder in others)
 
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
-def _specification(name: str, ask: Callable[[], Any]) -> Any:
-    """What the environment says of its observations or actions."""
+def _specification(name: str, read: Callable[[], Any]) -> Any:
+    """The environment's specification of observations or actions."""
     try:
-        return ask()
+        return read()
     except (Exception, SystemExit) as e:
         raise EnvironmentFault(f"{name} raised {described(e)}.") from e
 
 
 def _single(value: Any) -> float:
-    """A single number as Python's own."""
+    """A single number as a Python float."""
     if not isinstance(value, float | int) and (np.ndim(value) or isinstance(value, str | bytes)):
         raise TypeError
     return float(value)
@@ -192,16 +192,16 @@ def _single(value: Any) -> float:
 
 @lru_cache(maxsize=32)
 def _name(dtype: np.dtype) -> str:
-    """NumPy makes a type's name anew whenever it is asked, which takes longer than all else about a counter."""
+    """The name of a dtype, cached because NumPy builds it at every call, which is slow."""
     return dtype.name
 
 
-def _kind(thing: Any) -> str:
+def _kind(thing: object) -> str:
     return "nothing" if thing is None else f"an object of type {type(thing).__name__}"
 
 
 def number(text: str) -> int:
-    """A seed of 32 bits from a text."""
+    """A 32-bit seed from a text."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
 
 
@@ -214,8 +214,8 @@ def _layers(env: Any) -> list[Any]:
     return layers
 
 
-def _num_actions(name: str, action_spec: Any) -> int:
+def _num_actions(name: str, action_spec: object) -> int:
     count = getattr(action_spec, "num_values", None)
     if count is None:
-        raise UserError(f"{name} does not have discrete actions, and only those are supported.")
+        raise UserError(f"{name} does not have discrete actions; only those are supported.")
     return int(count)

@@ -1,13 +1,12 @@
-"""Settings of environments, as their ids have them: the only place where their defaults stand."""
+"""Settings in the ids of environments, with their defaults and ranges."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from tdu.errors import UserError
 from tdu.options import option
 
 GYM_EPISODES = 1000
-"""Of a run on an environment of Gymnasium's or gymnax's, if nobody says otherwise."""
+"""Default number of episodes on Gymnasium, gymnax and Atari."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +52,11 @@ class AtariSettings:
     cap: int = option(108_000, "Frames after which an episode is cut off; an action has 4.", minimum=4, maximum=10**9)
 
 
-def parse_settings(scheme: str, text: str) -> dict[str, Any]:
-    """`size=20,stochastic=true` by name."""
-    settings: dict[str, Any] = {}
-    for part in filter(None, text.split(",")):
-        name, equals, value = part.partition("=")
-        if not equals:
-            raise UserError(f"'{part}' is not a setting; write {scheme}:name=value,name=value.")
-        if name.strip() in settings:
-            raise UserError(f"'{scheme}:{text}' gives {name.strip()} twice.")
-        settings[name.strip()] = value.strip()
-    return settings
+BuiltInSettings = DeepSeaSettings | BinaryTreeSettings | KeyDoorSettings
+
+BUILT_IN: dict[str, type[BuiltInSettings]] = {
+    "deep_sea": DeepSeaSettings,
+    "binary_tree": BinaryTreeSettings,
+    "key_door": KeyDoorSettings,
+}
+"""By name of the built-in environment."""

@@ -1,7 +1,7 @@
-"""B ≥ 1 environments stepped together. One that lives in Python alone is such a vector of length 1.
+"""B ≥ 1 environments stepped together. A single environment in Python is a vector of length 1.
 
-Every row is an environment. An episode that ends is followed by the next in the same call, so that there is always an
-observation to act on; the true last observation of the one that ended is in `Stepped.after`.
+Every row is an environment. When an episode ends, the next one starts in the same call, so there is always an observation to
+act on. The last observation of the ended episode is in `Stepped.after`.
 """
 
 import hashlib
@@ -14,57 +14,61 @@ from tdu.environments.python import PythonEnvironment
 from tdu.errors import EnvironmentFault, RunError
 from tdu.types import EnvSpec, TimeStep
 
+Arrays = dict[str, np.ndarray]
+Plain = dict[str, Any]
+"""JSON values."""
+
 
 class Stepped(NamedTuple):
-    """What B environments answer to B actions."""
+    """The result of B actions in B environments."""
 
     after: TimeStep
-    """The answers, each leaf [B]; an observation is the true last one where the episode is over."""
+    """The time steps, each leaf [B]; at the end of an episode, with its last observation."""
     taken: np.ndarray
-    """[B], whether the action counted: some vector environments spend a call on beginning an episode."""
+    """[B], whether the action counted. Some vector environments use a call to start an episode."""
     now: np.ndarray
-    """[B, …], observations to act on next; the first one of a new episode where one has begun."""
+    """[B, …], observations to act on next; the first of the new episode if one ended."""
     ended: dict[int, "Ended"]
-    """Rows whose episode is over."""
+    """Rows whose episode ended."""
 
 
 class Ended(NamedTuple):
-    """What the environment has counted when an episode is over."""
+    """The environment's counts at the end of an episode."""
 
     bad: bool
-    """Whether the episode counts as a bad one."""
+    """Whether the episode was bad."""
     totals: dict[str, float]
     """Running totals of `spec.info_names`, over all rows."""
 
 
 class VectorEnvironment(Protocol):
-    """What the stepwise runner drives."""
+    """B environments that are stepped from Python."""
 
     spec: EnvSpec
     size: int
     exact: bool
-    """Whether `restore` brings them back to where they were; where not, they begin new episodes."""
+    """Whether `restore` restores the state exactly; if not, it starts new episodes."""
     skips: bool
-    """Whether a row may spend a call on beginning an episode, so that its action does not count."""
+    """Whether a row may use a call to start an episode, so that its action does not count."""
 
     def start(self) -> np.ndarray:
-        """Begins the first episodes; their observations [B, …]."""
+        """Starts the first episodes; their observations [B, …]."""
 
     def step(self, actions: np.ndarray) -> Stepped:
         """One step of every environment, with actions [B]."""
 
-    def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Where the environments are: arrays of any length, and what JSON can hold."""
+    def save(self) -> tuple[Arrays, Plain]:
+        """The environments' state: arrays of any length, and JSON values."""
 
-    def restore(self, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> np.ndarray:
-        """Puts them back there; observations to act on [B, …]."""
+    def restore(self, arrays: Arrays, plain: Plain) -> np.ndarray:
+        """Restores what `save` returned; observations to act on [B, …]."""
 
     def close(self) -> None:
-        """Gives up what they hold."""
+        """Releases the environments' resources."""
 
 
 class PythonVector:
-    """Environments of ours, one after the other. The k-th episode of row i is number k·B + i of the run."""
+    """Python environments, stepped one after another. The k-th episode of row i is number k·B + i of the run."""
 
     exact = True
     skips = False
@@ -74,15 +78,15 @@ class PythonVector:
         self.size = len(environments)
         self.environments = environments
         self._episodes = [0] * self.size
-        self._counters: list[dict[str, Any]] = [{}] * self.size
+        self._counters: list[Plain] = [{}] * self.size
         self._info: list[dict[str, float]] = [{}] * self.size
         self._actions: list[list[int]] = [[] for _ in environments]
         self._rewards = np.zeros(self.size)
-        """Of the episodes under way."""
+        """Returns of the current episodes so far."""
         self._now = np.zeros((self.size, *self.spec.carried_shape), self.spec.carried_dtype)
 
     def start(self) -> np.ndarray:
-        """Begins the first episodes."""
+        """Starts the first episodes."""
         for row in range(self.size):
             self._begin(row)
         return self._now.copy()
@@ -96,37 +100,29 @@ class PythonVector:
             np.empty(self.size, bool),
         )
         ended: dict[int, Ended] = {}
-        for row, env in enumerate(self.environments):
-            action = int(actions[row])
-            answer = env.step(action)
-            for leaf, value in zip(after, answer, strict=True):
+        for row in range(self.size):
+            timestep = self._take(row, int(actions[row]))
+            for leaf, value in zip(after, timestep, strict=True):
                 leaf[row] = value
-            self._actions[row].append(action)
-            self._rewards[row] += float(answer.reward)
-            self._now[row] = answer.observation
-            if answer.last:
+            if timestep.last:
                 ended[row] = self._end(row)
                 self._begin(row)
         return Stepped(after, np.ones(self.size, bool), self._now.copy(), ended)
 
-    def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Counters as they were when each episode began, and the actions since."""
+    def save(self) -> tuple[Arrays, Plain]:
+        """The counters at the start of each episode, and the actions since."""
         arrays = {f"actions_{row}": np.asarray(actions, np.int32) for row, actions in enumerate(self._actions)}
         plain = {"episodes": self._episodes, "counters": self._counters, "digest": self._digest()}
         return arrays, plain
 
-    def restore(self, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> np.ndarray:
-        """Begins the episodes that were under way and takes their actions again."""
+    def restore(self, arrays: Arrays, plain: Plain) -> np.ndarray:
+        """Restarts the episodes and replays their actions."""
         self._episodes = list(plain["episodes"])
         for row, env in enumerate(self.environments):
             env.restore_counters(plain["counters"][row])
             self._begin(row)
             for action in arrays[f"actions_{row}"].tolist():
-                answer = env.step(action)
-                self._actions[row].append(action)
-                self._rewards[row] += float(answer.reward)
-                self._now[row] = answer.observation
-                if answer.last:
+                if self._take(row, action).last:
                     raise RunError(_NOT_REPEATABLE.format(self.spec.name))
         if self._digest() != plain["digest"]:
             raise RunError(_NOT_REPEATABLE.format(self.spec.name))
@@ -138,14 +134,21 @@ class PythonVector:
             env.close()
 
     def _digest(self) -> str:
-        """Of what is seen and of what was earned since the episodes began."""
+        """Hash of the observations and of the returns so far."""
         return hashlib.sha256(self._now.tobytes() + self._rewards.tobytes()).hexdigest()
+
+    def _take(self, row: int, action: int) -> TimeStep:
+        timestep = self.environments[row].step(action)
+        self._actions[row].append(action)
+        self._rewards[row] += float(timestep.reward)
+        self._now[row] = timestep.observation
+        return timestep
 
     def _end(self, row: int) -> Ended:
         bad_before = self._info[row].get("total_bad_episodes", 0)
         self._info[row] = info = self.environments[row].info()
         self._episodes[row] += 1
-        totals = {name: together(name, [mine[name] for mine in self._info]) for name in self.spec.info_names}
+        totals = {name: total(name, [row_info[name] for row_info in self._info]) for name in self.spec.info_names}
         return Ended(bad=info.get("total_bad_episodes", 0) > bad_before, totals=totals)
 
     def _begin(self, row: int) -> None:
@@ -161,11 +164,11 @@ class PythonVector:
 
 
 _NOT_REPEATABLE = (
-    "{} does not come back to the same state when the same actions are taken again after the same seed, so its run cannot be "
-    "continued; start it anew, or draw everything random in it from the seed that its reset is given."
+    "{} does not return to the same state when the same actions are replayed with the same seed, so its run cannot be "
+    "continued; start a new run, or draw all its random numbers from the seed that its reset receives."
 )
 
 
-def together(name: str, values: Sequence[float]) -> float:
-    """One total of several environments or episodes: bsuite's counts add up, of its bests the best is kept."""
+def total(name: str, values: Sequence[float]) -> float:
+    """The total over several environments or episodes: the largest of bsuite's `best…` values, the sum of its counts."""
     return max(values) if name.startswith("best") else sum(values)

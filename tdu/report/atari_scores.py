@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tdu.environments import atari
+from tdu.environments import atari, parse
 from tdu.report import figures, variance
 from tdu.run import folder as runs
 
@@ -67,8 +67,8 @@ def score_of(game: str, hns: float) -> float:
 
 def game_of(env: str) -> str | None:
     """The game of an environment's id, if it is one of the 57."""
-    game = env.removeprefix(atari.PREFIX).partition(":")[0]
-    return game if env.startswith(atari.PREFIX) and game in references() else None
+    env_id = parse(env)
+    return env_id.name if env_id.source == "atari" and env_id.name in references() else None
 
 
 def scored(found: Sequence[tuple[str, runs.RunConfig, runs.RunResult | None]]) -> tuple[list[Scored], bool]:

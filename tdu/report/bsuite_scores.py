@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tdu.environments.bsuite import DEEP_SEAS, imported
+from tdu.environments import parse
+from tdu.environments.bsuite import imported
+from tdu.environments.bsuite_twins.experiments import DEEP_SEAS
 from tdu.environments.deep_sea import solved_rule
 from tdu.errors import UserError, writing
 from tdu.run import folder as runs
@@ -95,7 +97,7 @@ def _every_episode(logs: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, fl
     _, sweep = imported()
     beaten: dict[str, list[bool]] = {}
     for bsuite_id, log in logs.items():
-        name = bsuite_id.partition("/")[0]
+        name = parse(bsuite_id).experiment
         if name in DEEP_SEAS and bsuite_id in sweep.SETTINGS and len(log["episode"]):
             solved = log["episode"][_solved(log, bsuite_id)]
             size = sweep.SETTINGS[bsuite_id]["size"]
@@ -172,7 +174,7 @@ def _deep_sea(rows: Any, stochastic: bool) -> float:
 
 def _solved(log: Mapping[str, np.ndarray], bsuite_id: str) -> np.ndarray:
     """At which rows of a log bsuite's rule for Deep Sea holds; nowhere on other tasks."""
-    stochastic = DEEP_SEAS.get(bsuite_id.partition("/")[0])
+    stochastic = DEEP_SEAS.get(parse(bsuite_id).experiment)
     if stochastic is None or "total_bad_episodes" not in log:
         return np.zeros(len(log["episode"]), bool)
     return np.asarray(solved_rule(stochastic)(log["total_bad_episodes"], np.maximum(log["episode"], 1), 0))

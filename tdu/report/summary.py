@@ -5,7 +5,6 @@ human-normalised ones where Atari's were.
 import csv
 import dataclasses
 import math
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tdu import agents
-from tdu.environments import bsuite
+from tdu.environments import bsuite, parse
+from tdu.environments.bsuite_twins.experiments import DEEP_SEAS
 from tdu.errors import UserError
 from tdu.options import unwritten
 from tdu.report import atari_scores, bsuite_scores, figures, statistics
@@ -174,7 +174,7 @@ def _bsuite_tables(scored: dict[str, Any], others: dict[str, dict[str, float]]) 
         cells = [_score_words(s, row) for s in scored.values()] + [_number(s.get(row)) for s in others.values()]
         lines.append(f"| {row}{part}{star} | {' | '.join(cells)} |")
         own = [_number(s.get("every_episode", {}).get(row)) for s in scored.values()] + ["–"] * len(others)
-        if row in bsuite.DEEP_SEAS:
+        if row in DEEP_SEAS:
             lines.append(f"| {row}, checked at every episode{part}{star} | {' | '.join(own)} |")
     parts = ["\n".join(lines)]
     lines = [f"| bsuite tag | {' | '.join(scored)} |", "|" + "---|" * (len(scored) + 1)]
@@ -235,20 +235,14 @@ def write_bsuite_csv(folder: Path, out: Path) -> int:
     """Every run on a bsuite id as bsuite's own CSV, in a folder for each agent and seed; how many."""
     written = set()
     for name, run in _told_apart(_read(folder)[0]):
-        bsuite_id = bsuite_id_of(run.config.env)
+        bsuite_id = parse(run.config.env).bsuite_id
         place = out / sweeps.file_name(f"{name}-seed{run.config.seed}")
-        if bsuite_id is not None and run.log and (place, bsuite_id) not in written:
+        if bsuite_id and run.log and (place, bsuite_id) not in written:
             bsuite_scores.write_csv(run.log, bsuite_id, place)
             written.add((place, bsuite_id))
     if not written:
         raise UserError(f"{folder} has no runs on bsuite's ids, so there are no logs to write.")
     return len(written)
-
-
-def bsuite_id_of(env: str) -> str | None:
-    """The official id of an environment, if it has one."""
-    name = env.removeprefix("bsuite:")
-    return name if re.fullmatch(r"[a-z_]+/\d+", name) else None
 
 
 def _agent(envs: dict[str, dict[int, Found]], damaged: dict[str, str], notes: list[str]) -> dict[str, Any]:
@@ -288,11 +282,11 @@ def _bsuite(envs: dict[str, dict[int, Found]], damaged: dict[str, str], notes: l
     """Mean over seeds of bsuite's scores. A task that was run under two names counts once, and that is noted."""
     logs: dict[int, dict[str, Found]] = {}
     for env, seeds in envs.items():
-        bsuite_id = bsuite_id_of(env)
+        bsuite_id = parse(env).bsuite_id
         for seed, run in seeds.items():
-            if bsuite_id is not None and run.config.num_envs > 1:
+            if bsuite_id and run.config.num_envs > 1:
                 notes.append(f"{run.name} ran {run.config.num_envs} environments at once: bsuite's scores are of one.")
-            elif bsuite_id is not None and run.log and len(run.log["episode"]):
+            elif bsuite_id and run.log and len(run.log["episode"]):
                 kept = logs.setdefault(seed, {}).setdefault(bsuite_id, run)
                 if kept is not run:
                     notes.append(
@@ -314,7 +308,7 @@ def _bsuite(envs: dict[str, dict[int, Found]], damaged: dict[str, str], notes: l
         "every_episode": {
             n: _or_none(s.every_episode for s in scores if s.every_episode is not None)
             for n, scores in by_name.items()
-            if n in bsuite.DEEP_SEAS
+            if n in DEEP_SEAS
         },
         "finished": {n: all(s.finished for s in scores) for n, scores in by_name.items()},
         "settings": {n: [sum(i.startswith(f"{n}/") for i in ids) for ids in (known, bsuite.ids(n))] for n in by_name},

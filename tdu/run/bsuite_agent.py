@@ -24,7 +24,7 @@ def bsuite_agent(env: Any, agent: str = "tdu", *, seed: int = 0, preset: str | N
     except ModuleNotFoundError as e:
         raise UserError(f"this needs the extra 'bsuite' ({e.name} is missing): pip install 'tdu[bsuite]'.") from None
     reader = PythonEnvironment(env, name=type(env).__name__, seed=seed, num_states=bsuite.num_states(env))
-    preset = preset or agents.default_preset(agent, of_the_paper=environments.is_of_the_paper(env))
+    preset = preset or agents.default_preset(agent, of_the_paper=environments.identify(env).is_of_the_paper)
     config = agents.configure(agent, options, preset)
     made = agents.find(agent).make(reader.spec, config)
     if not isinstance(made, Agent):

@@ -24,7 +24,8 @@ def load(path: str | Path, env: Any = None, say: Callable[[str], None] = tell, *
         raise RunError(f"{path} is not a run's folder.")
     config = runs.read_config(path)
     result = runs.read_result(path)
-    was_object = config.env.startswith("object:")
+    trained_on = environments.parse(config.env)
+    was_object = trained_on.source == environments.OBJECT
     if env is None and was_object:
         raise RunError(
             f"{path} was trained on an object; from Python, tdu.load and tdu.evaluate take that object as env."
@@ -32,10 +33,10 @@ def load(path: str | Path, env: Any = None, say: Callable[[str], None] = tell, *
     made = make_environment(config.env if env is None else env, config)
     if env is None:
         environments.close(made)  # all that is wanted of it is what it looks like
-    if was_object and object_name(made.spec).split(":")[2:] != (there := config.env.split(":"))[2:]:
-        shape, actions = there[2:]
+    if was_object and object_name(made.spec).rsplit(":", 2)[1:] != config.env.rsplit(":", 2)[1:]:
+        name, shape, actions = trained_on.name.rsplit(":", 2)
         raise RunError(
-            f"{path} was trained on {there[1]}, with observations of shape {shape} and {actions} actions, and "
+            f"{path} was trained on {name}, with observations of shape {shape} and {actions} actions, and "
             f"{made.spec.name} does not look like it: {made.spec.observation_shape} and {made.spec.num_actions}."
         )
     runner, agent = make_runner(config, made, compiled=False)

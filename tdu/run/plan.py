@@ -107,7 +107,7 @@ def asked_for(
     general_because = None
     if config is not None:
         stored = runs.read_template(Path(config))
-        if env is None and stored.env.startswith("object:"):
+        if env is None and environments.parse(stored.env).source == environments.OBJECT:
             raise UserError(f"{config} is of a run on an object, which a file cannot hold; give the environment too.")
         env = stored.env if env is None else env
         agent = stored.agent if agent is None else agent
@@ -125,8 +125,8 @@ def asked_for(
     name = env if isinstance(env, str) else ""
     agent = DEFAULT_AGENT if agent is None else agent
     if preset is None:
-        kind = environments.kind(env)
-        preset = agents.default_preset(agent, of_the_paper=environments.is_of_the_paper(env), kind=kind)
+        env_id = environments.identify(env)
+        preset = agents.default_preset(agent, of_the_paper=env_id.is_of_the_paper, kind=env_id.kind)
         if preset == "general":
             general_because = _GENERAL_BECAUSE.format(agent)
         elif agents.find(agent).is_recurrent:
@@ -186,7 +186,7 @@ def ask(
             "tdu sweep --engine ray is for."
         )
     return RunConfig(
-        env=environments.canonical(env),
+        env=str(environments.parse(env).canonical()),
         agent=agent,
         seed=whole_number("seed", seed, 0, LARGEST_SEED),
         episodes=None if episodes is None else whole_number("episodes", episodes, 1, MOST_EPISODES),
@@ -206,7 +206,8 @@ def is_as_asked(stored: RunConfig, asked: RunConfig) -> bool:
 
 def object_name(spec: EnvSpec) -> str:
     """What a run's config calls an environment that has no id."""
-    return f"object:{spec.name}:{spec.observation_shape}:{spec.num_actions}"
+    name = f"{spec.name}:{spec.observation_shape}:{spec.num_actions}"
+    return str(environments.EnvId(environments.OBJECT, name))
 
 
 def make_runner(

@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tdu import agents, environments
-from tdu.environments import atari, bsuite
-from tdu.environments.bsuite_twins import experiments
 from tdu.errors import RunError, UserError
 from tdu.options import whole_number
 from tdu.run import folder as runs
@@ -92,25 +90,6 @@ def run_folder(parent: Path, name: str, config: runs.RunConfig) -> Path:
     return parent / f"{file_name(name)}-{config.digest()}"
 
 
-def expand(target: str) -> list[str]:
-    """Environment ids of a target.
-
-    `bsuite` is all of bsuite; `bsuite:testing` or `bsuite:` and a tag of it a part of it; an experiment's name all of its
-    settings; `atari:57`, `atari:exploration` and `atari:ablation` games of Atari; anything else an environment's id.
-    """
-    if not target.strip():
-        raise UserError("a target is empty; name an environment, a bsuite experiment, or bsuite for all of it.")
-    if target == "bsuite" or (target.startswith("bsuite:") and "/" not in target):
-        return bsuite.ids(target.partition(":")[2])
-    if target.startswith("atari:"):
-        return atari.ids(target.partition(":")[2])
-    if target in experiments.SETTINGS:
-        return experiments.ids(target)  # which need no extra
-    if not set(target) & set(":/") and target not in environments.BUILT_IN:
-        return bsuite.ids(target)
-    return [target]
-
-
 def plan(
     targets: Sequence[str],
     agent_names: Sequence[str],
@@ -128,14 +107,15 @@ def plan(
     Without a preset, each environment has its own (`agents.default_preset`).
     """
     seeds = whole_number("seeds", seeds, 1, 10**6)
-    envs = list(dict.fromkeys(environments.canonical(env) for target in targets for env in expand(target)))
+    ids = [environments.parse(env).canonical() for target in targets for env in environments.expand(target)]
+    envs = list(dict.fromkeys(map(str, ids)))
     for env in envs:
         environments.default_episodes(env)  # refuses what cannot be
     grid = grid or {}
     cells: dict[str, Cell] = {}
     for agent, env in itertools.product(dict.fromkeys(agent_names), envs):
-        of_the_paper, kind = environments.is_of_the_paper(env), environments.kind(env)
-        its_preset = preset or agents.default_preset(agent, of_the_paper=of_the_paper, kind=kind)
+        env_id = environments.parse(env)
+        its_preset = preset or agents.default_preset(agent, of_the_paper=env_id.is_of_the_paper, kind=env_id.kind)
         for values in itertools.product(*grid.values()):
             options = tuple(zip(grid, values, strict=True))
             for seed in range(seeds):

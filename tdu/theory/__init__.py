@@ -1,18 +1,18 @@
-"""The paper's theory, executable: how biased an ensemble's uncertainty is where the true posterior is known.
+"""The paper's theory, executable: the bias of an ensemble's uncertainty where the true posterior is known.
 
-Knows nothing of agents, runners or environments: finite MDPs, their posteriors, and arrays of values.
+Finite MDPs, their posteriors and arrays of values; independent of agents, runners and environments.
 """
 
 from tdu.theory import approximations, bellman, capacity, families
 from tdu.theory.bias import TransitionBias, transition_bias
 from tdu.theory.mdp import MDP, mdp, next_values, values
-from tdu.theory.posterior import Data, Moments, Posterior, gather, moments, prior
+from tdu.theory.posterior import Data, Posterior, SampleMoments, gather, moments, prior
 
 __all__ = [
     "MDP",
     "Data",
-    "Moments",
     "Posterior",
+    "SampleMoments",
     "TransitionBias",
     "approximations",
     "bellman",

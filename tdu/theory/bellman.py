@@ -1,9 +1,9 @@
-"""Whether a distribution of values obeys the Bellman equations of its moments (the paper's eqs. 2 and 3), and how read.
+"""Whether a distribution of values satisfies the Bellman equations of its moments (the paper's eqs. 2 and 3).
 
     E_θ[Q] = E_θ[E_{r,s'}[r + γQ(s', π(s'))]],    V_θ[Q] = V_θ[E_{r,s'}[r + γQ(s', π(s'))]].
 
-The paper does not say whose expectation E_{r,s'} is. Here it is that of the MDP that is passed in: the true one, the mean of
-the posterior, or, for draws of Q_π from p(M), of each draw's own MDP.
+The paper does not define which MDP the expectation E_{r,s'} is taken in. Here it is the MDP that is passed in: the true one,
+the mean of the posterior, or, for draws of Q_π from p(M), the MDP of each draw.
 """
 
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from tdu.theory.mdp import MDP, Real, check_discount, checked, finite, next_valu
 
 
 class Residuals(NamedTuple):
-    """Left side minus right side of both equations, [S, A], and the standard errors of their sampling."""
+    """Left side minus right side of both equations, [S, A], with standard errors."""
 
     mean: Real
     variance: Real
@@ -25,8 +25,8 @@ class Residuals(NamedTuple):
 
 
 def backup(q: ArrayLike, policy: ArrayLike, task: MDP, *, gamma: float) -> Real:
-    """E_{r,s'}[r + γQ(s', π(s'))] of values [samples, S, A], in one MDP for all samples or in one for each."""
-    return _backup(*_fitting(q, task), policy, gamma)
+    """E_{r,s'}[r + γQ(s', π(s'))] of values [samples, S, A], in one MDP for all samples or one for each."""
+    return _backup(*_consistent(q, task), policy, gamma)
 
 
 def _backup(q: Real, task: MDP, policy: ArrayLike, gamma: float) -> Real:
@@ -36,21 +36,23 @@ def _backup(q: Real, task: MDP, policy: ArrayLike, gamma: float) -> Real:
     )
 
 
-def _fitting(q: ArrayLike, task: MDP) -> tuple[Real, MDP]:
-    """Both checked: values [samples, S, A], and one MDP for all of them or one for each."""
+def _consistent(q: ArrayLike, task: MDP) -> tuple[Real, MDP]:
+    """Checked values [samples, S, A], and one MDP for all of them or one for each."""
     samples, task = finite("values", q), checked(task)
     if samples.ndim != 3 or samples.shape[1:] != task.rewards.shape[-2:] or len(samples) < 1:
         raise UserError(f"values must be [samples, {task.states}, {task.actions}], not {samples.shape}.")
     if task.rewards.ndim > 2 and task.rewards.shape != samples.shape:
-        raise UserError(f"{len(samples)} samples of values need one MDP, or as many, not {task.rewards.shape[:-2]}.")
+        raise UserError(
+            f"{len(samples)} samples of values need one MDP or one for each, not {task.rewards.shape[:-2]}."
+        )
     return samples, task
 
 
 def residuals(q: ArrayLike, policy: ArrayLike, task: MDP, *, gamma: float) -> Residuals:
-    """How far values [samples, S, A] are from obeying both equations in an MDP, or each in its own."""
-    samples, task = _fitting(q, task)
+    """Residuals of both equations for values [samples, S, A], in one MDP or one for each."""
+    samples, task = _consistent(q, task)
     if len(samples) < 2:
-        raise UserError("residuals of moments need two samples of values at least.")
+        raise UserError("residuals of moments need at least two samples of values.")
     with within_range("values"):
         after = _backup(samples, task, policy, gamma)
         difference = samples - after
@@ -62,9 +64,9 @@ def residuals(q: ArrayLike, policy: ArrayLike, task: MDP, *, gamma: float) -> Re
 
 
 def moved_through(q: ArrayLike, policy: ArrayLike, task: MDP, *, gamma: float) -> Real:
-    """V_θ[E_{r,s'}[r + γQ]] − E_{r,s'}[r + γ·V_θ[Q]], [S, A]: the proof of Lemma 1 takes this difference to be zero."""
-    samples, task = _fitting(q, task)
+    """V_θ[E_{r,s'}[r + γQ]] − E_{r,s'}[r + γ·V_θ[Q]], [S, A]: the proof of Lemma 1 assumes that it is zero."""
+    samples, task = _consistent(q, task)
     if task.rewards.ndim > 2:
-        raise UserError("give one MDP: its expectation is what the variance is moved through.")
+        raise UserError("give one MDP: the variance is moved through its expectation.")
     inside = _backup(samples, task, policy, gamma).var(axis=0)
     return np.asarray(inside - _backup(samples.var(axis=0)[None], task, policy, gamma)[0])

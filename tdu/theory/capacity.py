@@ -1,10 +1,10 @@
-"""What a posterior over a last layer can represent at N state-action pairs (Theorem 1): the residuals of the best one.
+"""What a posterior over a last layer can represent at N state-action pairs (Theorem 1): the residuals of the best fit.
 
 Q_θ = wᵀφ. A mean has n unknowns, E[w]; a variance has n(n+1)/2, the symmetric Cov[w]; a factorised one has n. Equations are
 
     φ(x)ᵀ·E[w] = t(x)    and    ⟨G(x), Cov[w]⟩ = t(x)    for the pairs x = 1 … N,
 
-with features and targets of the Bellman equations or of the true moments. Features have leading axes: many problems at once.
+with features and targets of the Bellman equations or of the true moments. Leading axes hold many problems.
 """
 
 from typing import NamedTuple
@@ -16,27 +16,27 @@ from tdu.theory.mdp import Real, check_count, check_discount, finite
 
 
 class Best(NamedTuple):
-    """The best that was found, for each problem [...]."""
+    """The best covariance found, for each problem [...]."""
 
     residual: Real
-    """Root of the mean square over the N equations."""
+    """Root mean square over the N equations."""
     certificate: Real
-    """No covariance has a smaller residual than this; 0 where nothing is known."""
+    """A lower bound on the residual of any covariance; 0 if none is known."""
 
 
 def mean_residual(features: Real, targets: Real) -> Real:
-    """Of the best E[w], [...]: features [..., N, n], targets [..., N]."""
+    """Residual of the best E[w], [...], for features [..., N, n] and targets [..., N]."""
     features, targets = _checked(features, targets)
     solution = np.einsum("...ij,...j->...i", np.linalg.pinv(features), targets)
     return _root_mean_square(np.einsum("...ij,...j->...i", features, solution) - targets)
 
 
 def quadratic_forms(features: Real, following: Real | None = None, *, gamma: float = 0.0) -> Real:
-    """G [..., N, n, n] of φφᵀ − γ²φ'φ'ᵀ, with φ' = E[φ(s', π(s'))]; of φφᵀ without `following`."""
+    """G = φφᵀ − γ²φ'φ'ᵀ, [..., N, n, n], with φ' = E[φ(s', π(s'))]; G = φφᵀ without `following`."""
     check_discount(gamma)
     features = finite("features", features)
     if features.ndim < 2 or (following is not None and np.shape(following) != features.shape):
-        raise UserError(f"features and the following ones must both be [..., N, n], not {features.shape} alone.")
+        raise UserError(f"features and the following ones must both be [..., N, n]; features are {features.shape}.")
     forms = features[..., :, None] * features[..., None, :]
     if following is None:
         return forms
@@ -45,12 +45,12 @@ def quadratic_forms(features: Real, following: Real | None = None, *, gamma: flo
 
 
 def symmetric_residual(forms: Real, targets: Real) -> Real:
-    """Of the best symmetric matrix, a covariance or not, [...]: forms [..., N, n, n], targets [..., N]."""
+    """Residual of the best symmetric matrix, [...], for forms [..., N, n, n] and targets [..., N]."""
     return mean_residual(_flat(forms), targets)
 
 
 def diagonal_residual(forms: Real, targets: Real) -> Real:
-    """The same for a factorised posterior over w, whose covariance is diagonal."""
+    """Residual of the best diagonal matrix, the covariance of a factorised posterior over w."""
     return mean_residual(np.diagonal(forms, axis1=-2, axis2=-1), targets)
 
 
@@ -64,9 +64,9 @@ def nonzero_symmetric_residual(forms: Real) -> Real:
 
 
 def covariance_residual(forms: Real, targets: Real, *, iterations: int = 2000) -> Best:
-    """Of the best covariance, which has no negative eigenvalue: accelerated projected gradients.
+    """Residual of the best covariance, a matrix without negative eigenvalues, by accelerated projected gradients.
 
-    Where all targets are zero, of the best one with trace 1.
+    If all targets are zero, covariances have trace 1.
     """
     check_count("iterations", iterations)
     n = np.shape(forms)[-1]
@@ -81,7 +81,7 @@ def covariance_residual(forms: Real, targets: Real, *, iterations: int = 2000) -
         gradient = np.einsum("...ij,...j->...i", gram, ahead) - against
         moved = _projected(ahead - step * gradient, n, trace_one=homogeneous)
         following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
-        # Where the last step went against the gradient, momentum does harm: begin anew there.
+        # Momentum restarts in problems where the last step went uphill.
         uphill = (gradient * (moved - best)).sum(axis=-1, keepdims=True) > 0
         ahead = moved + np.where(uphill, 0.0, (momentum - 1) / following) * (moved - best)
         best, momentum = moved, following
@@ -100,7 +100,7 @@ def _lower_bound(forms: Real, gap: Real) -> Real:
 
 
 def _projected(flat: Real, n: int, *, trace_one: bool) -> Real:
-    """The nearest matrix without negative eigenvalues, of trace 1 if asked for."""
+    """The nearest matrix without negative eigenvalues, and with trace 1 if `trace_one`."""
     matrix = flat.reshape(*flat.shape[:-1], n, n)
     eigenvalues, vectors = np.linalg.eigh((matrix + np.swapaxes(matrix, -1, -2)) / 2)
     if trace_one:  # onto the simplex
@@ -115,7 +115,7 @@ def _projected(flat: Real, n: int, *, trace_one: bool) -> Real:
 
 
 def _flat(forms: Real) -> Real:
-    """⟨G, Σ⟩ as a product with the n(n+1)/2 free entries of Σ, those off the diagonal times √2: [..., N, n(n+1)/2]."""
+    """G as vectors over the n(n+1)/2 free entries of Σ, off-diagonal ones times √2, [..., N, n(n+1)/2]."""
     n = forms.shape[-1]
     rows, columns = np.triu_indices(n)
     both = (forms + np.swapaxes(forms, -1, -2)) / 2

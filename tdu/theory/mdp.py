@@ -1,12 +1,12 @@
 """Finite MDPs and the exact values of a policy in them: Q = r + γ·P·V with (I − γ·P_π)·V = r_π.
 
-The last entry of every transition row is the end of the episode, worth 0, so a row has S + 1 entries and sums to one. Leading
-axes are many MDPs at once. The solves are NumPy's (LAPACK, float64).
+The last entry of every transition row is the end of the episode, with value 0, so a row has S + 1 entries and sums to one.
+Leading axes hold many MDPs. Systems are solved by NumPy (LAPACK, float64).
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,12 +18,12 @@ Whole = NDArray[np.int64]
 
 _NUMBER = int | float | np.integer | np.floating
 _ROW_ERROR = 1e-8
-_LONGEST = 1e10
-"""Steps, discounted. Rounding costs a value about as many units in its last place: six digits are left of it."""
+_MOST_STEPS = 1e10
+"""Largest number of discounted steps. Rounding errors grow with it; at this limit six digits of a value are left."""
 
 
 class MDP(NamedTuple):
-    """What is true of a task, or what one draw from a posterior says of it."""
+    """A finite MDP: a task, or a draw from a posterior."""
 
     transitions: Real
     """[..., S, A, S + 1]; the last entry is the end of the episode."""
@@ -32,21 +32,21 @@ class MDP(NamedTuple):
 
     @property
     def states(self) -> int:
-        """Without the end."""
+        """Number of states without the end."""
         return self.rewards.shape[-2]
 
     @property
     def actions(self) -> int:
-        """In every state."""
+        """Number of actions in every state."""
         return self.rewards.shape[-1]
 
 
 def mdp(transitions: ArrayLike, rewards: ArrayLike) -> MDP:
-    """An MDP of yours, checked: transitions [S, A, S + 1], or [S, A, S] where no episode ends; rewards [S, A]."""
+    """A checked MDP from transitions [S, A, S + 1], or [S, A, S] if no episode ends, and rewards [S, A]."""
     probabilities, expected = finite("transitions", transitions), finite("rewards", rewards)
     if expected.ndim != 2:
         raise UserError(
-            f"rewards must have the shape [S, A], with a state and an action at least, not {expected.shape}."
+            f"rewards must have the shape [S, A], with at least one state and one action, not {expected.shape}."
         )
     states, actions = expected.shape
     if probabilities.shape == (states, actions, states):
@@ -55,20 +55,20 @@ def mdp(transitions: ArrayLike, rewards: ArrayLike) -> MDP:
 
 
 def checked(task: MDP) -> MDP:
-    """One MDP or many, made by hand perhaps, in float64: shapes that fit, every row of transitions a distribution."""
+    """One MDP or many in float64, with consistent shapes and rows that are distributions."""
     if not isinstance(task, MDP):
         raise UserError(f"the task must be an MDP, as tdu.theory.mdp makes them, not {type(task).__name__}.")
     probabilities, expected = finite("transitions", task.transitions), finite("rewards", task.rewards)
     if expected.ndim < 2 or 0 in expected.shape:
         raise UserError(
-            f"rewards must have the shape [S, A], with a state and an action at least, not {expected.shape}."
+            f"rewards must have the shape [S, A], with at least one state and one action, not {expected.shape}."
         )
     *many, states, actions = expected.shape
     if probabilities.shape != (*expected.shape, states + 1):
         axes = "".join(f"{count}, " for count in many)
         raise UserError(
             f"transitions have the shape {probabilities.shape}; rewards of {expected.shape} need [{axes}{states}, {actions}, "
-            f"{states + 1}] with the episode's end as last entry, or [{states}, {actions}, {states}] where it never ends."
+            f"{states + 1}] with the episode's end as last entry, or [{states}, {actions}, {states}] if it never ends."
         )
     if (probabilities < 0).any():
         raise UserError(f"transitions of {_pair(probabilities.min(axis=-1) < 0)} have a negative probability.")
@@ -80,7 +80,7 @@ def checked(task: MDP) -> MDP:
 
 
 def _pair(which: NDArray[np.bool_]) -> str:
-    """Words for the first of the pairs [..., S, A]."""
+    """Text for the first true pair of [..., S, A]."""
     *many, state, action = np.argwhere(which)[0]
     return f"state {state}, action {action}" + (f" of MDP {', '.join(map(str, many))}" if many else "")
 
@@ -96,12 +96,12 @@ def values(task: MDP, policy: ArrayLike, *, gamma: float) -> Real:
     if gamma == 1:
         _check_that_it_ends(task.transitions[..., every, chosen, :])
     system = np.eye(task.states) - gamma * under_policy
-    if (1 - gamma) * _LONGEST < 1:  # otherwise no episode is as long, discounted
+    if (1 - gamma) * _MOST_STEPS < 1:  # otherwise no episode has that many discounted steps
         _check_that_it_ends_in_time(system)
     with within_range("values"):
         state_values = np.linalg.solve(system, rewards[..., None])[..., 0]
         q = task.rewards + gamma * np.einsum("...ijk,...k->...ij", onward, state_values, optimize=True)
-        if not np.isfinite(q).all():  # LAPACK tells nobody
+        if not np.isfinite(q).all():  # LAPACK does not raise
             raise FloatingPointError
     return np.asarray(q)
 
@@ -137,31 +137,31 @@ def checked_policy(policy: ArrayLike, states: int, actions: int) -> Whole:
 
 
 def check_discount(gamma: float) -> None:
-    """γ is a number in [0, 1]."""
+    """Checks that γ is a number in [0, 1]."""
     if not isinstance(gamma, _NUMBER) or not 0 <= gamma <= 1:
         raise UserError(f"gamma must be a number between 0 and 1, not {gamma!r}.")
 
 
-def check_number(name: str, number: Any, *, least: float = 0.0) -> None:
-    """It is finite, and so large at least."""
+def check_number(name: str, number: object, *, least: float = 0.0) -> None:
+    """Checks that it is a finite number and at least `least`."""
     if not isinstance(number, _NUMBER) or not least <= number < np.inf:
         raise UserError(f"{name} must be a number from {least:g} up, not {number!r}.")
 
 
-def check_count(name: str, count: Any, *, least: int = 1) -> None:
-    """It is a whole number, and so large at least."""
+def check_count(name: str, count: object, *, least: int = 1) -> None:
+    """Checks that it is a whole number and at least `least`."""
     if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < least:
         raise UserError(f"{name} must be a whole number, at least {least}, not {count!r}.")
 
 
-def check_generator(rng: Any) -> None:
-    """Randomness comes from a seed of the caller's."""
+def check_generator(rng: object) -> None:
+    """Checks that it is a NumPy generator."""
     if not isinstance(rng, np.random.Generator):
         raise UserError(f"rng must be a generator such as np.random.default_rng(0), not {rng!r}.")
 
 
 def finite(name: str, numbers: ArrayLike) -> Real:
-    """The numbers in float64, none of them infinite or NaN."""
+    """The numbers in float64; raises if one is infinite or NaN."""
     try:
         array = np.asarray(numbers, np.float64)
     except (TypeError, ValueError) as e:
@@ -175,16 +175,18 @@ def finite(name: str, numbers: ArrayLike) -> Real:
 
 @contextmanager
 def within_range(what: str) -> Iterator[None]:
-    """Numbers that leave float64 on the way are refused in one sentence."""
+    """Turns an overflow into an error that names the numbers."""
     try:
         with np.errstate(over="raise", invalid="ignore"):
             yield
     except FloatingPointError as e:
-        raise UserError(f"the {what} are too large for float64, or their squares are; scale the rewards down.") from e
+        raise UserError(
+            f"the {what} are too large: they or their squares overflow float64; scale the rewards down."
+        ) from e
 
 
 def _check_that_it_ends(under_policy: Real) -> None:
-    """With γ = 1 a value is finite only where the policy [..., S, S + 1] comes to an end from everywhere."""
+    """Checks that the policy [..., S, S + 1] reaches the end from every state; with γ = 1 values are infinite otherwise."""
     leads = under_policy[..., :-1] > 0
     ends = under_policy[..., -1] > 0
     for _ in range(ends.shape[-1]):
@@ -192,17 +194,17 @@ def _check_that_it_ends(under_policy: Real) -> None:
     if not ends.all():
         state = np.argwhere(~ends)[0][-1]
         raise UserError(
-            f"gamma is 1 and the policy never ends from state {state}; give a smaller gamma or a way to the end."
+            f"gamma is 1 and the policy never ends from state {state}; use a smaller gamma or add a transition to the end."
         )
 
 
 def _check_that_it_ends_in_time(system: Real) -> None:
-    """(I − γ·P_π)⁻¹·1 are the expected steps to the end: how much of a value is rounding grows with them."""
+    """Checks the expected number of steps to the end, (I − γ·P_π)⁻¹·1; the rounding error grows with it."""
     steps = None
-    with suppress(np.linalg.LinAlgError):  # a system that is singular to rounding
+    with suppress(np.linalg.LinAlgError):  # numerically singular
         steps = np.linalg.solve(system, np.ones((*system.shape[:-1], 1)))
-    if steps is None or not ((steps > 0) & (steps < _LONGEST)).all():
+    if steps is None or not ((steps > 0) & (steps < _MOST_STEPS)).all():
         raise UserError(
-            f"with this gamma the policy takes more than {_LONGEST:g} steps to end, and rounding leaves nothing of a value; "
-            "give a smaller gamma."
+            f"with this gamma the policy takes more than {_MOST_STEPS:g} steps to end, and values would be rounding errors; "
+            "use a smaller gamma."
         )

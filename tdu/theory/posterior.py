@@ -1,10 +1,10 @@
-"""What data leave uncertain of an MDP: p(M), and with it the true p(Q_π), by drawing MDPs and solving each exactly.
+"""The posterior p(M) over MDPs given data, and the true p(Q_π): MDPs are drawn and each is solved exactly.
 
-Rows of transitions are Dirichlet, expected rewards Gaussian with known noise, pairs are independent. So
+Rows of transitions are Dirichlet, expected rewards are Gaussian with known noise, and pairs are independent:
 
     weights = prior weights + visits,    precision = 1/sd² + visits/noise²,    mean = (m/sd² + Σ r/noise²) / precision.
 
-Moments of Q_π come with the standard error of their sampling.
+Moments of Q_π come with their standard errors.
 """
 
 from typing import NamedTuple
@@ -29,11 +29,11 @@ from tdu.theory.mdp import (
 )
 
 _CHUNK = 2**21
-"""Numbers of transitions that are drawn at a time."""
+"""Transition probabilities drawn at a time."""
 
 
 class Data(NamedTuple):
-    """Transitions met, each [T]. A next state of S is the end of the episode."""
+    """Observed transitions, each [T]. Next state S is the end of the episode."""
 
     states: Whole
     actions: Whole
@@ -41,7 +41,7 @@ class Data(NamedTuple):
     next_states: Whole
 
 
-class Moments(NamedTuple):
+class SampleMoments(NamedTuple):
     """Mean and variance over samples, and the standard errors of both."""
 
     mean: Real
@@ -51,24 +51,24 @@ class Moments(NamedTuple):
 
 
 class Posterior(NamedTuple):
-    """p(M). A row of weights that are all 0, or a precision of 0, is improper: good for a start, not for a draw.
+    """p(M). A row of zero weights, or a precision of 0, is improper: data can be added, but no MDP can be drawn.
 
-    A weight of 0 beside larger ones is no mistake: that successor has probability 0 (concentration 0, not yet met).
+    A weight of 0 beside larger ones is valid: that successor has probability 0 (concentration 0, not yet observed).
     """
 
     support: NDArray[np.bool_]
-    """What is possible at all, [S, A, S + 1]."""
+    """Possible successors, [S, A, S + 1]."""
     weights: Real
-    """Of the Dirichlet distributions, [S, A, S + 1]; 0 where it has no probability."""
+    """Dirichlet weights, [S, A, S + 1]; 0 for successors without probability."""
     reward_mean: Real
     """[S, A]."""
     reward_precision: Real
-    """[S, A]; infinite where the reward is known."""
+    """[S, A]; infinite for known rewards."""
     noise_sd: float
     """Standard deviation of a reward around its expectation."""
 
     def given(self, data: Data) -> "Posterior":
-        """The posterior after seeing more."""
+        """The posterior after more data."""
         states, actions, _ = self.support.shape
         data = checked_data(data, states, actions)
         if not (possible := self.support[data.states, data.actions, data.next_states]).all():
@@ -90,7 +90,7 @@ class Posterior(NamedTuple):
         )
 
     def mean(self) -> MDP:
-        """The mean MDP: what the next transition is expected to be."""
+        """The mean MDP: the distribution of the next transition."""
         self._check_proper()
         return MDP(self.weights / self.weights.sum(axis=-1, keepdims=True), self.reward_mean)
 
@@ -104,9 +104,7 @@ class Posterior(NamedTuple):
         rows = np.zeros((samples, *self.weights.shape))
         rows[:, possible] = rng.standard_gamma(shape, size=(samples, shape.size))
         total = rows.sum(axis=-1, keepdims=True)
-        if (
-            total == 0
-        ).any():  # weights so small that every draw of a row was rounded to nothing: nearly all on one successor
+        if (total == 0).any():  # tiny weights: all draws of a row underflow; nearly all mass is on one successor
             for sample, state, action in np.argwhere(total[..., 0] == 0):
                 weights = self.weights[state, action]
                 rows[sample, state, action, rng.choice(len(weights), p=weights / weights.sum())] = 1.0
@@ -117,9 +115,9 @@ class Posterior(NamedTuple):
     def values(self, policy: ArrayLike, *, gamma: float, samples: int, rng: np.random.Generator) -> Real:
         """Draws of Q_π from the true posterior, [samples, S, A].
 
-        Without discount a state that the policy may come back to is refused: its chance to do so is random, and arbitrarily
-        long episodes may leave Q_π without a mean (with p(stay) uniform E[1/(1 − p)] is infinite). Draws are finite all the
-        same; whoever knows that the moments exist has them from `values(posterior.draw(…), …)`.
+        With γ = 1, a policy that may return to a state is refused: the probability of returning is random, and Q_π may
+        have no mean (E[1/(1 − p)] is infinite for uniform p). Every draw is still finite. If you can show that the moments
+        exist, use `values(posterior.draw(…), …)`.
         """
         check_count("samples", samples)
         check_discount(gamma)
@@ -137,8 +135,8 @@ class Posterior(NamedTuple):
             goes_on = (leads & goes_on).any(axis=-1)
         if goes_on.any():
             raise UserError(
-                f"gamma is 1 and, for all the posterior knows, the policy may go in circles from state {np.argmax(goes_on)}: "
-                "the values may have no finite mean; give a smaller gamma."
+                f"gamma is 1 and under the posterior the policy may go in circles from state {np.argmax(goes_on)}: "
+                "the values may have no finite mean; use a smaller gamma."
             )
 
     def _check_proper(self) -> None:
@@ -148,7 +146,7 @@ class Posterior(NamedTuple):
                 state, action = np.argwhere(improper)[0]
                 raise UserError(
                     f"the posterior of the {what} of state {state}, action {action} is improper: it was never visited and "
-                    "its prior says nothing; give data for it or a proper prior."
+                    "its prior is improper; give data for it or a proper prior."
                 )
 
 
@@ -160,18 +158,16 @@ def prior(
     reward_sd: ArrayLike = 1.0,
     noise_sd: float = 1.0,
 ) -> Posterior:
-    """What is believed before any data; concentration 0 and an infinite reward_sd say nothing, reward_sd 0 all.
+    """The posterior before any data. Concentration 0 and infinite reward_sd are improper; reward_sd 0 fixes the rewards.
 
-    With concentration 0 every pair needs data before a draw, and what they have not met then has probability 0.
+    With concentration 0 every pair needs data before a draw, and successors that were not observed have probability 0.
     """
     possible = finite("the support", support) != 0
     if possible.ndim != 3 or possible.shape[-1] != possible.shape[0] + 1 or 0 in possible.shape:
         raise UserError(f"a support has the shape [S, A, S + 1], the episode's end last, not {possible.shape}.")
     if not possible.any(axis=-1).all():
         state, action = np.argwhere(~possible.any(axis=-1))[0]
-        raise UserError(
-            f"the support lets state {state}, action {action} lead nowhere; give it a successor or the end."
-        )
+        raise UserError(f"in the support, state {state}, action {action} lead nowhere; add a successor or the end.")
     check_number("concentration", concentration)
     check_number("noise_sd", noise_sd)
     pairs = possible.shape[:2]
@@ -186,47 +182,47 @@ def prior(
     with np.errstate(divide="ignore", over="ignore"):
         precision, learned = 1 / np.square(sd), 1 / np.square(np.float64(noise_sd))
     if not 0 < learned < np.inf:
-        raise UserError(f"noise_sd must be a number above 0 whose square is one too, not {noise_sd!r}.")
+        raise UserError(f"noise_sd must be a number above 0 with a finite, nonzero square, not {noise_sd!r}.")
     return Posterior(possible, np.where(possible, concentration, 0.0), mean.copy(), precision, noise_sd)
 
 
 def gather(
     task: MDP, transitions: int, rng: np.random.Generator, *, noise_sd: float = 1.0, pairs: ArrayLike | None = None
 ) -> Data:
-    """Transitions of pairs drawn uniformly, of all of them or of those in `pairs` [S, A]."""
+    """Transitions of pairs drawn uniformly from all, or from those in `pairs` [S, A]."""
     task = checked(task)
     if task.rewards.ndim != 2:
-        raise UserError(f"data are gathered in one MDP, with rewards [S, A], not {task.rewards.shape}.")
+        raise UserError(f"data come from one MDP, with rewards [S, A], not {task.rewards.shape}.")
     check_generator(rng)
     check_count("transitions", transitions, least=0)
     check_number("noise_sd", noise_sd)
-    may = np.ones(task.rewards.shape, bool) if pairs is None else finite("pairs", pairs) != 0
-    if may.shape != task.rewards.shape or not may.any():
-        raise UserError(f"pairs must say yes or no for every state and action, {task.rewards.shape}, and yes to one.")
-    allowed = np.argwhere(may)
+    usable = np.ones(task.rewards.shape, bool) if pairs is None else finite("pairs", pairs) != 0
+    if usable.shape != task.rewards.shape or not usable.any():
+        raise UserError(f"pairs must be booleans of shape {task.rewards.shape}, at least one of them true.")
+    allowed = np.argwhere(usable)
     chosen = allowed[rng.integers(len(allowed), size=transitions)]
     states, actions = chosen[:, 0], chosen[:, 1]
-    upto = np.cumsum(task.transitions[states, actions], axis=-1)
-    next_states = (rng.random((transitions, 1)) * upto[:, -1:] >= upto).sum(axis=-1)
+    cumulative = np.cumsum(task.transitions[states, actions], axis=-1)
+    next_states = (rng.random((transitions, 1)) * cumulative[:, -1:] >= cumulative).sum(axis=-1)
     rewards = task.rewards[states, actions] + noise_sd * rng.standard_normal(transitions)
     return Data(states, actions, rewards, next_states)
 
 
-def moments(samples: ArrayLike) -> Moments:
+def moments(samples: ArrayLike) -> SampleMoments:
     """Moments over the first axis."""
     numbers = finite("samples", samples)
     count = len(numbers) if numbers.ndim else 0
     if count < 2:
-        raise UserError(f"moments need two samples at least, not {count}.")
+        raise UserError(f"moments need at least two samples, not {count}.")
     with within_range("samples"):
         mean = numbers.mean(axis=0)
         squares = np.square(numbers - mean)
         variance = squares.mean(axis=0)
-        return Moments(mean, variance, np.sqrt(variance / count), squares.std(axis=0) / np.sqrt(count))
+        return SampleMoments(mean, variance, np.sqrt(variance / count), squares.std(axis=0) / np.sqrt(count))
 
 
 def checked_data(data: Data, states: int, actions: int) -> Data:
-    """Four columns of one length that name states and actions there are."""
+    """Data with four columns of one length, whose states and actions exist."""
     if not isinstance(data, Data):
         raise UserError(f"data must be a tdu.theory.Data, not {type(data).__name__}.")
     rewards = finite("the data's rewards", data.rewards)
@@ -237,5 +233,5 @@ def checked_data(data: Data, states: int, actions: int) -> Data:
         if (column != np.floor(column)).any():
             raise UserError("the data's states and actions must be whole numbers.")
         if ((column < 0) | (column >= limit)).any():
-            raise UserError(f"the data name a {name} outside of 0 … {limit - 1}.")
+            raise UserError(f"the data have a {name} outside of 0 … {limit - 1}.")
     return Data(s.astype(np.int64), a.astype(np.int64), rewards, n.astype(np.int64))

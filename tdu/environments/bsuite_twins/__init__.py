@@ -1,1 +1,1 @@
-"""bsuite's environments in JAX, each equal to the official one given the same random draws."""
+"""bsuite's environments in JAX, each equal to the official one for the same random numbers."""

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from tdu.environments.bsuite_twins import time_steps
+from tdu.environments import time_steps
 from tdu.types import Array, Environment, EnvSpec, Key, TimeStep
 
 _ARMS = 11
@@ -13,11 +13,11 @@ _ARMS = 11
 
 class BanditState(NamedTuple):
     regret: Array
-    """Of the arm that was pulled; 0 before."""
+    """Regret of the chosen arm; 0 before the choice."""
 
 
 def arm_rewards(mapping_seed: int) -> np.ndarray:
-    """The reward of each arm, [A]: bsuite's own draw."""
+    """The reward of each arm, [A], drawn as in bsuite."""
     order = np.random.RandomState(mapping_seed).choice(range(_ARMS), size=_ARMS, replace=False)
     return np.linspace(0, 1, _ARMS)[order]
 
@@ -37,8 +37,5 @@ def bandit(*, mapping_seed: int) -> Environment:
         after = time_steps.following(observation, paid[action], jnp.ones((), bool))
         return BanditState(regrets[action]), after
 
-    def info(state: BanditState) -> dict[str, Array]:
-        return {"total_regret": state.regret}
-
     spec = EnvSpec("bandit", (1, 1), num_actions=_ARMS, info_names=("total_regret",))
-    return Environment(spec, reset, step, info)
+    return Environment(spec, reset, step, lambda state: {"total_regret": state.regret})

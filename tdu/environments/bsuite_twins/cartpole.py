@@ -1,7 +1,7 @@
-"""bsuite's `Cartpole`, and the physics and clock that its swing-up shares (Barto, Sutton and Anderson, 1983).
+"""bsuite's `Cartpole` (Barto, Sutton and Anderson, 1983), and the physics and clock that it shares with the swing-up.
 
-Positions are computed in single precision; bsuite uses double precision. The clock is bsuite's own: it adds 0.01 in double
-precision, which ends an episode after 1001 steps and not after 1000.
+Positions are computed in single precision; bsuite uses double precision. The clock is bsuite's: it adds 0.01 in double
+precision, so an episode ends after 1001 steps, not after 1000.
 """
 
 from typing import NamedTuple
@@ -10,15 +10,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tdu.environments.bsuite_twins import time_steps
+from tdu.environments import time_steps
 from tdu.types import Array, Environment, EnvSpec, Key, TimeStep
 
 EDGE = 3.0
-"""|x| at which the table ends; positions are observed in units of it."""
-_INTERVAL, _MOST_TIME = 0.01, 10.0
+"""|x| at the edge of the table, and the unit of observed positions."""
+_INTERVAL, _TIME_LIMIT = 0.01, 10.0
 _CART_MASS, _POLE_MASS, _POLE_LENGTH, _FORCE, _GRAVITY = 1.0, 0.1, 0.5, 10.0, 9.8
 _BALANCED_HEIGHT = 0.8
-_START_RANGE = 0.05
+_START_NOISE = 0.05
 
 
 class Pole(NamedTuple):
@@ -27,22 +27,22 @@ class Pole(NamedTuple):
     x: Array
     x_dot: Array
     theta: Array
-    """0 is upright; in [−π, π], where single precision is best around 0. bsuite's is in [0, 2π): the same angle."""
+    """0 is upright. In [−π, π], because single precision is best near 0; bsuite uses [0, 2π)."""
     theta_dot: Array
     time: Array
-    """Steps since the beginning."""
+    """Steps since the start."""
 
 
 class CartpoleState(NamedTuple):
     pole: Pole
     balanced: Array
-    """Steps that were rewarded."""
+    """Number of rewarded steps."""
 
 
 def clock() -> np.ndarray:
-    """bsuite's time after each step in double precision, up to the first that is too late, [steps + 1]."""
-    times = np.concatenate([[0.0], np.cumsum(np.full(2 * round(_MOST_TIME / _INTERVAL), _INTERVAL))])
-    return times[: np.argmax(times > _MOST_TIME) + 1]
+    """bsuite's time after each step in double precision, up to the first above the limit, [steps + 1]."""
+    times = np.concatenate([[0.0], np.cumsum(np.full(2 * round(_TIME_LIMIT / _INTERVAL), _INTERVAL))])
+    return times[: np.argmax(times > _TIME_LIMIT) + 1]
 
 
 _CLOCK = clock()
@@ -50,13 +50,13 @@ MOST_STEPS = len(_CLOCK) - 1
 
 
 def start(key: Key, theta: float) -> Pole:
-    """A pole at `theta`; every coordinate is moved by a small uniform draw."""
-    draws = jax.random.uniform(key, (4,), minval=-_START_RANGE, maxval=_START_RANGE)
+    """A pole at `theta`, with small uniform noise on every coordinate."""
+    draws = jax.random.uniform(key, (4,), minval=-_START_NOISE, maxval=_START_NOISE)
     return Pole(draws[0], draws[1], _wrapped(theta + draws[2]), draws[3], jnp.zeros((), jnp.int32))
 
 
 def moved(pole: Pole, action: Array) -> Pole:
-    """One Euler step; the force is that of action − 1."""
+    """One Euler step with force (action − 1) · 10."""
     total_mass, pole_moment = _CART_MASS + _POLE_MASS, _POLE_MASS * _POLE_LENGTH
     cos, sin = jnp.cos(pole.theta), jnp.sin(pole.theta)
     push = ((action - 1) * _FORCE + pole_moment * pole.theta_dot**2 * sin) / total_mass
@@ -73,13 +73,13 @@ def moved(pole: Pole, action: Array) -> Pole:
 
 def observed(pole: Pole) -> Array:
     """bsuite's observation of a cart and its pole, [6]."""
-    times = jnp.asarray(_CLOCK / _MOST_TIME, jnp.float32)
+    times = jnp.asarray(_CLOCK / _TIME_LIMIT, jnp.float32)
     angle = jnp.sin(pole.theta), jnp.cos(pole.theta)
     return jnp.stack([pole.x / EDGE, pole.x_dot / EDGE, *angle, pole.theta_dot, times[pole.time]])
 
 
 def cartpole() -> Environment:
-    """Balance a pole. Every step pays 1; the one in which the pole falls or the cart leaves the table pays 0."""
+    """Balance a pole. Every step pays 1, until the pole falls or the cart leaves the table."""
 
     def reset(key: Key) -> tuple[CartpoleState, TimeStep]:
         pole = start(key, 0.0)

@@ -1,10 +1,10 @@
-"""bsuite's `CartpoleSwingup`: the pole hangs at first, moving costs, and only an upright, slow and central pole pays."""
+"""bsuite's `CartpoleSwingup`: the pole hangs at first, moves cost 0.1, and an upright, slow and central pole pays 1."""
 
 from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from tdu.environments.bsuite_twins import time_steps
+from tdu.environments import time_steps
 from tdu.environments.bsuite_twins.cartpole import EDGE, MOST_STEPS, Pole, moved, observed, start
 from tdu.types import Array, Environment, EnvSpec, Key, TimeStep
 
@@ -14,17 +14,19 @@ _SLOW, _MOVE_COST = 1.0, 0.1
 class SwingupState(NamedTuple):
     pole: Pole
     upright: Array
-    """Steps that paid 1."""
+    """Number of steps that paid 1."""
     moves: Array
-    """Steps that cost 0.1."""
+    """Number of steps that cost 0.1."""
 
 
 def cartpole_swingup(*, height_threshold: float, x_reward_threshold: float) -> Environment:
-    """The cart leaving the table ends an episode, the pole falling does not."""
+    """An episode ends when the cart leaves the table, not when the pole falls."""
+
+    def near(pole: Pole) -> Array:
+        return jnp.stack([jnp.abs(pole.x) < x_reward_threshold, jnp.abs(pole.theta_dot) < _SLOW])
 
     def observe(pole: Pole) -> Array:
-        near = jnp.stack([jnp.abs(pole.x) < x_reward_threshold, jnp.abs(pole.theta_dot) < _SLOW])
-        return jnp.concatenate([observed(pole), jnp.where(near, 1.0, -1.0)])[None]
+        return jnp.concatenate([observed(pole), jnp.where(near(pole), 1.0, -1.0)])[None]
 
     def reset(key: Key) -> tuple[SwingupState, TimeStep]:
         pole, zero = start(key, jnp.pi), jnp.zeros((), jnp.int32)
@@ -33,8 +35,7 @@ def cartpole_swingup(*, height_threshold: float, x_reward_threshold: float) -> E
     def step(state: SwingupState, action: Array, key: Key) -> tuple[SwingupState, TimeStep]:
         del key
         pole = moved(state.pole, action)
-        slow, central = jnp.abs(pole.theta_dot) < _SLOW, jnp.abs(pole.x) < x_reward_threshold
-        upright = (jnp.cos(pole.theta) > height_threshold) & slow & central
+        upright = (jnp.cos(pole.theta) > height_threshold) & near(pole).all()
         moves = action != 1
         last = (pole.time == MOST_STEPS) | (jnp.abs(pole.x) > EDGE)
         reward = jnp.where(upright, 1.0, 0.0) - jnp.where(moves, _MOVE_COST, 0.0)

@@ -1,11 +1,11 @@
-"""bsuite's `Catch`: a paddle in the lowest row has to be under a falling ball."""
+"""bsuite's `Catch`: move a paddle in the lowest row under a falling ball."""
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from tdu.environments.bsuite_twins import time_steps
+from tdu.environments import time_steps
 from tdu.types import Array, Environment, EnvSpec, Key, TimeStep
 
 _ROWS, _COLUMNS = 10, 5
@@ -17,7 +17,7 @@ class CatchState(NamedTuple):
     paddle: Array
     """Its column."""
     regret: Array
-    """2 once the ball was missed."""
+    """2 once the ball is missed."""
 
 
 def catch() -> Environment:
@@ -41,8 +41,5 @@ def catch() -> Environment:
         reward = jnp.where(last, jnp.where(caught, 1.0, -1.0), 0.0)
         return state, time_steps.following(observe(state), reward, last)
 
-    def info(state: CatchState) -> dict[str, Array]:
-        return {"total_regret": state.regret}
-
     spec = EnvSpec("catch", (_ROWS, _COLUMNS), num_actions=3, info_names=("total_regret",))
-    return Environment(spec, reset, step, info)
+    return Environment(spec, reset, step, lambda state: {"total_regret": state.regret})

@@ -1,6 +1,6 @@
-"""bsuite's `DiscountingChain`: the first action chooses when the reward comes, after 1, 3, 10, 30 or 100 steps.
+"""bsuite's `DiscountingChain`: the first action chooses when the reward is paid, after 1, 3, 10, 30 or 100 steps.
 
-One of the five pays 1.1 and the others 1.
+One of the five rewards is 1.1, the others are 1.
 """
 
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from tdu.environments.bsuite_twins import time_steps
+from tdu.environments import time_steps
 from tdu.types import Array, Environment, EnvSpec, Key, TimeStep
 
 _REWARD_STEPS = (1, 3, 10, 30, 100)

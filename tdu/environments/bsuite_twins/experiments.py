@@ -1,6 +1,6 @@
-"""bsuite 0.3.6's 23 experiments: their settings and numbers of episodes, and the compiled environment of each id.
+"""bsuite 0.3.6's 23 experiments: settings, numbers of episodes, and the compiled environment of each id.
 
-A test compares all of it with bsuite's own. Nothing here needs bsuite.
+This file does not import bsuite. A test compares it with bsuite.
 """
 
 from collections.abc import Callable, Mapping
@@ -8,6 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from tdu.environments import built_in
+from tdu.environments.adapter import Adapter, compiled
 from tdu.environments.bsuite_twins.bandit import bandit
 from tdu.environments.bsuite_twins.cartpole import cartpole
 from tdu.environments.bsuite_twins.cartpole_swingup import cartpole_swingup
@@ -19,6 +21,7 @@ from tdu.environments.bsuite_twins.mountain_car import mountain_car
 from tdu.environments.bsuite_twins.rewards import with_noise, with_scale
 from tdu.environments.bsuite_twins.umbrella_chain import umbrella_chain
 from tdu.environments.mnist_files import digits_folder
+from tdu.environments.settings import DeepSeaSettings
 from tdu.errors import UserError, unknown
 from tdu.types import Environment
 
@@ -26,7 +29,10 @@ Settings = Mapping[str, Any]
 
 _LENGTHS = (*range(1, 11), 12, 14, 17, 20, 25, *range(30, 101, 10))
 _SIZES = (*range(1, 11), 12, 14, 17, 20, 25, 30, 40)
-_DEEP_SEAS = tuple({"size": size, "mapping_seed": 42} for size in range(10, 51, 2))
+_DEEP_SEA_SIZES = tuple({"size": size, "mapping_seed": 42} for size in range(10, 51, 2))
+
+DEEP_SEAS = {"deep_sea": False, "deep_sea_stochastic": True}
+"""The experiments on Deep Sea, and whether each is stochastic. Their observations are one-hot."""
 
 
 def _variants(kind: str, values: tuple[float, ...], copies: tuple[Settings, ...]) -> tuple[Settings, ...]:
@@ -34,7 +40,7 @@ def _variants(kind: str, values: tuple[float, ...], copies: tuple[Settings, ...]
 
 
 def _with_rewards(name: str, copies: tuple[Settings, ...]) -> dict[str, tuple[Settings, ...]]:
-    """An experiment's variants with noisy and with scaled rewards, four runs of each of five."""
+    """The variants with noisy and with scaled rewards: four settings for each of five scales."""
     return {
         f"{name}_noise": _variants("noise_scale", (0.1, 0.3, 1.0, 3.0, 10.0), copies),
         f"{name}_scale": _variants("reward_scale", (0.001, 0.03, 1.0, 30.0, 1000.0), copies),
@@ -49,8 +55,8 @@ SETTINGS: dict[str, tuple[Settings, ...]] = {
     "cartpole_swingup": tuple({"height_threshold": n / 20, "x_reward_threshold": 1 - n / 20} for n in range(20)),
     "catch": ({},) * 20,
     **_with_rewards("catch", ({},) * 4),
-    "deep_sea": _DEEP_SEAS,
-    "deep_sea_stochastic": _DEEP_SEAS,
+    "deep_sea": _DEEP_SEA_SIZES,
+    "deep_sea_stochastic": _DEEP_SEA_SIZES,
     "discounting_chain": tuple({"mapping_seed": seed} for seed in range(20)),
     "memory_len": tuple({"memory_length": length} for length in _LENGTHS),
     "memory_size": tuple({"num_bits": bits} for bits in _SIZES),
@@ -61,11 +67,12 @@ SETTINGS: dict[str, tuple[Settings, ...]] = {
     "umbrella_distract": tuple({"n_distractor": n} for n in _LENGTHS),
     "umbrella_length": tuple({"chain_length": n, "n_distractor": 20} for n in _LENGTHS),
 }
-"""Of every experiment, in bsuite's order. Settings that are equal differ by chance alone."""
+"""By experiment, in bsuite's order. Equal settings differ by randomness alone."""
 
 _SHORT = ("cartpole", "discounting_chain", "mountain_car")
+"""Experiments with 1000 episodes."""
 
-_FAMILIES: dict[str, Callable[..., Environment]] = {
+_MAKERS: dict[str, Callable[..., Environment]] = {
     "bandit": bandit,
     "cartpole": cartpole,
     "cartpole_swingup": cartpole_swingup,
@@ -85,8 +92,8 @@ def ids(experiment: str) -> list[str]:
     return [f"{experiment}/{index}" for index in range(len(SETTINGS[experiment]))]
 
 
-def parsed(bsuite_id: str) -> tuple[str, int]:
-    """Experiment and index of an id; an unknown one is refused."""
+def split(bsuite_id: str) -> tuple[str, int]:
+    """Experiment and index of an id. Raises for unknown ids."""
     name, _, index = bsuite_id.partition("/")
     if name not in SETTINGS:
         raise unknown("bsuite experiment", name, SETTINGS)
@@ -96,12 +103,12 @@ def parsed(bsuite_id: str) -> tuple[str, int]:
 
 
 def episodes(bsuite_id: str) -> int:
-    """How many episodes bsuite gives to an id."""
-    return 1000 if parsed(bsuite_id)[0].startswith(_SHORT) else 10_000
+    """bsuite's number of episodes for an id."""
+    return 1000 if split(bsuite_id)[0].startswith(_SHORT) else 10_000
 
 
 def copy_number(bsuite_id: str) -> int:
-    """How many settings before this one are the same but for chance, which bsuite leaves unseeded; 0 for any other id."""
+    """Number of equal settings before this one. They differ by randomness alone, which bsuite does not seed."""
     name, _, index = bsuite_id.partition("/")
     if name not in SETTINGS or bsuite_id not in ids(name):
         return 0
@@ -109,22 +116,34 @@ def copy_number(bsuite_id: str) -> int:
 
 
 def twin(bsuite_id: str) -> Environment:
-    """The compiled environment of an id that is no Deep Sea. Settings that differ by chance alone are one environment."""
-    name, index = parsed(bsuite_id)
+    """The compiled environment of an id. Equal settings share one."""
+    name, index = split(bsuite_id)
+    if name in DEEP_SEAS:
+        settings = DeepSeaSettings(stochastic=DEEP_SEAS[name], **SETTINGS[name][index])
+        return built_in.make("deep_sea", settings)
     folder = digits_folder() if name.startswith("mnist") else None
     return _make(name, SETTINGS[name].index(SETTINGS[name][index]), folder)
 
 
 @lru_cache(maxsize=32)
 def _make(experiment: str, index: int, folder: Path | None) -> Environment:
-    """One object for one environment and one folder of data, so that what is compiled for it is found again."""
+    """One object per environment and folder of data, so that its compiled code is reused."""
     del folder
     settings = dict(SETTINGS[experiment][index])
     noise_scale, reward_scale = settings.pop("noise_scale", None), settings.pop("reward_scale", None)
-    env = _FAMILIES[experiment.removesuffix("_noise").removesuffix("_scale")](**settings)
+    env = _MAKERS[experiment.removesuffix("_noise").removesuffix("_scale")](**settings)
     if noise_scale is not None:
         env = with_noise(env, noise_scale)
     if reward_scale is not None:
         env = with_scale(env, reward_scale)
     bsuite_id = f"{experiment}/{index}"
     return env._replace(spec=env.spec._replace(name=bsuite_id, default_episodes=episodes(bsuite_id)))
+
+
+ADAPTER = Adapter(
+    "NAME/INDEX",
+    "a bsuite id, compiled, e.g. cartpole/0; equal to the official environment",
+    "catch/0",
+    compiled(lambda env_id: twin(env_id.name)),
+    lambda env_id: episodes(env_id.name),
+)

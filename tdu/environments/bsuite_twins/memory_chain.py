@@ -1,7 +1,7 @@
-"""bsuite's `MemoryChain`: bits are shown once, and one of them is asked for `memory_length` steps later.
+"""bsuite's `MemoryChain`: bits are shown once, and `memory_length` steps later the agent must recall one of them.
 
-An observation is (time left, which bit is asked for, the bits). As in bsuite, the first step shows the first observation
-again, so that an episode has `memory_length` + 1 steps.
+An observation is (time left, index of the queried bit, the bits). As in bsuite, the first step repeats the first observation,
+so an episode has `memory_length` + 1 steps.
 """
 
 from typing import NamedTuple
@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tdu.environments.bsuite_twins import time_steps
+from tdu.environments import time_steps
 from tdu.types import Array, Environment, EnvSpec, Key, TimeStep
 
 
@@ -18,16 +18,16 @@ class MemoryChainState(NamedTuple):
     bits: Array
     """0 or 1, [num_bits]."""
     query: Array
-    """Which of them is asked for."""
+    """Index of the queried bit."""
     time: Array
     perfect: Array
-    """1 once the answer was right."""
+    """1 after a correct answer."""
     regret: Array
-    """2 once it was wrong."""
+    """2 after a wrong answer."""
 
 
 def memory_chain(*, memory_length: int, num_bits: int) -> Environment:
-    """Only the last action counts; it pays 1 or −1."""
+    """Only the last action counts: it pays 1 or −1."""
     times_left = jnp.asarray(1 - np.arange(memory_length + 1) / memory_length, jnp.float32)
 
     def observe(state: MemoryChainState) -> Array:

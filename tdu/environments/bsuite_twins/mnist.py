@@ -1,4 +1,4 @@
-"""bsuite's `MNISTBandit`: name the digit of an image. The training set of MNIST is read from local files."""
+"""bsuite's `MNISTBandit`: classify an image of a digit. The MNIST training set is read from local files."""
 
 from typing import NamedTuple
 
@@ -6,24 +6,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tdu.environments import mnist_files
-from tdu.environments.bsuite_twins import time_steps
+from tdu.environments import mnist_files, time_steps
 from tdu.types import Array, Environment, EnvSpec, Key, TimeStep
 
 
 class MnistState(NamedTuple):
     digit: Array
-    """Which image of the training set is shown."""
+    """Index of the image in the training set."""
     regret: Array
-    """2 once the answer was wrong."""
+    """2 after a wrong answer."""
 
 
 def mnist() -> Environment:
-    """Episodes of one step, which pays 1 or −1."""
+    """Episodes of one step that pays 1 or −1."""
     images, labels = mnist_files.training_digits(mnist_files.complete_folder("mnist", mnist_files.TRAINING_FILES))
     shape = images.shape[1:]
-    pixels, names = jnp.asarray(images), jnp.asarray(labels, jnp.int32)
-    # bsuite's division, rounded as NumPy rounds it; XLA would multiply by the inverse.
+    pixels, classes = jnp.asarray(images), jnp.asarray(labels, jnp.int32)
+    # Divided by NumPy as in bsuite; XLA would multiply by the inverse, which rounds differently.
     brightness = jnp.asarray(np.arange(-128, 128, dtype=np.float32) / 255)
 
     def reset(key: Key) -> tuple[MnistState, TimeStep]:
@@ -34,11 +33,9 @@ def mnist() -> Environment:
 
     def step(state: MnistState, action: Array, key: Key) -> tuple[MnistState, TimeStep]:
         del key
-        right = action == names[state.digit]
+        right = action == classes[state.digit]
         after = time_steps.following(jnp.zeros(shape), jnp.where(right, 1.0, -1.0), jnp.ones((), bool))
         return MnistState(state.digit, jnp.where(right, 0, 2)), after
 
-    def info(state: MnistState) -> dict[str, Array]:
-        return {"total_regret": state.regret}
-
-    return Environment(EnvSpec("mnist", shape, num_actions=10, info_names=("total_regret",)), reset, step, info)
+    spec = EnvSpec("mnist", shape, num_actions=10, info_names=("total_regret",))
+    return Environment(spec, reset, step, lambda state: {"total_regret": state.regret})

@@ -1,4 +1,4 @@
-"""bsuite's `MountainCar` (Moore, 1990): a weak car has to swing to leave a valley. Every step costs 1.
+"""bsuite's `MountainCar` (Moore, 1990): a weak car must swing to leave a valley. Every step costs 1.
 
 Positions are computed in single precision; bsuite uses double precision.
 """
@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tdu.environments.bsuite_twins import time_steps
+from tdu.environments import time_steps
 from tdu.types import Array, Environment, EnvSpec, Key, TimeStep
 
 _LOWEST, _HIGHEST, _GOAL = -1.2, 0.6, 0.5
@@ -24,7 +24,7 @@ class MountainCarState(NamedTuple):
 
 
 def mountain_car() -> Environment:
-    """Actions push left, not at all, and right. The time limit is an end like the goal: its discount is 0."""
+    """Actions push left, not at all, or right. As in bsuite, the time limit terminates: its discount is 0."""
     times = jnp.asarray(np.arange(_MOST_STEPS + 1) / _MOST_STEPS, jnp.float32)
 
     def observe(state: MountainCarState) -> Array:

@@ -1,6 +1,6 @@
 """bsuite's reward wrappers: Gaussian noise (`*_noise` experiments) and a constant factor (`*_scale` experiments).
 
-The environment's own totals (`info`) stay those of the unchanged rewards, as in bsuite.
+As in bsuite, the environment's totals (`info`) count the unchanged rewards.
 """
 
 import jax

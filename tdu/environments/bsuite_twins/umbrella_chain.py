@@ -1,6 +1,6 @@
-"""bsuite's `UmbrellaChain`: the first action takes an umbrella or not, and the last step says whether it was needed.
+"""bsuite's `UmbrellaChain`: the first action takes an umbrella or not, and the last step pays 1 if that was right, else −1.
 
-Rewards in between are ±1 at random. An observation is (needed, taken, time left, random bits).
+Rewards in between are random, ±1. An observation is (needed, taken, time left, random bits).
 """
 
 from typing import NamedTuple
@@ -9,21 +9,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tdu.environments.bsuite_twins import time_steps
+from tdu.environments import time_steps
 from tdu.types import Array, Environment, EnvSpec, Key, TimeStep
 
 
 class UmbrellaChainState(NamedTuple):
     needed: Array
     taken: Array
-    """Drawn at the beginning; the first action replaces it."""
+    """Random until the first action."""
     time: Array
     regret: Array
-    """2 once the umbrella was wrong."""
+    """2 after a wrong choice."""
 
 
 def umbrella_chain(*, chain_length: int, n_distractor: int) -> Environment:
-    """Episodes of `chain_length` steps with `n_distractor` random bits to see."""
+    """Episodes of `chain_length` steps with `n_distractor` random bits in each observation."""
     times_left = jnp.asarray(1 - np.arange(chain_length + 1) / chain_length, jnp.float32)
 
     def observe(state: UmbrellaChainState, distractors: Array) -> Array:
@@ -45,11 +45,8 @@ def umbrella_chain(*, chain_length: int, n_distractor: int) -> Environment:
         state = UmbrellaChainState(state.needed, taken, time, jnp.where(last & ~right, 2, 0))
         return state, time_steps.following(observe(state, bits[1:]), reward, last)
 
-    def info(state: UmbrellaChainState) -> dict[str, Array]:
-        return {"total_regret": state.regret}
-
     spec = EnvSpec("umbrella_chain", (1, 3 + n_distractor), num_actions=2, info_names=("total_regret",))
-    return Environment(spec, reset, step, info)
+    return Environment(spec, reset, step, lambda state: {"total_regret": state.regret})
 
 
 def _bits(key: Key, count: int) -> Array:
