@@ -26,7 +26,7 @@ _FORGIVENESS = 100
 """Deep Sea counts if it is solved before episode 2^size + 100, when dithering would have solved it."""
 
 
-class Score(NamedTuple):
+class ExperimentScore(NamedTuple):
     """The score of one experiment."""
 
     experiment: str
@@ -74,7 +74,7 @@ def write_csv(log: Mapping[str, np.ndarray], bsuite_id: str, folder: Path) -> Pa
     return path
 
 
-def score_logs(logs: Mapping[str, Mapping[str, np.ndarray]]) -> list[Score]:
+def score_logs(logs: Mapping[str, Mapping[str, np.ndarray]]) -> list[ExperimentScore]:
     """Scores of one agent from its logs by bsuite id; experiments without a log are left out."""
     imported()
     import pandas as pd
@@ -103,7 +103,7 @@ def _every_episode(logs: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, fl
     return {name: float(np.mean(mine)) for name, mine in beaten.items()}
 
 
-def score_frame(frame: Any, *, settled: Sequence[str] = ()) -> list[Score]:
+def score_frame(frame: Any, *, settled: Sequence[str] = ()) -> list[ExperimentScore]:
     """Scores from a table like `csv_load`'s, without its metadata; more episodes of `settled` ids would change nothing."""
     _, sweep = imported()
     from bsuite.experiments import summary_analysis
@@ -124,7 +124,7 @@ def score_frame(frame: Any, *, settled: Sequence[str] = ()) -> list[Score]:
                 f"the logs of {experiment} lack what bsuite 0.3.6 logs ({e}); are they from another version?"
             ) from None
         last = rows.groupby("bsuite_id")["episode"].max().drop(labels=settled, errors="ignore")
-        scores.append(Score(experiment, float(score), tuple(info.tags), bool((last >= info.episode).all())))
+        scores.append(ExperimentScore(experiment, float(score), tuple(info.tags), bool((last >= info.episode).all())))
     return scores
 
 
@@ -138,7 +138,7 @@ def logged_from(episode: int) -> int:
     return min(logged for logged in logged_episodes(10 * episode) if logged >= episode)
 
 
-def by_tag(scores: Iterable[Score]) -> dict[str, float]:
+def by_tag(scores: Iterable[ExperimentScore]) -> dict[str, float]:
     """Mean score of the experiments of each tag. Those without a number are left out, as bsuite does.
 
     (bsuite has no number for MNIST before nine tenths of its episodes.)

@@ -1,22 +1,19 @@
-"""What a folder of runs amounts to: a table for people, the same for machines; bsuite's scores where its ids were run, and
-human-normalised ones where Atari's were.
-"""
+"""`tdu score`: the results of a folder of runs as a table and as JSON, with the scores of bsuite and of Atari."""
 
 import csv
-import dataclasses
 import math
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from tdu import agents
 from tdu.environments import bsuite
 from tdu.errors import UserError
-from tdu.options import unwritten
 from tdu.report import atari_scores, bsuite_scores, figures, statistics
+from tdu.report.collect import StoredRun, read_run
+from tdu.report.headline import headline, reached
 from tdu.run import folder as runs
 from tdu.run import sweeps
 from tdu.run.folder.folder import CONFIG
@@ -24,114 +21,86 @@ from tdu.run.folder.folder import CONFIG
 Summary = dict[str, Any]
 
 
-class Found(NamedTuple):
-    """A run in a sweep's folder."""
+def summarise(folder: Path, target: float | None = None) -> Summary:
+    """Results of the runs in a folder by agent; `damaged` has the reason for each run that cannot be used.
 
-    name: str
-    config: runs.RunConfig
-    result: runs.RunResult | None
-    """None where it has not finished."""
-    log: dict[str, np.ndarray]
-
-
-def summarise(folder: Path) -> Summary:
-    """Everything about the runs in a sweep's folder, by agent; `damaged` has the reason for each that cannot be used."""
+    `target` is an evaluation return; the step at which each seed first reached it is reported.
+    """
     found, damaged, notes = _read(folder)
-    by_agent: dict[str, dict[str, dict[int, Found]]] = {}
+    by_agent: dict[str, dict[str, dict[int, StoredRun]]] = {}
     on_atari = []
-    for name, run in _told_apart(found):
+    for name, run in _named(found):
         seeds = by_agent.setdefault(name, {}).setdefault(run.config.env, {})
         kept = seeds.setdefault(run.config.seed, run)
         if kept is not run:
             notes.append(f"{run.name} is the same run as {kept.name} and is left out.")
         else:
             on_atari.append((name, run.config, run.result, run.log))
-    described = {name: _agent(envs, damaged, notes) for name, envs in by_agent.items()}
+    described = {
+        name: {
+            "environments": {env: _environment(seeds, target) for env, seeds in envs.items()},
+            "bsuite": _bsuite(envs, damaged, notes),
+        }
+        for name, envs in by_agent.items()
+    }
     return {
         "runs": len(found),
         "unfinished": [run.name for run in found if run.result is None],
         "unchecked": [run.name for run in found if run.result is not None and run.result.log_sha256 is None],
         "damaged": damaged,
         "notes": notes,
+        "target": target,
         "agents": described,
         "atari": atari_scores.summarised(on_atari),
     }
 
 
-def _told_apart(found: Sequence[Found]) -> list[tuple[str, Found]]:
-    """Runs with the name of their agent; where it ran the same environment at several lengths, the length belongs to it."""
-    lengths: dict[tuple[str, str], set[tuple[int | None, int | None, str]]] = {}
+def _named(found: Sequence[StoredRun]) -> list[tuple[str, StoredRun]]:
+    """Runs with their agent's label; with the budget too, where the agent ran an environment with several budgets."""
+    budgets: dict[tuple[str, str], set[str]] = {}
     for run in found:
-        lengths.setdefault((label(run.config), run.config.env), set()).add(_length(run))
-    several = {name for (name, _), found_lengths in lengths.items() if len(found_lengths) > 1}
-    return [
-        (f"{name} {_length_words(run)}" if name in several else name, run)
-        for run in found
-        for name in [label(run.config)]
-    ]
+        budgets.setdefault((run.agent, run.config.env), set()).add(_budget(run))
+    several = {name for (name, _), some in budgets.items() if len(some) > 1}
+    return [(f"{run.agent} {_budget(run)}" if run.agent in several else run.agent, run) for run in found]
 
 
-def _length(run: Found) -> tuple[int | None, int | None, str]:
-    return run.config.episodes, run.config.steps, run.config.until
-
-
-def _length_words(run: Found) -> str:
+def _budget(run: StoredRun) -> str:
     limits = (("episodes", run.config.episodes), ("steps", run.config.steps))
     words = [f"{name}={limit}" for name, limit in limits if limit is not None]
     return " ".join(words if run.config.until == "mastered" else [*words, f"until={run.config.until}"])
 
 
-def _read(folder: Path) -> tuple[list[Found], dict[str, str], list[str]]:
-    """The runs in a folder, what is wrong with those that cannot be read, and what has to be known of the others."""
+def _read(folder: Path) -> tuple[list[StoredRun], dict[str, str], list[str]]:
+    """The runs in a folder, the reason for each that cannot be used, and notes about the others."""
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder.")
-    found, damaged, notes = [], {}, []
+    found, damaged, notes = list[StoredRun](), dict[str, str](), list[str]()
     for path in runs.find_runs(folder):
-        said: list[str] = []
         try:
-            config, result = runs.read_config(path), runs.read_result(path)
-            run = Found(path.name, config, result, runs.read_checked_log(path, config, result, said.append))
-            label(run.config)
+            run = read_run(path)
             _check_log(run)
         except UserError as e:
             damaged[path.name] = str(e)
             continue
         found.append(run)
-        notes += [f"{path.name}: {sentence}" for sentence in said]
+        notes += [f"{path.name}: {note}" for note in run.notes]
     if not found and not damaged:
         if (Path(folder) / CONFIG).exists():
-            raise UserError(f"{folder} is a run itself; name the folder that it lies in, or see tdu evaluate {folder}.")
+            raise UserError(f"{folder} is a run itself; give the folder above it, or see tdu evaluate {folder}.")
         raise UserError(f"{folder} has no runs in it.")
     return found, damaged, notes
 
 
-def _check_log(run: Found) -> None:
+def _check_log(run: StoredRun) -> None:
     if run.result is None and not run.log:
         return  # it has only just begun
     for name in bsuite_scores.COLUMNS:
         if name not in run.log:
             raise UserError(f"its log has no column {name}.")
         if not np.all(np.isfinite(run.log[name])):
-            raise UserError(f"its log's column {name} has something that is not finite.")
+            raise UserError(f"its log's column {name} has values that are not finite.")
     if run.result is not None and len(run.log["episode"]) != run.result.episodes:
         raise UserError(f"its log has {len(run.log['episode'])} of its {run.result.episodes} episodes.")
-
-
-def label(config: runs.RunConfig) -> str:
-    """The agent's name, the preset it is nearest to if not the paper's, and every option in which it differs from that; and
-    how many environments, if not one.
-    """
-    differences = {preset: _changed(config, preset) for preset in agents.presets(config.agent)}
-    preset, changed = min(differences.items(), key=lambda item: len(item[1]))
-    changed |= {"num_envs": config.num_envs} if config.num_envs != 1 else {}
-    words = (f"{k}={'x'.join(map(str, v)) if isinstance(v, list) else v}" for k, v in changed.items())
-    return " ".join((config.agent, *(() if preset == "paper" else (preset,)), *words))
-
-
-def _changed(config: runs.RunConfig, preset: str) -> dict[str, Any]:
-    default = dataclasses.asdict(agents.configure(config.agent, {}, preset))
-    has = unwritten(agents.find(config.agent).config) | config.config
-    return {k: v for k, v in has.items() if k in default and v != _listed(default[k])}
 
 
 def as_text(summary: Summary, published: bool = False) -> str:
@@ -139,14 +108,7 @@ def as_text(summary: Summary, published: bool = False) -> str:
     parts = []
     environments = list(dict.fromkeys(env for agent in summary["agents"].values() for env in agent["environments"]))
     if len(environments) <= 60 or not any(a["bsuite"] for a in summary["agents"].values()):
-        lines = ["| environment | agent | seeds | solved at (median) | last-100 return |", "|---|---|---|---|---|"]
-        for env in environments:
-            for name, agent in summary["agents"].items():
-                if env in agent["environments"]:
-                    e = agent["environments"][env]
-                    cells = [f"`{env}`", name, str(e["seeds"]), _solved_words(e), _number(e["mean_return"])]
-                    lines.append("| " + " | ".join(cells) + " |")
-        parts.append("\n".join(lines))
+        parts.append(_environment_table(summary, environments))
     scored = {name: agent["bsuite"] for name, agent in summary["agents"].items() if agent["bsuite"]}
     if scored:
         parts += _bsuite_tables(scored, published_scores() if published else {})
@@ -188,6 +150,40 @@ def _bsuite_tables(scored: dict[str, Any], others: dict[str, dict[str, float]]) 
     if any(not all(s["finished"].values()) for s in scored.values()):
         parts.append("\\* not all episodes have been run")
     return parts
+
+
+def _environment_table(summary: Summary, environments: Sequence[str]) -> str:
+    """A line for each agent on each environment; columns that apply to none are left out."""
+    rows = []
+    for env in environments:
+        for name, agent in summary["agents"].items():
+            if env in agent["environments"]:
+                e = agent["environments"][env]
+                row = {"environment": f"`{env}`", "agent": name, "seeds": str(e["seeds"])}
+                row["evaluation return (95 %)"] = _interval_words(e["evaluation_return"])
+                row["best"] = _number(e["evaluation_return"]["best"])
+                if summary["target"] is not None:
+                    row[f"steps to {summary['target']:g} (median)"] = _reached_words(e["first_reached_step"])
+                row |= {"solved at (median)": _solved_words(e), "last-100 return": _number(e["mean_return"])}
+                rows.append(row)
+    columns = [
+        name for name in (rows[0] if rows else ()) if name == "last-100 return" or any(r[name] != "–" for r in rows)
+    ]
+    lines = [columns, ["---"] * len(columns), *([row[name] for name in columns] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _interval_words(found: dict[str, Any]) -> str:
+    interval = "" if found["low"] is None else f" ({found['low']:.3f} to {found['high']:.3f})"
+    return _number(found["mean"]) + interval
+
+
+def _reached_words(steps: dict[int, int | None] | None) -> str:
+    if steps is None:
+        return "no evaluations"
+    middle = statistics.censored_median(list(steps.values()))
+    words = "not by half of the seeds" if middle is None else f"{middle:,.0f}"
+    return f"{words} ({', '.join('no' if at is None else f'{at:,}' for at in steps.values())})"
 
 
 def _score_words(scored: Any, experiment: str) -> str:
@@ -234,7 +230,7 @@ def _bsuite_figures(scored: dict[str, Any], folder: Path, published: bool) -> li
 def write_bsuite_csv(folder: Path, out: Path) -> int:
     """Every run on a bsuite id as bsuite's own CSV, in a folder for each agent and seed; how many."""
     written = set()
-    for name, run in _told_apart(_read(folder)[0]):
+    for name, run in _named(_read(folder)[0]):
         bsuite_id = bsuite_id_of(run.config.env)
         place = out / sweeps.file_name(f"{name}-seed{run.config.seed}")
         if bsuite_id is not None and run.log and (place, bsuite_id) not in written:
@@ -251,18 +247,16 @@ def bsuite_id_of(env: str) -> str | None:
     return name if re.fullmatch(r"[a-z_]+/\d+", name) else None
 
 
-def _agent(envs: dict[str, dict[int, Found]], damaged: dict[str, str], notes: list[str]) -> dict[str, Any]:
-    described = {env: _environment(seeds) for env, seeds in envs.items()}
-    return {"environments": described, "bsuite": _bsuite(envs, damaged, notes)}
-
-
-def _environment(seeds: dict[int, Found]) -> dict[str, Any]:
+def _environment(seeds: dict[int, StoredRun], target: float | None) -> dict[str, Any]:
     results = {seed: run.result for seed, run in sorted(seeds.items()) if run.result is not None}
     means = [r.mean_return for r in results.values() if r.mean_return is not None]
     rates = [r.steps_per_second or 0.0 for r in results.values()]
+    when = None if target is None else reached(list(seeds.values()), target)
     return {
         "seeds": len(seeds),
         "finished": len(results),
+        "evaluation_return": headline(list(seeds.values()))._asdict(),
+        "first_reached_step": when and when.by_seed,
         "solved_episodes": {seed: r.solved_episode for seed, r in results.items() if r.has_solved_rule},
         "episodes": max((r.episodes for r in results.values()), default=0),
         "mean_return": float(np.mean(means)) if means else None,
@@ -270,7 +264,7 @@ def _environment(seeds: dict[int, Found]) -> dict[str, Any]:
     }
 
 
-def _scores(found: dict[str, Found], damaged: dict[str, str]) -> list[bsuite_scores.Score]:
+def _scores(found: dict[str, StoredRun], damaged: dict[str, str]) -> list[bsuite_scores.ExperimentScore]:
     """Scores of runs by their bsuite ids; a log that bsuite's code cannot use is taken out and told."""
     try:
         return bsuite_scores.score_logs({bsuite_id: run.log for bsuite_id, run in found.items()})
@@ -284,9 +278,9 @@ def _scores(found: dict[str, Found], damaged: dict[str, str]) -> list[bsuite_sco
         return bsuite_scores.score_logs({bsuite_id: run.log for bsuite_id, run in found.items()})
 
 
-def _bsuite(envs: dict[str, dict[int, Found]], damaged: dict[str, str], notes: list[str]) -> dict[str, Any] | None:
+def _bsuite(envs: dict[str, dict[int, StoredRun]], damaged: dict[str, str], notes: list[str]) -> dict[str, Any] | None:
     """Mean over seeds of bsuite's scores. A task that was run under two names counts once, and that is noted."""
-    logs: dict[int, dict[str, Found]] = {}
+    logs: dict[int, dict[str, StoredRun]] = {}
     for env, seeds in envs.items():
         bsuite_id = bsuite_id_of(env)
         for seed, run in seeds.items():
@@ -300,7 +294,7 @@ def _bsuite(envs: dict[str, dict[int, Found]], damaged: dict[str, str], notes: l
                         f"as {kept.name}."
                     )
     per_seed = [_scores(mine, damaged) for mine in logs.values()]
-    by_name: dict[str, list[bsuite_scores.Score]] = {}
+    by_name: dict[str, list[bsuite_scores.ExperimentScore]] = {}
     for mine in per_seed:
         for score in mine:
             by_name.setdefault(score.experiment, []).append(score)
@@ -338,7 +332,3 @@ def _or_none(values: Iterable[float]) -> float | None:
 
 def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
-
-
-def _listed(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
