@@ -96,49 +96,53 @@ def _headlines(grouped: Groups, colours: dict[str, str]) -> str:
     ]
     more = len(grouped) - len(cards)
     note = f'<p class="note">{more} more agents and environments are in the tables.</p>' if more else ""
+    finished = [run for seeds in grouped.values() for run in seeds if run.result is not None]
+    if finished and not any(run.film for run in finished):
+        again = f"tdu watch {finished[0].name} --out {finished[0].name}/{FILM}"
+        note += f'<p class="note">To add a film: <code>{html.escape(again)}</code>, then make this page again.</p>'
     return f'<div class="cards">{"".join(cards)}</div>{note}' if cards else ""
 
 
 def _card(env: str, agent: str, seeds: Sequence[StoredRun], colour: palette.Colour) -> str:
     """The result of one agent on one environment."""
     found, first = headline(seeds), first_as_good(seeds)
-    lines = [f"<li>{_interval(found, seeds)}</li>"]
+    facts = {"First reached": first, "Mastered": mastered(seeds), "Solved by the environment's rule": solved(seeds)}
+    lines = [f"{name}: {when}." for name, when in facts.items() if when is not None]
     if first is not None:
-        lines.append(f"<li>First this good at {first}.</li>")
-    if found.best is not None and first is not None:
-        lines.append(f"<li>Best evaluation: {found.best:.4g}.</li>")
-    for word, when in (("Mastered", mastered(seeds)), ("Solved by the environment's rule", solved(seeds))):
-        if when is not None:
-            lines.append(f"<li>{word}: {when}.</li>")
-    if (values := _values(seeds)) is not None:
-        lines.append(f"<li>{values}</li>")
+        lines.append(f"Best evaluation: {found.best:.4g}.")
+    lines += _values(seeds)
     unfinished = sum(run.result is None for run in seeds)
     if unfinished:
-        lines.append(f"<li>{unfinished} of {len(seeds)} runs not finished.</li>")
+        lines.append(f"{unfinished} of {len(seeds)} runs are not finished.")
     again = command(seeds[0].config, [run.config.seed for run in seeds])
     dates = sorted({run.date for run in seeds})
     when_run = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
     code = f"<pre>{html.escape(again)}</pre>" if again else ""
+    items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
     return (
         f'<article class="card" style="--light:{colour.light};--dark:{colour.dark}"><h3>{html.escape(agent)}</h3>'
-        f'<p class="env">{html.escape(env)}</p><p class="big">{"–" if found.mean is None else f"{found.mean:.4g}"}</p>'
-        f'<ul>{"".join(lines)}</ul>{code}<p class="note">Run on {when_run}.</p></article>'
+        f'<p class="env">{html.escape(env)}</p>{_returned(found, seeds)}<ul>{items}</ul>{code}'
+        f'<p class="note">Run on {when_run}.</p></article>'
     )
 
 
-def _interval(found: Headline, seeds: Sequence[StoredRun]) -> str:
-    if found.mean is None:
+def _returned(found: Headline, seeds: Sequence[StoredRun]) -> str:
+    """The return of the trained policy, in large; of the last training episodes where there was no evaluation."""
+    mean, label = (
+        found.mean,
+        "evaluation return, 1 seed" if found.seeds == 1 else f"evaluation return, {found.seeds} seeds",
+    )
+    if found.low is not None:
+        label += f", 95 % interval {found.low:.4g} to {found.high:.4g}"
+    if mean is None:
         means = [
             run.result.mean_return for run in seeds if run.result is not None and run.result.mean_return is not None
         ]
-        training = f" Training return of the last episodes: {sum(means) / len(means):.4g}." if means else ""
-        return f"The trained policy was not evaluated.{training}"
-    over = "1 seed" if found.seeds == 1 else f"{found.seeds} seeds"
-    interval = "" if found.low is None else f", 95 % interval {found.low:.4g} to {found.high:.4g}"
-    return f"Return of the trained policy, {over}{interval}."
+        mean, label = sum(means) / len(means) if means else None, "training return of the last episodes; no evaluation"
+    return f'<p class="big">{"–" if mean is None else f"{mean:.4g}"}</p><p class="label">{label}</p>'
 
 
-def _values(seeds: Sequence[StoredRun]) -> str | None:
+def _values(seeds: Sequence[StoredRun]) -> list[str]:
     """Largest |Q| beside the return that rewards allow, of the seed with the largest |Q|."""
     pairs = [
         (run.result.largest_q, run.result.possible_return)
@@ -146,10 +150,10 @@ def _values(seeds: Sequence[StoredRun]) -> str | None:
         if run.result is not None and run.result.largest_q is not None and run.result.possible_return is not None
     ]
     if not pairs:
-        return None
+        return []
     largest, possible = max(pairs)
     verdict = " The values have diverged." if largest > _DRIFT * possible > 0 else ""
-    return f"Largest |Q|: {largest:.3g}. Rewards and bonus allow returns up to {possible:.3g}.{verdict}"
+    return [f"Largest |Q|: {largest:.3g}, possible return: {possible:.3g}.{verdict}"]
 
 
 _DRIFT = 2.0
@@ -159,12 +163,7 @@ _DRIFT = 2.0
 def _films(shown: Sequence[StoredRun]) -> str:
     filmed = [(run, run.film) for run in shown if run.film is not None][:_MAX_FILMS]
     if not filmed:
-        finished = next((run for run in shown if run.result is not None and command(run.config, [0])), None)
-        hint = (
-            finished
-            and f"<code>tdu watch {html.escape(finished.name)} --out {html.escape(finished.name)}/{FILM}</code>"
-        )
-        return f'<p class="note">There is no film. To add one: {hint}, then make the page again.</p>' if hint else ""
+        return ""
     return '<div class="charts">' + "".join(
         f"<figure><figcaption>{html.escape(page_data.title(run))}</figcaption>"
         f'<img class="film" alt="film of {html.escape(page_data.title(run))}" '

@@ -16,7 +16,7 @@ Data = dict[str, Any]
 GREEDY = "greedy_return"
 
 METRICS = {
-    "episode_return": "return",
+    "episode_return": "training return",
     GREEDY: "evaluation return",
     "bad_share": "share of bad episodes",
     "episode_len": "length of episodes",
@@ -38,7 +38,7 @@ _MAP_BYTES = 5_000_000
 def points(shown: Sequence[StoredRun]) -> int:
     """Number of places of each curve, fewer on a page of many runs."""
     metrics = len(METRICS) - 1 + any(run.evaluations for run in shown)
-    numbers = len(curves.AXES) * metrics * (len(shown) + 3 * len(groups(shown)))
+    numbers = len(curves.AXES) * metrics * (len(shown) + 4 * len(groups(shown)))
     return min(curves.POINTS, max(_MIN_POINTS, _MAX_NUMBERS // max(numbers, 1)))
 
 
@@ -132,7 +132,7 @@ def strips(shown: Sequence[StoredRun]) -> list[Data]:
     found: list[Data] = []
     for run in shown:
         if len(found) < _MAX_RUNS and (acting := heads(run)) is not None:
-            found.append({"name": title(run), **acting})
+            found.append({"name": title(run), "agent": run.agent, **acting})
     return found
 
 
@@ -244,7 +244,12 @@ def distributions(shown: Sequence[StoredRun]) -> list[Data]:
     for run in shown:
         if run.record is None or len(run.record.snapshots) < 2:
             continue
-        quantiles: Data = {"name": title(run), "episodes": [s["episode"] for s in run.record.snapshots], "kinds": {}}
+        quantiles: Data = {
+            "name": title(run),
+            "agent": run.agent,
+            "episodes": [s["episode"] for s in run.record.snapshots],
+            "kinds": {},
+        }
         for kind, words in (("bonus", "bonus"), ("td", "TD error of the exploiters' mean")):
             rows = [s.get(kind) or [None] * 5 for s in run.record.snapshots]
             if any(any(row) for row in rows):

@@ -118,8 +118,9 @@
   for (const figure of document.querySelectorAll(".distribution")) {
     const one = data.distributions[figure.dataset.run], q = one.kinds[figure.dataset.kind];
     redraws.push(() => {
-      const series = [{}, ...q.map((_, i) => ({ stroke: i === 2 ? colour(0) : "transparent", width: i === 2 ? 2 : 0, points: { show: false } }))];
-      const bands = [{ series: [5, 1], fill: colour(0) + "22" }, { series: [4, 2], fill: colour(0) + "44" }];
+      const own = colour(data.colours[one.agent]);
+      const series = [{}, ...q.map((_, i) => ({ stroke: i === 2 ? own : "transparent", width: i === 2 ? 2 : 0, points: { show: false } }))];
+      const bands = [{ series: [5, 1], fill: own + "22" }, { series: [4, 2], fill: own + "44" }];
       chart(figure.querySelector(".chart"), { axes: axes("episodes", figure.dataset.kind.split(" of ")[0]), series, bands }, [one.episodes, ...q]);
     });
   }
@@ -154,10 +155,10 @@
         return n ? sum / n : null;
       }));
       chart(document.getElementById("earned"), { axes: axes("episodes", "mean return"),
-        series: [{}, ...groups.map((_, i) => ({ stroke: colour(i), width: 2, dash: dash(i), spanGaps: true, points: { show: false } }))] },
+        series: [{}, ...groups.map((_, i) => ({ stroke: colour(data.colours[one.agent]), width: 2, dash: dash(i), spanGaps: true, points: { show: false } }))] },
         [one.edges.slice(0, bins), ...columns]);
       document.getElementById("earned-legend").replaceChildren(...groups.map(([name], i) => {
-        const entry = made("span"); entry.append(sample(i), made("span", name)); return entry;
+        const entry = made("span"); entry.append(sample(data.colours[one.agent], i), made("span", name)); return entry;
       }));
     };
     choice.addEventListener("change", draw);
