@@ -15,9 +15,9 @@ from reproduction.rows import Row, first_of_each
 from tdu.agents.grids import BETAS, ETAS
 from tdu.environments.bsuite import DEEP_SEAS, imported
 from tdu.report import bsuite_scores, drawing, statistics
+from tdu.report.bsuite_summary import published_scores
 from tdu.report.figures import ORDER
 from tdu.report.statistics import Interval
-from tdu.report.summary import published_scores
 from tdu.run import folder as runs
 from tdu.run.sweeps import Cell
 

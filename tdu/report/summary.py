@@ -1,21 +1,17 @@
 """`tdu score`: the results of a folder of runs as a table and as JSON, with the scores of bsuite and of Atari."""
 
-import csv
-import math
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tdu.environments import bsuite
 from tdu.errors import UserError
-from tdu.report import atari_scores, bsuite_scores, figures, statistics
+from tdu.report import atari_scores, bsuite_scores, bsuite_summary, figures, statistics
 from tdu.report.collect import StoredRun, read_run
 from tdu.report.headline import headline, reached
+from tdu.report.text import markdown_table, number_words
 from tdu.run import folder as runs
-from tdu.run import sweeps
 from tdu.run.folder.folder import CONFIG
 
 Summary = dict[str, Any]
@@ -28,18 +24,20 @@ def summarise(folder: Path, target: float | None = None) -> Summary:
     """
     found, damaged, notes = _read(folder)
     by_agent: dict[str, dict[str, dict[int, StoredRun]]] = {}
-    on_atari = []
+    kept_runs = list[tuple[str, StoredRun]]()
     for name, run in _named(found):
         seeds = by_agent.setdefault(name, {}).setdefault(run.config.env, {})
         kept = seeds.setdefault(run.config.seed, run)
         if kept is not run:
             notes.append(f"{run.name} is the same run as {kept.name} and is left out.")
         else:
-            on_atari.append((name, run.config, run.result, run.log))
+            kept_runs.append((name, run))
     described = {
         name: {
             "environments": {env: _environment(seeds, target) for env, seeds in envs.items()},
-            "bsuite": _bsuite(envs, damaged, notes),
+            "bsuite": bsuite_summary.summarise(
+                (run for seeds in envs.values() for run in seeds.values()), damaged, notes
+            ),
         }
         for name, envs in by_agent.items()
     }
@@ -51,7 +49,7 @@ def summarise(folder: Path, target: float | None = None) -> Summary:
         "notes": notes,
         "target": target,
         "agents": described,
-        "atari": atari_scores.summarised(on_atari),
+        "atari": atari_scores.summarise(kept_runs),
     }
 
 
@@ -104,52 +102,24 @@ def _check_log(run: StoredRun) -> None:
 
 
 def as_text(summary: Summary, published: bool = False) -> str:
-    """The table for people."""
+    """The summary as text with Markdown tables."""
     parts = []
     environments = list(dict.fromkeys(env for agent in summary["agents"].values() for env in agent["environments"]))
     if len(environments) <= 60 or not any(a["bsuite"] for a in summary["agents"].values()):
         parts.append(_environment_table(summary, environments))
     scored = {name: agent["bsuite"] for name, agent in summary["agents"].items() if agent["bsuite"]}
     if scored:
-        parts += _bsuite_tables(scored, published_scores() if published else {})
+        parts += bsuite_summary.as_text(scored, with_published=published)
     if summary.get("atari"):
         parts += atari_scores.as_text(summary["atari"], published)
     parts += summary["notes"]
     if unchecked := summary["unchecked"]:
         whose = f"{unchecked[0]} was" if len(unchecked) == 1 else f"{len(unchecked)} of {summary['runs']} runs were"
         its = "its log" if len(unchecked) == 1 else "their logs"
-        parts.append(f"{whose} made by an older version: {its} cannot be checked.")
+        parts.append(f"{whose} written without checksums: {its} cannot be checked.")
     if summary["unfinished"]:
         parts.append(f"{len(summary['unfinished'])} of {summary['runs']} runs have not finished.")
     return "\n\n".join(parts)
-
-
-def _bsuite_tables(scored: dict[str, Any], others: dict[str, dict[str, float]]) -> list[str]:
-    """bsuite's scores by experiment and by tag, and what has to be known about them."""
-    columns = [*scored, *others]
-    lines = [f"| bsuite experiment | {' | '.join(columns)} |", "|" + "---|" * (len(columns) + 1)]
-    for row in (n for n in figures.ORDER if any(n in s["scores"] for s in scored.values())):
-        mine = [s for s in scored.values() if row in s["scores"]]
-        star = " *" if any(not s["finished"][row] for s in mine) else ""
-        run, every = min(s["settings"][row] for s in mine)
-        part = f" ({run} of {every} settings)" if run < every else ""
-        cells = [_score_words(s, row) for s in scored.values()] + [_number(s.get(row)) for s in others.values()]
-        lines.append(f"| {row}{part}{star} | {' | '.join(cells)} |")
-        own = [_number(s.get("every_episode", {}).get(row)) for s in scored.values()] + ["–"] * len(others)
-        if row in bsuite.DEEP_SEAS:
-            lines.append(f"| {row}, checked at every episode{part}{star} | {' | '.join(own)} |")
-    parts = ["\n".join(lines)]
-    lines = [f"| bsuite tag | {' | '.join(scored)} |", "|" + "---|" * (len(scored) + 1)]
-    for tag in sorted({t for s in scored.values() for t in s["tags"]}):
-        lines.append(f"| {tag} | {' | '.join(_number(s['tags'].get(tag)) for s in scored.values())} |")
-    parts.append("\n".join(lines))
-    if any(len(seeds) > 1 for s in scored.values() for seeds in s["by_seed"].values()):
-        parts.append("Mean over seeds, lowest and highest in brackets.")
-    if others and any(run < every for s in scored.values() for run, every in s["settings"].values()):
-        parts.append("Published scores are over all settings of an experiment; the first is often the easiest.")
-    if any(not all(s["finished"].values()) for s in scored.values()):
-        parts.append("\\* not all episodes have been run")
-    return parts
 
 
 def _environment_table(summary: Summary, environments: Sequence[str]) -> str:
@@ -161,21 +131,20 @@ def _environment_table(summary: Summary, environments: Sequence[str]) -> str:
                 e = agent["environments"][env]
                 row = {"environment": f"`{env}`", "agent": name, "seeds": str(e["seeds"])}
                 row["evaluation return (95 %)"] = _interval_words(e["evaluation_return"])
-                row["best"] = _number(e["evaluation_return"]["best"])
+                row["best"] = number_words(e["evaluation_return"]["best"])
                 if summary["target"] is not None:
                     row[f"steps to {summary['target']:g} (median)"] = _reached_words(e["first_reached_step"])
-                row |= {"solved at (median)": _solved_words(e), "last-100 return": _number(e["mean_return"])}
+                row |= {"solved at (median)": _solved_words(e), "last-100 return": number_words(e["mean_return"])}
                 rows.append(row)
     columns = [
         name for name in (rows[0] if rows else ()) if name == "last-100 return" or any(r[name] != "–" for r in rows)
     ]
-    lines = [columns, ["---"] * len(columns), *([row[name] for name in columns] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return markdown_table(columns, [[row[name] for name in columns] for row in rows])
 
 
 def _interval_words(found: dict[str, Any]) -> str:
     interval = "" if found["low"] is None else f" ({found['low']:.3f} to {found['high']:.3f})"
-    return _number(found["mean"]) + interval
+    return number_words(found["mean"]) + interval
 
 
 def _reached_words(steps: dict[int, int | None] | None) -> str:
@@ -186,65 +155,26 @@ def _reached_words(steps: dict[int, int | None] | None) -> str:
     return f"{words} ({', '.join('no' if at is None else f'{at:,}' for at in steps.values())})"
 
 
-def _score_words(scored: Any, experiment: str) -> str:
-    words = _number(scored["scores"].get(experiment))
-    seeds = [x for x in scored["by_seed"].get(experiment, ()) if x is not None]
-    return f"{words} ({min(seeds):.3f}–{max(seeds):.3f})" if len(seeds) > 1 else words
-
-
-def published_scores() -> dict[str, dict[str, float]]:
-    """Scores that others have published, by agent and experiment."""
-    with open(Path(__file__).parent / "published_bsuite.csv", newline="") as f:
-        rows = list(csv.DictReader(f))
-    names = [n for n in rows[0] if n != "experiment"]
-    return {f"{n} (published)": {r["experiment"]: float(r[n]) for r in rows if r[n]} for n in names}
-
-
 def write_figures(summary: Summary, folder: Path, *, published: bool = False) -> list[Path]:
-    """Radar and bars of bsuite's scores, learning curves of Atari's games."""
+    """Draws bsuite's radar and bars and the learning curves of Atari games."""
     scored = {name: agent["bsuite"] for name, agent in summary["agents"].items() if agent["bsuite"]}
-    names = [*(("bsuite_radar.png", "bsuite_bars.png") if scored else ())]
-    names += [*(atari_scores.FIGURES if summary["atari"] else ())]
+    names = [*(bsuite_summary.FIGURES if scored else ()), *(atari_scores.FIGURES if summary["atari"] else ())]
     if not names:
-        raise UserError("there are no runs on bsuite's ids or Atari's games to draw.")
+        raise UserError("there are no runs on bsuite's ids or on Atari games to draw.")
     runs.make_folder(folder)
     for path in (folder / name for name in names):
         if path.exists() and not figures.is_ours(path):
-            raise UserError(f"{path} is there already and not drawn by tdu; choose another folder for the figures.")
-    paths = _bsuite_figures(scored, folder, published) if scored else []
+            raise UserError(f"{path} exists and was not drawn by tdu; choose another folder for the figures.")
+    paths = bsuite_summary.write_figures(scored, folder, with_published=published) if scored else []
     return [*paths, *(atari_scores.write_figures(summary["atari"], folder) if summary["atari"] else ())]
 
 
-def _bsuite_figures(scored: dict[str, Any], folder: Path, published: bool) -> list[Path]:
-    paths = [folder / "bsuite_radar.png", folder / "bsuite_bars.png"]
-    figures.radar({name: s["tags"] for name, s in scored.items()}, paths[0])
-    others = published_scores() if published else {}
-    labels = {}
-    for name in {name for s in scored.values() for name in s["scores"]}:
-        run, every = min(s["settings"][name] for s in scored.values() if name in s["settings"])
-        labels[name] = name.replace("_", " ") + (f" ({run} of {every})" if run < every else "")
-    figures.bars({name: s["scores"] for name, s in scored.items()} | others, labels, paths[1], faint=tuple(others))
-    return paths
-
-
 def write_bsuite_csv(folder: Path, out: Path) -> int:
-    """Every run on a bsuite id as bsuite's own CSV, in a folder for each agent and seed; how many."""
-    written = set()
-    for name, run in _named(_read(folder)[0]):
-        bsuite_id = bsuite_id_of(run.config.env)
-        place = out / sweeps.file_name(f"{name}-seed{run.config.seed}")
-        if bsuite_id is not None and run.log and (place, bsuite_id) not in written:
-            bsuite_scores.write_csv(run.log, bsuite_id, place)
-            written.add((place, bsuite_id))
-    if not written:
-        raise UserError(f"{folder} has no runs on bsuite's ids, so there are no logs to write.")
-    return len(written)
-
-
-def bsuite_id_of(env: str) -> str | None:
-    """The official id of an environment, if it has one."""
-    name = env.removeprefix("bsuite:")
-    return name if re.fullmatch(r"[a-z_]+/\d+", name) else None
+    """Writes every run on a bsuite id as bsuite's own CSV; returns their number."""
+    count = bsuite_summary.write_csv(_named(_read(folder)[0]), out)
+    if not count:
+        raise UserError(f"{folder} has no runs on bsuite's ids; there are no logs to write.")
+    return count
 
 
 def _environment(seeds: dict[int, StoredRun], target: float | None) -> dict[str, Any]:
@@ -264,71 +194,9 @@ def _environment(seeds: dict[int, StoredRun], target: float | None) -> dict[str,
     }
 
 
-def _scores(found: dict[str, StoredRun], damaged: dict[str, str]) -> list[bsuite_scores.ExperimentScore]:
-    """Scores of runs by their bsuite ids; a log that bsuite's code cannot use is taken out and told."""
-    try:
-        return bsuite_scores.score_logs({bsuite_id: run.log for bsuite_id, run in found.items()})
-    except UserError:
-        for bsuite_id, run in [*found.items()]:
-            try:
-                bsuite_scores.score_logs({bsuite_id: run.log})
-            except UserError as e:
-                damaged[run.name] = str(e)
-                del found[bsuite_id]
-        return bsuite_scores.score_logs({bsuite_id: run.log for bsuite_id, run in found.items()})
-
-
-def _bsuite(envs: dict[str, dict[int, StoredRun]], damaged: dict[str, str], notes: list[str]) -> dict[str, Any] | None:
-    """Mean over seeds of bsuite's scores. A task that was run under two names counts once, and that is noted."""
-    logs: dict[int, dict[str, StoredRun]] = {}
-    for env, seeds in envs.items():
-        bsuite_id = bsuite_id_of(env)
-        for seed, run in seeds.items():
-            if bsuite_id is not None and run.config.num_envs > 1:
-                notes.append(f"{run.name} ran {run.config.num_envs} environments at once: bsuite's scores are of one.")
-            elif bsuite_id is not None and run.log and len(run.log["episode"]):
-                kept = logs.setdefault(seed, {}).setdefault(bsuite_id, run)
-                if kept is not run:
-                    notes.append(
-                        f"{env} and {kept.config.env} are one task; its seed {seed} counts once in bsuite's scores, "
-                        f"as {kept.name}."
-                    )
-    per_seed = [_scores(mine, damaged) for mine in logs.values()]
-    by_name: dict[str, list[bsuite_scores.ExperimentScore]] = {}
-    for mine in per_seed:
-        for score in mine:
-            by_name.setdefault(score.experiment, []).append(score)
-    if not by_name:
-        return None
-    known = {bsuite_id for mine in logs.values() for bsuite_id in mine}
-    means = [scores[0]._replace(score=bsuite_scores.mean(s.score for s in scores)) for scores in by_name.values()]
-    return {
-        "scores": {mean.experiment: _or_none([mean.score]) for mean in means},
-        "by_seed": {n: [_or_none([s.score]) for s in scores] for n, scores in by_name.items()},
-        "every_episode": {
-            n: _or_none(s.every_episode for s in scores if s.every_episode is not None)
-            for n, scores in by_name.items()
-            if n in bsuite.DEEP_SEAS
-        },
-        "finished": {n: all(s.finished for s in scores) for n, scores in by_name.items()},
-        "settings": {n: [sum(i.startswith(f"{n}/") for i in ids) for ids in (known, bsuite.ids(n))] for n in by_name},
-        "tags": {tag: _or_none([score]) for tag, score in bsuite_scores.by_tag(means).items()},
-    }
-
-
 def _solved_words(environment: dict[str, Any]) -> str:
     solved = list(environment["solved_episodes"].values())
     if not solved:
         return "–"
     words = [str(x or f">{environment['episodes']}") for x in solved]
     return f"{statistics.median_words(solved, environment['episodes'])} ({', '.join(words)})"
-
-
-def _or_none(values: Iterable[float]) -> float | None:
-    """The mean, or None where there is no number: JSON has no other word for it."""
-    mean = bsuite_scores.mean(values)
-    return None if math.isnan(mean) else mean
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
