@@ -44,7 +44,7 @@ def test_a_film_has_a_frame_for_every_step(sea, tmp_path, capsys):
     assert not np.array_equal(frames[0], frames[1])
     assert "Film:" in capsys.readouterr().out
     assert main(["watch", str(sea), "--out", str(out)]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "exists" in capsys.readouterr().err
 
 
 def test_deep_sea_plays_as_text(sea, capsys):
@@ -193,7 +193,7 @@ def test_what_does_not_draw_itself_is_told():
 def test_a_film_ends_before_memory_does(monkeypatch):
     frames = [np.zeros((10, 10, 3), np.uint8)] * 4
     assert not films.is_full(frames)
-    monkeypatch.setattr(films, "_MOST_BYTES", 1200)
+    monkeypatch.setattr(films, "_MAX_BYTES", 1200)
     assert films.is_full(frames)
     assert not films.is_full(frames[:3])
 

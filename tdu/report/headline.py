@@ -10,7 +10,7 @@ from tdu.report.collect import StoredRun
 
 
 class Headline(NamedTuple):
-    """The trained policies of a group. None stands for a value that the runs do not have."""
+    """The trained policies of a group. None is a value that the runs do not have."""
 
     seeds: int
     """Seeds with an evaluation of the trained policy."""
