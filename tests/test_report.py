@@ -584,7 +584,7 @@ def test_when_a_policy_was_first_as_good():
               "greedy_return": np.array([0.2, 0.9, 0.5]), "standard_error": np.zeros(3),
               "evaluation_episodes": np.full(3, 10)}  # fmt: skip
     config = runs.RunConfig("catch/0", "tdu", 0, 30, None, 1, "budget", {})
-    first = collect.StoredRun("a", config, None, "running", "", {}, arrays, None, None, [])
+    first = collect.StoredRun("a", "tdu", config, None, "running", "", {}, arrays, None, None, [])
     later = first._replace(
         config=dataclasses.replace(config, seed=1), evaluations=arrays | {"greedy_return": np.zeros(3)}
     )
@@ -649,3 +649,14 @@ def test_an_agent_has_one_colour_whoever_is_beside_it():
     assert len({colour for pair in palette.COLOURS.values() for colour in pair}) == 2 * len(palette.COLOURS)
     many = [f"tdu beta={i}" for i in range(40)]
     assert list(palette.assign(many)) == many
+
+
+def test_runs_with_different_budgets_are_different_agents(sweep):
+    run = collect.collect([sweep]).runs[0]
+    longer = run._replace(config=dataclasses.replace(run.config, episodes=700))
+    assert len(collect.groups(collect.with_budgets([run, run]))) == 1
+    (_, short), (_, long) = collect.groups(collect.with_budgets([run, longer]))
+    assert short.endswith(" episodes=70 until=budget")
+    assert long.endswith(" episodes=700 until=budget")
+    text = page.write(collect.Collected(collect.with_budgets([run, longer]), [], {}), "t")
+    assert text.count('class="card"') == 2

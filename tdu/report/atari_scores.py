@@ -73,17 +73,17 @@ def game_of(env: str) -> str | None:
     return game if env.startswith(atari.PREFIX) and game in references() else None
 
 
-def scored(found: Sequence[tuple[str, StoredRun]]) -> tuple[list[Scored], bool]:
-    """The finished runs on games, given with their agents' labels; and whether all trained policies were evaluated."""
-    ended = [(name, run.config, run.result, game) for name, run in found if run.result is not None
-             and run.result.mean_return is not None and (game := game_of(run.config.env)) is not None]  # fmt: skip
-    evaluated = all(result.greedy_return is not None for _, _, result, _ in ended)
+def scored(found: Sequence[StoredRun]) -> tuple[list[Scored], bool]:
+    """The scores of finished runs on games, and whether all trained policies were evaluated."""
+    ended = [(run, run.result, game) for run in found if run.result is not None and run.result.mean_return is not None
+             and (game := game_of(run.config.env)) is not None]  # fmt: skip
+    evaluated = all(result.greedy_return is not None for _, result, _ in ended)
     rows = []
-    for name, config, result, game in ended:
-        trained = result.greedy_return
-        score = trained.mean if evaluated and trained is not None else result.mean_return
+    for run, result, game in ended:
+        score = result.greedy_return.mean if evaluated and result.greedy_return else result.mean_return
         assert score is not None
-        rows.append(Scored(name, config.agent, game, config.seed, score, float(human_normalised(game, score))))
+        hns = float(human_normalised(game, score))
+        rows.append(Scored(run.agent, run.config.agent, game, run.config.seed, score, hns))
     return rows, evaluated
 
 
@@ -150,19 +150,19 @@ def frames(max_steps: int) -> np.ndarray:
     return np.linspace(0, max_steps, POINTS + 1)[1:] * atari.FRAMES_PER_STEP
 
 
-def summarise(found: Sequence[tuple[str, StoredRun]]) -> dict[str, Any] | None:
+def summarise(found: Sequence[StoredRun]) -> dict[str, Any] | None:
     """Scores, aggregates, tests and learning curves of the runs on games; None where there are none."""
-    on_games = [(name, run) for name, run in found if run.has_episodes and game_of(run.config.env) is not None]
+    on_games = [run for run in found if run.has_episodes and game_of(run.config.env) is not None]
     if not on_games:
         return None
     rows, evaluated = scored(on_games)
-    agents = list(dict.fromkeys(name for name, _ in on_games))
-    max_steps = max(int(run.log["steps"][-1]) for _, run in on_games)
+    agents = list(dict.fromkeys(run.agent for run in on_games))
+    max_steps = max(int(run.log["steps"][-1]) for run in on_games)
     logs: dict[str, dict[str, list[Log]]] = {agent: {} for agent in agents}
     for game in atari.GAMES:
-        for name, run in on_games:
+        for run in on_games:
             if game_of(run.config.env) == game:
-                logs[name].setdefault(game, []).append(run.log)
+                logs[run.agent].setdefault(game, []).append(run.log)
     curves = {name: {game: curve(own, max_steps) for game, own in games.items()} for name, games in logs.items()}
     hard = [r for r in rows if r.game in atari.EXPLORATION]
     return {

@@ -131,12 +131,12 @@ def write_figures(scored: Mapping[str, Scores], folder: Path, *, with_published:
     return [radar, bars]
 
 
-def write_csv(named: Sequence[tuple[str, StoredRun]], out: Path) -> int:
+def write_csv(found: Sequence[StoredRun], out: Path) -> int:
     """Writes every run on a bsuite id as bsuite's own CSV, a folder for each agent and seed; returns their number."""
     written = set()
-    for name, run in named:
+    for run in found:
         bsuite_id = bsuite_id_of(run.config.env)
-        place = out / sweeps.file_name(f"{name}-seed{run.config.seed}")
+        place = out / sweeps.file_name(f"{run.agent}-seed{run.config.seed}")
         if bsuite_id is not None and run.log and (place, bsuite_id) not in written:
             bsuite_scores.write_csv(run.log, bsuite_id, place)
             written.add((place, bsuite_id))

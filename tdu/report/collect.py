@@ -28,6 +28,8 @@ class StoredRun(NamedTuple):
 
     name: str
     """The folder's name."""
+    agent: str
+    """The agent's label, with the budget where the agent has several on an environment."""
     config: runs.RunConfig
     result: runs.RunResult | None
     """None while the run is not finished."""
@@ -42,11 +44,6 @@ class StoredRun(NamedTuple):
     film: bytes | None
     notes: list[str]
     """Problems and warnings."""
-
-    @property
-    def agent(self) -> str:
-        """The agent's name with its preset and changed options."""
-        return label(self.config)
 
     @property
     def has_episodes(self) -> bool:
@@ -127,7 +124,7 @@ def collect(paths: Sequence[Path], *, with_records: bool = True) -> Collected:
     results = [one for one in results if one.text or one.tables]
     if not found and not results:
         raise UserError(" ".join(f"{name}: {why}" for name, why in left_out.items()) or "there is nothing to show.")
-    return Collected(found, results, left_out)
+    return Collected(with_budgets(found), results, left_out)
 
 
 def read_run(folder: Path, *, with_record: bool = False) -> StoredRun:
@@ -135,7 +132,7 @@ def read_run(folder: Path, *, with_record: bool = False) -> StoredRun:
     notes: list[str] = []
     config, result = runs.read_config(folder), runs.read_result(folder)
     log = runs.read_checked_log(folder, config, result, notes.append)
-    label(config)  # refuses an agent that does not exist
+    agent = label(config)  # refuses an agent that does not exist
     if log and "episode" not in log:
         raise UserError("its log has no column episode.")
     state = "finished" if result is not None else "running" if folders.is_in_use(folder) else "cut off"
@@ -156,7 +153,7 @@ def read_run(folder: Path, *, with_record: bool = False) -> StoredRun:
         notes.append(f"its record is left out: {e}")
     film = _read_film(folder / FILM, notes.append) if with_record else None
     notes = list(dict.fromkeys(notes))
-    return StoredRun(folder.name, config, result, state, _date(folder), log, evaluations, record, film, notes)
+    return StoredRun(folder.name, agent, config, result, state, _date(folder), log, evaluations, record, film, notes)
 
 
 def _checked(evaluations: Log) -> Log:
@@ -235,6 +232,21 @@ def groups(shown: Sequence[StoredRun]) -> dict[tuple[str, str], list[StoredRun]]
     for run in shown:
         found.setdefault((run.config.env, run.agent), []).append(run)
     return found
+
+
+def with_budgets(shown: Sequence[StoredRun]) -> list[StoredRun]:
+    """The runs, with the budget in the label of an agent that ran an environment with several budgets."""
+    budgets: dict[tuple[str, str], set[str]] = {}
+    for run in shown:
+        budgets.setdefault((run.agent, run.config.env), set()).add(_budget(run))
+    several = {agent for (agent, _), some in budgets.items() if len(some) > 1}
+    return [run._replace(agent=f"{run.agent} {_budget(run)}") if run.agent in several else run for run in shown]
+
+
+def _budget(run: StoredRun) -> str:
+    limits = (("episodes", run.config.episodes), ("steps", run.config.steps))
+    words = [f"{name}={limit}" for name, limit in limits if limit is not None]
+    return " ".join(words if run.config.until == "mastered" else [*words, f"until={run.config.until}"])
 
 
 def budget_axis(shown: Sequence[StoredRun]) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tdu.errors import UserError
 from tdu.report import atari_scores, bsuite_scores, bsuite_summary, figures, statistics
-from tdu.report.collect import StoredRun, read_run
+from tdu.report.collect import StoredRun, read_run, with_budgets
 from tdu.report.headline import headline, reached
 from tdu.report.text import markdown_table, number_words
 from tdu.run import folder as runs
@@ -24,14 +24,14 @@ def summarise(folder: Path, target: float | None = None) -> Summary:
     """
     found, damaged, notes = _read(folder)
     by_agent: dict[str, dict[str, dict[int, StoredRun]]] = {}
-    kept_runs = list[tuple[str, StoredRun]]()
-    for name, run in _named(found):
-        seeds = by_agent.setdefault(name, {}).setdefault(run.config.env, {})
+    kept_runs = list[StoredRun]()
+    for run in found:
+        seeds = by_agent.setdefault(run.agent, {}).setdefault(run.config.env, {})
         kept = seeds.setdefault(run.config.seed, run)
         if kept is not run:
             notes.append(f"{run.name} is the same run as {kept.name} and is left out.")
         else:
-            kept_runs.append((name, run))
+            kept_runs.append(run)
     described = {
         name: {
             "environments": {env: _environment(seeds, target) for env, seeds in envs.items()},
@@ -53,21 +53,6 @@ def summarise(folder: Path, target: float | None = None) -> Summary:
     }
 
 
-def _named(found: Sequence[StoredRun]) -> list[tuple[str, StoredRun]]:
-    """Runs with their agent's label; with the budget too, where the agent ran an environment with several budgets."""
-    budgets: dict[tuple[str, str], set[str]] = {}
-    for run in found:
-        budgets.setdefault((run.agent, run.config.env), set()).add(_budget(run))
-    several = {name for (name, _), some in budgets.items() if len(some) > 1}
-    return [(f"{run.agent} {_budget(run)}" if run.agent in several else run.agent, run) for run in found]
-
-
-def _budget(run: StoredRun) -> str:
-    limits = (("episodes", run.config.episodes), ("steps", run.config.steps))
-    words = [f"{name}={limit}" for name, limit in limits if limit is not None]
-    return " ".join(words if run.config.until == "mastered" else [*words, f"until={run.config.until}"])
-
-
 def _read(folder: Path) -> tuple[list[StoredRun], dict[str, str], list[str]]:
     """The runs in a folder, the reason for each that cannot be used, and notes about the others."""
     if not folder.is_dir():
@@ -86,7 +71,7 @@ def _read(folder: Path) -> tuple[list[StoredRun], dict[str, str], list[str]]:
         if (Path(folder) / CONFIG).exists():
             raise UserError(f"{folder} is a run itself; give the folder above it, or see tdu evaluate {folder}.")
         raise UserError(f"{folder} has no runs in it.")
-    return found, damaged, notes
+    return with_budgets(found), damaged, notes
 
 
 def _check_log(run: StoredRun) -> None:
@@ -171,7 +156,7 @@ def write_figures(summary: Summary, folder: Path, *, published: bool = False) ->
 
 def write_bsuite_csv(folder: Path, out: Path) -> int:
     """Writes every run on a bsuite id as bsuite's own CSV; returns their number."""
-    count = bsuite_summary.write_csv(_named(_read(folder)[0]), out)
+    count = bsuite_summary.write_csv(_read(folder)[0], out)
     if not count:
         raise UserError(f"{folder} has no runs on bsuite's ids; there are no logs to write.")
     return count
