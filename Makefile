@@ -1,10 +1,10 @@
-# Two commands: `make demo` and `make test`. Each makes .venv with the pinned dependencies first.
+# `make demo`, `make test` and `make check`. Each first sets up .venv with the pinned dependencies.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 LOCK := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-header --no-annotate
 
-.PHONY: demo test browser evidence bench format kill-test chaos-test mutation-test lock clean
+.PHONY: demo test check browser evidence bench format kill-test chaos-test mutation-test lock clean
 
 demo: $(VENV)/run.stamp
 	$(BIN)/tdu demo
@@ -15,21 +15,29 @@ test: $(VENV)/dev.stamp browser
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-# The pages of tdu report are tested in a real Chromium. Where there is none and none can be installed, the rest is tested.
+# Lint, types and quick tests, for every change: about 70 seconds of processor time.
+QUICK := adam atari_scores counters environments imports keys learner memory observations one_file random td theory
+check: $(VENV)/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest $(QUICK:%=tests/test_%.py)
+
+# The pages of tdu report are tested in a real Chromium. Without one, and without a way to install it, those tests are skipped.
 browser:
 	@for name in chromium chromium-browser google-chrome google-chrome-stable; do command -v $$name > /dev/null && exit 0; done; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
-	  echo "Installing Chromium, in which pages are tested."; \
+	  echo "Installing Chromium for the tests of web pages."; \
 	  (apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium) > /dev/null 2>&1 && exit 0; \
 	fi; \
-	echo "There is no Chromium and it could not be installed: the tests of pages are left out. On Debian: apt-get install chromium." >&2
+	echo "Chromium is missing and could not be installed, so the tests of web pages are skipped. On Debian: apt-get install chromium." >&2
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python benchmarks/deep_sea_speed.py --out results/bench.json
 	$(BIN)/python benchmarks/agents_speed.py --out results/agents_speed.json
 	$(BIN)/python benchmarks/stepwise_speed.py --out results/stepwise_speed.json
 
-# Goes on with the runs behind the pages under results/ that nobody has made yet, the most valuable first.
+# Makes the missing runs behind the pages under results/, the most valuable first.
 evidence: $(VENV)/dev.stamp
 	$(BIN)/tdu reproduce all
 
@@ -55,11 +63,11 @@ $(VENV)/run.stamp: requirements.lock pyproject.toml
 	@touch $@
 
 $(VENV)/dev.stamp: $(VENV)/run.stamp requirements-dev.lock
-	@echo "Installing what tests and benchmarks need; this takes a minute or two the first time."
+	@echo "Installing the packages for tests and benchmarks; this takes a minute or two the first time."
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-dev.lock
 	@touch $@
 
-# Needs uv. The locks hold versions and hashes and no addresses.
+# Needs uv. The lock files contain versions and hashes, and no URLs.
 lock:
 	printf 'jax<0.11\ngymnasium<1.4\n' | $(LOCK) --extra build -c - -o requirements.lock > /dev/null
 	$(LOCK) --extra dev -c requirements.lock -o requirements-dev.lock > /dev/null

@@ -1,8 +1,8 @@
-"""Environment steps per second of every agent on Deep Sea 20, compiled, on one core; bsuite's own JAX DQN beside them.
+"""Environment steps per second of every agent on compiled Deep Sea 20, on one core, beside bsuite's own JAX DQN.
 
     python benchmarks/agents_speed.py --out results/agents_speed.json
 
-Each agent is measured in a process of its own with a full replay, `--rounds` times in turn; the table has medians.
+Each agent is measured in its own process with a full replay. Agents take turns for `--rounds` rounds. The table has medians.
 """
 
 import argparse
@@ -42,8 +42,8 @@ def main() -> int:
     rates = {name: statistics.median(values) for name, values in found.items()}
     print("| agent | steps/s | beside bsuite's DQN |\n|---|---|---|")
     for name, rate in rates.items():
-        asked = f" (asked {ASKED:,})" if name in SINGLE else ""
-        print(f"| {name} | {rate:,.0f}{asked} | {rate / rates[BSUITE]:.0f}× |")
+        goal = f" (goal {ASKED:,})" if name in SINGLE else ""
+        print(f"| {name} | {rate:,.0f}{goal} | {rate / rates[BSUITE]:.0f}× |")
     if parsed.out:
         report = {"command": "python benchmarks/agents_speed.py", "steps_per_second": rates, "every_measurement": found}
         parsed.out.write_text(json.dumps(report, indent=1) + "\n")

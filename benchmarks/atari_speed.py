@@ -1,10 +1,10 @@
-"""Acting speed on Atari: 8 games of ours and ale-py's own vector environment (C++), side by side in one process on one core.
+"""Acting speed on Atari: 8 games in `tdu` and in ale-py's own vector environment (C++), in one process on one core.
 
     python benchmarks/atari_speed.py --out results/atari_speed.json
 
-Both play the same random actions with the same preprocessing (84×84, stack of 4, 18 actions, rewards as they are). They take
-turns, some steps each, because machines are noisy; rates are per second of processor time, so that other work counts less,
-and per second of the clock. Beside it: what it takes to save ours in mid-episode and to bring it back.
+Both play the same random actions with the same preprocessing (84×84, stack of 4, 18 actions, raw rewards). They take turns,
+because machines are noisy. Rates are per second of processor time, which other work affects less, and of wall time. The file
+also has the cost of saving and restoring our environments in mid-episode.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import workers
 from tdu import environments
 
 STEPS = 100
-"""Of every environment in a turn."""
+"""Steps of every environment in a turn."""
 
 
 def main() -> int:
@@ -31,7 +31,7 @@ def main() -> int:
     parser.add_argument("--num-envs", type=int, default=8, help="environments (default 8)")
     parser.add_argument("--rounds", type=int, default=15, help="turns of each (default 15)")
     parsed = parser.parse_args()
-    ours, vector = _ours(parsed.game, parsed.num_envs), theirs(parsed.game, parsed.num_envs)
+    ours, vector = _ours(parsed.game, parsed.num_envs), ale_vector(parsed.game, parsed.num_envs)
     draws = np.random.default_rng(0)
     load = os.getloadavg()[0]
     rates: dict[str, list[tuple[float, float]]] = {"ours": [], "AtariVectorEnv": []}
@@ -70,8 +70,8 @@ def _ours(game, num_envs):
     return env
 
 
-def theirs(game, num_envs):
-    """ale-py's vector environment with our preprocessing, begun."""
+def ale_vector(game, num_envs):
+    """ale-py's vector environment with our preprocessing, reset."""
     from ale_py.vector_env import AtariVectorEnv
 
     env = AtariVectorEnv(
@@ -82,7 +82,7 @@ def theirs(game, num_envs):
 
 
 def _rate(env, actions):
-    """Agent steps per second of processor time and of the clock."""
+    """Agent steps per second of processor time and of wall time."""
     processor, clock = time.process_time(), time.perf_counter()
     for row in actions:
         env.step(row)
@@ -90,7 +90,7 @@ def _rate(env, actions):
 
 
 def _kept(game, num_envs, env):
-    """Processor time of saving and of bringing back, and how much there is to keep."""
+    """Processor time of saving and restoring, and the bytes saved."""
     began = time.process_time()
     arrays, plain = env.save()
     saved = time.process_time()

@@ -1,11 +1,11 @@
-"""Environment steps per second on bsuite's tasks: our compiled twins beside the official environments, with the same agents.
+"""Environment steps per second on bsuite's tasks: compiled twins and official environments with the same agents.
 
     python benchmarks/bsuite_speed.py --out results/bsuite_speed.json
 
-One id of every family. Agents are TDU and DQN with the paper's settings, and TDU with heads on a shared trunk; on
-`cartpole/0` bsuite's own boot_dqn is measured too. Ours run on one core, as `tdu train` runs them; boot_dqn gets the whole
-machine. What is compared is warmed up once and then takes turns, `--rounds` times, because machines are noisy: look at the
-ratios. The default takes some fifteen minutes. MNIST needs its files (`tdu mnist`) and is left out without them.
+One id per family. The agents are TDU and DQN with the paper's settings, TDU with heads on a shared network, and on
+`cartpole/0` bsuite's own boot_dqn. Ours run on one core, as in `tdu train`; boot_dqn has the whole machine. Contenders are
+warmed up once and take turns for `--rounds` rounds, because machines are noisy: compare ratios. The default takes about
+fifteen minutes. MNIST needs its files (`tdu mnist`) and is skipped without them.
 """
 
 import argparse
@@ -29,7 +29,7 @@ AGENTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 BOOT_DQN = "boot_dqn"
 ASKED = {"tdu heads": 5.0, BOOT_DQN: 100.0}
-"""Times the speed of the official environment; of heads on the twin, times that of boot_dqn on cartpole."""
+"""Goals: speed relative to the official environment, and of heads on the twin relative to boot_dqn on cartpole."""
 WARM_UP = 1000
 BSUITE_WARM_UP = 400
 
@@ -74,7 +74,7 @@ def main() -> int:
         "steps_per_second": _medians(rates),
         "ratio": {name: _ratios(agents) for name, agents in _medians(rates).items()},
         "ratio_of_processor_time": {
-            name: _ratios({a: {k: 1 / ms for k, ms in mine.items()} for a, mine in agents.items()})
+            name: _ratios({a: {k: 1 / ms for k, ms in values.items()} for a, values in agents.items()})
             for name, agents in processor.items()
         },
         "asked": ASKED,
@@ -98,14 +98,16 @@ def _has_digits() -> bool:
 
 def _medians(rates: dict) -> dict:
     return {
-        name: {agent: {kind: statistics.median(v) for kind, v in mine.items()} for agent, mine in agents.items()}
+        name: {agent: {kind: statistics.median(v) for kind, v in values.items()} for agent, values in agents.items()}
         for name, agents in rates.items()
     }
 
 
 def _ratios(agents: dict[str, dict[str, float]]) -> dict[str, float]:
-    """Twin to official for every agent; TDU with heads on the twin to boot_dqn."""
-    found = {agent: round(mine["twin"] / mine["official"], 1) for agent, mine in agents.items() if agent in AGENTS}
+    """Ratio of twin to official for every agent, and of TDU with heads on the twin to boot_dqn."""
+    found = {
+        agent: round(values["twin"] / values["official"], 1) for agent, values in agents.items() if agent in AGENTS
+    }
     if BOOT_DQN in agents:
         found[BOOT_DQN] = round(agents["tdu heads"]["twin"] / agents[BOOT_DQN][BOOT_DQN], 1)
     return found
@@ -131,7 +133,7 @@ def as_text(report: dict) -> str:
 
 
 def work_twin(name: str, agent: str, seconds: float) -> None:
-    """An agent of ours on the compiled twin."""
+    """Our agent on the compiled twin."""
     its_name, options = AGENTS[agent]
     workers.timed(workers.compiled(its_name, name, WARM_UP, **options), seconds)
 

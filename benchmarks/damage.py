@@ -1,7 +1,7 @@
-"""Ways to damage a run's folder: one file changed, removed, planted or swapped with another, or a whole checkpoint.
+"""Ways to damage a run folder: change, remove, add or swap one file, or a whole checkpoint.
 
-A mutation of bytes, of a JSON value or of a table's cell takes what there is and random numbers, and gives what is there
-then and a sentence about it.
+A mutation of bytes, of a JSON value or of a table cell takes the content and random numbers. It returns the new content and
+a description.
 """
 
 import contextlib
@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 Files = dict[str, bytes]
 """A run's folder: path to content."""
 Sweep = dict[str, Files]
-"""Runs by name. It is run "a" that is damaged; "b" is another of the same kind, to swap with."""
+"""Runs by name. Run "a" is damaged; "b" is another of the same kind, to swap with."""
 
 WEIGHTS = {"config": 2, "log": 4, "learner log": 1, "manifest": 4, "tensors": 4, "result": 4, "checkpoint": 2}
-"""How often a file of each class is damaged."""
+"""How often a file of each class is damaged, as weights."""
 
 
 class Damage(NamedTuple):
-    """A mutation: the sweep after it, and what it was."""
+    """A mutation: the sweep after it, and its description."""
 
     sweep: Sweep
     file: str
@@ -33,7 +33,7 @@ class Damage(NamedTuple):
 
 
 def mutate(sweep: Sweep, finished: Sweep, rng: random.Random) -> Damage:
-    """One file of run a damaged, or two swapped, or a checkpoint; `finished` has results to plant where there are none."""
+    """Damages one file of run a, swaps two, or damages a checkpoint; `finished` has results to add where there are none."""
     sweep = {run: dict(files) for run, files in sweep.items()}
     classes: dict[str, list[str]] = {"checkpoint": [""], "result": ["result.json"]}
     for name in sweep["a"]:
@@ -68,7 +68,7 @@ def mutate(sweep: Sweep, finished: Sweep, rng: random.Random) -> Damage:
 
 
 def class_of(name: str) -> str:
-    """What a file of a run is."""
+    """The class of a file of a run."""
     if name.startswith("checkpoints/"):
         return "manifest" if name.endswith(".json") else "tensors"
     known = {"config.json": "config", "log.csv": "log", "learner.csv": "learner log", "result.json": "result"}
@@ -85,7 +85,7 @@ def checkpoints(files: Files) -> list[str]:
 
 
 def flipped(data: bytes, rng: random.Random) -> tuple[bytes, str]:
-    """One to three bytes changed."""
+    """Changes one to three bytes."""
     changed, words = bytearray(data), []
     for at in sorted(rng.sample(range(len(data)), min(rng.randint(1, 3), len(data)))):
         changed[at] ^= rng.choice([1 << rng.randrange(8), rng.randrange(1, 256)])
@@ -94,19 +94,19 @@ def flipped(data: bytes, rng: random.Random) -> tuple[bytes, str]:
 
 
 def cut(data: bytes, rng: random.Random) -> tuple[bytes, str]:
-    """The end missing; often only a few bytes."""
+    """Cuts the end, often only a few bytes."""
     least = rng.choice((1, len(data) * 9 // 10, len(data) - 3))
     size = rng.randrange(max(least, 1), len(data))
     return data[:size], f"{size} of {len(data)} bytes"
 
 
 def emptied(data: bytes, rng: random.Random) -> tuple[bytes, str]:
-    """Nothing left."""
+    """Empties the file."""
     return b"", f"of {len(data)} bytes"
 
 
 def extended(data: bytes, rng: random.Random) -> tuple[bytes, str]:
-    """More at the end: rubbish, white space, or the last line again."""
+    """Appends random bytes, white space, or the last line again."""
     kind = rng.choice(("rubbish", "zeros", "space", "again"))
     more = {
         "rubbish": rng.randbytes(rng.randint(1, 200)),
@@ -118,7 +118,7 @@ def extended(data: bytes, rng: random.Random) -> tuple[bytes, str]:
 
 
 def cell(data: bytes, rng: random.Random) -> tuple[bytes, str]:
-    """Another cell in a CSV file; rarely in its header."""
+    """Changes a cell of a CSV file, rarely in its header."""
     rows = list(csv.reader(io.StringIO(data.decode())))
     line = 0 if rng.random() < 0.1 else rng.randrange(1, len(rows))
     at = rng.randrange(len(rows[line]))
@@ -139,14 +139,14 @@ BYTES = {"flipped": flipped, "cut": cut, "emptied": emptied, "extended": extende
 
 
 def nodes(value: Any, path: tuple = ()) -> Iterator[tuple[tuple, Any, Any]]:
-    """Every place in a JSON value: its path, what holds it, and its key there."""
+    """Every place in a JSON value: its path, its container, and its key in it."""
     for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
         yield (*path, key), value, key
         yield from nodes(value[key], (*path, key))
 
 
 def _one_of(places: list[tuple[tuple, Any, Any]], rng: random.Random) -> tuple[tuple, Any, Any]:
-    """One of the places; every other time one at the top, where the run's own numbers are."""
+    """One of the places; half of the time one at the top level, where the run's own numbers are."""
     top = [place for place in places if len(place[0]) == 1]
     return rng.choice(top if top and rng.random() < 0.5 else places)
 
@@ -162,7 +162,7 @@ def _change(value: Any, rng: random.Random, fits: Callable[[Any], bool], new: Ca
 
 
 def number(value: Any, rng: random.Random) -> str:
-    """Another number, truth value or null."""
+    """Changes a number, a truth value or null."""
 
     def new(old: Any) -> Any:
         if isinstance(old, bool):
@@ -176,7 +176,7 @@ def number(value: Any, rng: random.Random) -> str:
 
 
 def string(value: Any, rng: random.Random) -> str:
-    """Another text."""
+    """Changes a string."""
 
     def new(old: str) -> str:
         at = rng.randrange(len(old) or 1)
@@ -187,7 +187,7 @@ def string(value: Any, rng: random.Random) -> str:
 
 
 def other_type(value: Any, rng: random.Random) -> str:
-    """Something of another type."""
+    """Changes a value's type."""
     others = [None, True, "text", 7, 7.5, [], {}, [1], {"a": 1}]
 
     def new(old: Any) -> Any:
@@ -197,7 +197,7 @@ def other_type(value: Any, rng: random.Random) -> str:
 
 
 def key_removed(value: Any, rng: random.Random) -> str:
-    """A key or an element less."""
+    """Removes a key or an element."""
     path, holder, key = _one_of(list(nodes(value)), rng)
     del holder[key]
     return f"{'.'.join(map(str, path))} removed"
@@ -210,13 +210,13 @@ JSON = {"number": number, "string": string, "type": other_type, "key removed": k
 
 
 def removed(sweep: Sweep, name: str, rng: random.Random) -> str:
-    """One file less."""
+    """Removes one file."""
     del sweep["a"][name]
     return name
 
 
 def swapped_within(sweep: Sweep, name: str, rng: random.Random) -> str:
-    """Two files of the run have changed places."""
+    """Swaps two files of the run."""
     files = sweep["a"]
     other = rng.choice([n for n in files if n != name and class_of(n) in WEIGHTS])
     files[name], files[other] = files[other], files[name]
@@ -224,7 +224,7 @@ def swapped_within(sweep: Sweep, name: str, rng: random.Random) -> str:
 
 
 def swapped_between(sweep: Sweep, name: str, rng: random.Random) -> str:
-    """Two files of the same class have changed runs."""
+    """Swaps two files of the same class between the runs."""
     a, b = sweep["a"], sweep["b"]
     same = [n for n in b if class_of(n) == class_of(name)]
     other = name if name in same else rng.choice(same)
@@ -233,7 +233,7 @@ def swapped_between(sweep: Sweep, name: str, rng: random.Random) -> str:
 
 
 def planted(sweep: Sweep, name: str, finished: Sweep, rng: random.Random) -> str:
-    """A file that the run has only when it is over."""
+    """Adds a file that only a finished run has."""
     run = rng.choice(("a", "b"))
     sweep["a"][name] = finished[run][name]
     return f"that of run {run} when it was over"
@@ -246,15 +246,15 @@ FILES = {"removed": removed, "swapped within": swapped_within, "swapped between"
 
 
 def checkpoint_removed(sweep: Sweep, rng: random.Random) -> str:
-    """The newest checkpoint or the one before less."""
-    gone = rng.choice(checkpoints(sweep["a"])[-2:])
-    for name in [name for name in sweep["a"] if f"/{gone}/" in name]:
+    """Removes the newest checkpoint or the one before it."""
+    checkpoint = rng.choice(checkpoints(sweep["a"])[-2:])
+    for name in [name for name in sweep["a"] if f"/{checkpoint}/" in name]:
         del sweep["a"][name]
-    return gone
+    return checkpoint
 
 
 def checkpoints_renamed(sweep: Sweep, rng: random.Random) -> str:
-    """The last two checkpoints have each other's name."""
+    """Swaps the names of the last two checkpoints."""
     older, newest = checkpoints(sweep["a"])[-2:]
     exchange = {older: newest, newest: older}
     sweep["a"] = {
@@ -265,12 +265,12 @@ def checkpoints_renamed(sweep: Sweep, rng: random.Random) -> str:
 
 
 def checkpoint_swapped(sweep: Sweep, rng: random.Random) -> str:
-    """A checkpoint has changed places with one of the other run."""
+    """Swaps a checkpoint with one of the other run."""
     ours, theirs = (rng.choice(checkpoints(sweep[run])[-2:]) for run in ("a", "b"))
-    mine = {name: sweep["a"].pop(name) for name in [*sweep["a"]] if f"/{ours}/" in name}
+    moved = {name: sweep["a"].pop(name) for name in [*sweep["a"]] if f"/{ours}/" in name}
     others = {name: sweep["b"].pop(name) for name in [*sweep["b"]] if f"/{theirs}/" in name}
     sweep["a"] |= {name.replace(theirs, ours): data for name, data in others.items()}
-    sweep["b"] |= {name.replace(ours, theirs): data for name, data in mine.items()}
+    sweep["b"] |= {name.replace(ours, theirs): data for name, data in moved.items()}
     return f"{ours} with {theirs} of the other run"
 
 

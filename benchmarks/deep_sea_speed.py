@@ -1,16 +1,16 @@
-"""Environment steps per second on Deep Sea: bsuite's own JAX boot_dqn against ours, side by side in one run.
+"""Environment steps per second on Deep Sea: bsuite's own JAX boot_dqn and TDU, measured in one run.
 
     python benchmarks/deep_sea_speed.py --out results/bench.json
 
-Both learn with the paper's hyper-parameters (20 members, 64-64, batch 32, a learning step per environment step). bsuite's
-agent gets the whole machine; ours runs once on one core ("single") and once per core at the same time ("per core", summed
-over the machine), with a full replay and a visited table. Large batches and wide ensembles are measured on one core, after
-fewer steps. What is compared is warmed up once and then takes turns, `--rounds` times, because machines are noisy: look at
-the ratios. With `--before COMMIT`, "before" is the code of that commit on one core.
+Both have the paper's settings (20 members, 64-64, batch 32, a learning step per environment step). bsuite's agent has the
+whole machine. Ours runs once on one core ("single") and once per core at the same time ("per core", summed), with a full
+replay and a visited table. Large batches and wide ensembles are measured on one core after fewer steps. Contenders are
+warmed up once and take turns for `--rounds` rounds, because machines are noisy: compare ratios. With `--before COMMIT`,
+"before" is the code of that commit on one core.
 
-Two limits stand beside each: "products", the speed of a loop with nothing but the matrix products of a learning step, and
-"bytes", the speed at which what a step has to read and write goes through memory. Three rounds of everything, with a commit
-before, take a quarter of an hour on two cores; `--rounds 1`, or some of the cases alone (`--cases 30x128 50x128`), take less.
+Each case has two limits: "products" is the speed of the matrix products of a learning step alone, and "bytes" the speed at
+which memory moves what a step reads and writes. Three rounds of everything with `--before` take a quarter of an hour on two
+cores. `--rounds 1` or a selection (`--cases 30x128 50x128`) takes less.
 """
 
 import argparse
@@ -31,7 +31,7 @@ WARM_UP = 11_000
 
 
 class Case(NamedTuple):
-    """What is learned."""
+    """A measured setting."""
 
     size: int
     batch: int = 32
@@ -39,23 +39,23 @@ class Case(NamedTuple):
     preset: str = "paper"
     warm_up: int = 2_000
     ensemble: str | None = None
-    """Where it is not the preset's."""
+    """If it is not the preset's."""
     replay: int | None = None
-    """Capacity, where it is not the preset's. It is filled before the measurement."""
+    """Capacity, if it is not the preset's. It is filled before the measurement."""
 
     @property
     def width(self) -> int:
-        """Of the hidden layers."""
+        """Width of the hidden layers."""
         return {"boot_dqn": 50, "deep": 128}.get(self.preset, 64)
 
     @property
     def networks(self) -> int:
-        """Networks that a learning step trains."""
+        """Number of networks that a learning step trains."""
         ensemble = self.ensemble or ("heads" if self.preset == "deep" else "networks")
         return 1 if ensemble == "heads" else self.heads
 
     def options(self) -> dict[str, Any]:
-        """Options of the agent, beside its preset."""
+        """Options of the agent, in addition to its preset."""
         found: dict[str, Any] = {
             "batch_size": self.batch, "exploiters": self.heads // 2, "explorers": self.heads // 2,
         }  # fmt: skip
@@ -81,7 +81,7 @@ CASES = {
     "50 deep, networks": Case(50, 128, preset="deep", ensemble="networks"),
     "100 deep": Case(100, 128, preset="deep", warm_up=12_000),
 }
-"""Size, batch where it is not 32, number of heads where it is not 20, `trunk` for heads on one shared network."""
+"""Size, batch if not 32, number of heads if not 20, `trunk` for heads on one shared network."""
 
 TRUNK_RATIOS = {
     "preset deep, heads times networks": ("50 deep", "50 deep, networks", 10.0),
@@ -129,7 +129,7 @@ def main() -> int:
 
 
 def contenders_of(name: str, before: Path | None) -> dict[str, workers.Contender]:
-    """Who is measured in a case."""
+    """The contenders of a case."""
     case = ["--case", name]
     single = {"single": workers.Contender(["ours", *case])}
     if before is not None:
@@ -161,7 +161,7 @@ def work_ours(case: Case) -> None:
 
 
 def work_limit(case: Case) -> None:
-    """Only the matrix products of a learning step."""
+    """The matrix products of a learning step alone."""
     workers.timed(workers.products(case.networks, case.batch, case.width), SECONDS / 4)
 
 

@@ -1,6 +1,6 @@
-"""What kill_and_resume.py and mutations.py share: kinds of small runs, and what a run's folder amounts to.
+"""Shared by kill_and_resume.py and mutations.py: kinds of small runs, and digests of a run folder.
 
-Files are found by walking a folder, not by name, so that both go on working where a checkpoint has other files.
+Files are found by walking the folder, so new file names in checkpoints need no change here.
 """
 
 import csv
@@ -22,38 +22,38 @@ KINDS: dict[str, tuple[str, ...]] = {
     "gymnasium": ("gym:CartPole-v1",),
     "vector": ("gym:CartPole-v1", "--num-envs", "4"),
 }
-"""Kinds of runs, by what follows `tdu train`."""
+"""Kinds of runs: the arguments of `tdu train`."""
 SMALL = (
     "--until", "budget", "--hidden-sizes", "8", "--exploiters", "2", "--explorers", "2", "--batch-size", "8",
     "--replay-capacity", "200", "--min-replay", "16", "--progress", "none",
 )  # fmt: skip
 TIMES = {"seconds", "steps_per_second", "log_sha256", "checkpoint_sha256", "sha256"}
-"""What a result says of wall time, and digests of what has wall time in it."""
+"""Fields of a result that depend on wall time, directly or through a checksum."""
 
 QUICK_COMPILER = (
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
     "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 )
-"""XLA_FLAGS with which programs compile in half the time and run slower: other numbers than a user's, but as many of them."""
+"""XLA_FLAGS with which programs compile in half the time and run slower. Numbers differ from a user's by rounding."""
 
 
 def keep_compiled(folder: Path) -> None:
-    """Lets this process and those it starts share what is compiled. To be called before tdu is imported."""
+    """Shares compiled programs between this process and those it starts. Call it before tdu is imported."""
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 
 
 def facts(out: Path) -> dict[str, str]:
-    """What two runs of one seed must have in common, wherever they were cut off: logs, arrays and result as digests.
+    """Digests that two runs of one seed must share, wherever they were interrupted: of logs, arrays and result.
 
-    Wall time is left out. What cannot be read says so in place of its digest.
+    Wall time is left out. An unreadable file has a message in place of its digest.
     """
     parts = {"log": _log, "learner log": _learner_log, "state": _state, "result": _result}
     return {name: _told(part, out) for name, part in parts.items()}
 
 
 def checkpoints(out: Path) -> list[Path]:
-    """The checkpoints that are whole, oldest first."""
+    """The complete checkpoints, oldest first."""
     return sorted(p for p in (out / "checkpoints").glob("*") if p.name.isdigit())
 
 
@@ -64,7 +64,7 @@ def _log(out: Path, name: str = "log.csv") -> bytes:
 
 
 def _learner_log(out: Path) -> bytes:
-    """Short runs have none."""
+    """The learner's log; short runs have none."""
     return _log(out, "learner.csv") if (out / "learner.csv").exists() else b""
 
 
@@ -94,37 +94,37 @@ def _told(part, out: Path) -> str:
 
 
 def typed() -> list[str]:
-    """The script's arguments without the places it was to write to."""
+    """The script's arguments without output paths."""
     words = sys.argv[1:]
     places = ("--out", "--keep")
     return [w for w, before in zip(words, ["", *words], strict=False) if w not in places and before not in places]
 
 
 def commit() -> str:
-    """The commit that was measured; "-dirty" if anything was changed since."""
+    """The measured commit; "-dirty" if files were changed."""
     words = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    told = subprocess.run(words, cwd=Path(__file__).parent, capture_output=True, text=True)
-    return told.stdout.strip() or "unknown"
+    described = subprocess.run(words, cwd=Path(__file__).parent, capture_output=True, text=True)
+    return described.stdout.strip() or "unknown"
 
 
 class Clock:
-    """How long something took, and how long the rest may take."""
+    """Elapsed time, and an estimate of the remaining time."""
 
     def __init__(self, total: int):
         self._total, self._started = total, time.monotonic()
 
     @property
     def seconds(self) -> float:
-        """Since the start."""
+        """Seconds since the start."""
         return time.monotonic() - self._started
 
     def words(self, done: int) -> str:
-        """How far it is, in one line."""
+        """Progress in one line."""
         left = round(self.seconds * (self._total - done) / max(done, 1))
         return f"{done} of {self._total}, about {left // 60}:{left % 60:02d} left"
 
 
 def write(out: Path, outcome: dict) -> None:
-    """Saves what came out."""
+    """Saves the outcome."""
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(outcome, indent=1) + "\n")

@@ -1,9 +1,9 @@
-"""Steps per second on images with learning: heads on a shared network, separate networks, and DQN, with the preset general.
+"""Learning steps per second on images: heads on a shared network, separate networks, and DQN, with the preset general.
 
     python benchmarks/heads_images.py --out results/heads_images.json
 
-MinAtar is compiled (gymnax). MiniGrid is stepped from Python, and its image is laid out as a vector. Key and door is an image
-that convolutions see. Each contender is warmed up once. Then they take turns, `--rounds` times, on one core each.
+MinAtar is compiled (gymnax). MiniGrid is stepped from Python, and its image becomes a vector. Key and door is an image for
+convolutions. Contenders are warmed up once and take turns for `--rounds` rounds, on one core each.
 """
 
 import argparse
@@ -48,8 +48,8 @@ def main() -> int:
         }
         print(f"{env}: {rates[env]}", file=sys.stderr)
     print("| task | heads | networks | dqn | heads / networks | heads / dqn |\n|---|---|---|---|---|---|")
-    for env, mine in rates.items():
-        heads, networks, dqn = mine.values()
+    for env, speeds in rates.items():
+        heads, networks, dqn = speeds.values()
         print(f"| {env} | {heads:,.0f} | {networks:,.0f} | {dqn:,.0f} | {heads / networks:.1f} | {heads / dqn:.2f} |")
     if parsed.out:
         report = {

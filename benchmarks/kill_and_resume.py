@@ -1,14 +1,14 @@
-"""Kills runs with SIGKILL at random moments, resumes them, and compares the end with a run that was never killed.
+"""Kills runs with SIGKILL at random moments, resumes them, and compares them with a run that was never killed.
 
     python benchmarks/kill_and_resume.py --kills 300 --out results/kill_and_resume.json
 
-Every session is a process of its own. A run is killed several times and then left to finish. At least a third of the kills
-fall while a checkpoint is being written: the script watches the run's folder for one and strikes when it appears. In its last
-session a run is struck about its last checkpoint, if there are kills left. Log (wall time aside), every array of the last
-checkpoint and result must be bit-identical, and nobody may have had a reason to complain.
+Every session is a process of its own. A run is killed several times and then allowed to finish. At least a third of the kills
+hit a checkpoint while it is written: the script watches the folder and kills when one appears. If kills are left, the last
+session is killed around its last checkpoint. The log (without wall time), every array of the last checkpoint and the result
+must be bit-identical, and no session may print a complaint.
 
-What the undisturbed run of a kind has compiled is kept for the others, which start in half the time; with --compile, each
-compiles its own.
+The undisturbed run of each kind leaves its compiled programs to the others, which then start in half the time. With
+--compile, each run compiles its own.
 """
 
 import argparse
@@ -29,11 +29,11 @@ import folders
 from folders import KINDS
 
 EPISODES = {"compiled": (15_000, 2_000), "bsuite": (500, 30), "gymnasium": (500, 30), "vector": (500, 30)}
-"""Of each kind, and of its short form."""
+"""Episodes of each kind of run, and of its short form."""
 PER_RUN = 10
-"""A run is killed so often at most."""
+"""Maximum number of kills of one run."""
 WINDOW = 2.0
-"""A kill at a random moment falls at most so many seconds after the run has begun to leave checkpoints."""
+"""A kill at a random moment comes at most this many seconds after the run's first checkpoint."""
 SEED = 3
 EVALUATION = ("--evaluation-episodes", "3")
 
@@ -73,10 +73,10 @@ def measure(parsed: argparse.Namespace, folder: Path) -> int:
     for number, name in enumerate(kinds):
         share = total // len(kinds) + (number < total % len(kinds))
         kind = Abused(name, folder, rng, short=parsed.short)
-        tell = functools.partial(say, name, clock, done)
+        report = functools.partial(print_progress, name, clock, done)
         while kind.counts["kills"] < share:
             before = kind.counts["kills"]
-            kind.one_run(min(share - before, PER_RUN), tell, parsed.keep)
+            kind.one_run(min(share - before, PER_RUN), report, parsed.keep)
             if kind.counts["kills"] == before:
                 raise SystemExit(f"a run of kind {name} was over before it could be killed; it needs more episodes.")
         done += share
@@ -100,7 +100,7 @@ COUNTED = ("runs", "kills", "before_first_checkpoint", "while_writing", "between
 
 
 class Abused:
-    """Runs of one kind: the undisturbed one, and those that are killed."""
+    """Runs of one kind: an undisturbed one, and those that are killed."""
 
     def __init__(self, name: str, folder: Path, rng: random.Random, *, short: bool):
         self._name, self._rng, self._short = name, rng, short
@@ -117,7 +117,7 @@ class Abused:
             raise SystemExit(f"the undisturbed run of {name} cannot be read: {unreadable[0]}")
 
     def _undisturbed(self, out: Path) -> float:
-        """Runs it; seconds to its first checkpoint."""
+        """Makes the undisturbed run; returns the seconds to its first checkpoint."""
         if self._short:
             self._finish_here(out)
             return 0.0
@@ -134,8 +134,8 @@ class Abused:
             raise SystemExit("two undisturbed runs of one seed differ.")
         return seconds
 
-    def one_run(self, kills: int, tell: Callable[[int], None], keep: Path | None) -> None:
-        """Kills one run up to so many times, lets it finish, and compares."""
+    def one_run(self, kills: int, report: Callable[[int], None], keep: Path | None) -> None:
+        """Kills one run up to `kills` times, lets it finish, and compares."""
         self.counts["runs"] += 1
         struck = []
         while len(struck) < kills:
@@ -146,7 +146,7 @@ class Abused:
             struck.append(fell)
             self.counts["kills"] += 1
             self.counts[fell] += 1
-            tell(self.counts["kills"])
+            report(self.counts["kills"])
         said = self._finish()
         found = folders.facts(self._out)
         wrong = [part for part, digest in self._facts.items() if found[part] != digest]
@@ -164,7 +164,7 @@ class Abused:
         shutil.rmtree(self._out)
 
     def _one_kill(self, *, at_the_end: bool) -> str | None:
-        """Starts or resumes the run and kills it; where that fell, or None if it was over before."""
+        """Starts or resumes the run and kills it; returns where the kill came, or None if the run had ended."""
         stale = being_written(self._out)  # what an earlier kill has left is not being written now
         process = self._start(self._out)
         behind = self.counts["while_writing"] * 3 <= self.counts["kills"] + 2
@@ -197,7 +197,7 @@ class Abused:
 
     @staticmethod
     def _wait(process: subprocess.Popen, until: Callable[[], bool]) -> bool:
-        """Waits for a moment; False if the process ended before."""
+        """Waits for a moment; False if the process ended first."""
         while process.poll() is None:
             if until():
                 return True
@@ -214,7 +214,7 @@ class Abused:
         return ["--checkpoint-seconds", "0", "--out", str(out), "--resume-if-there"]
 
     def _finish(self) -> str:
-        """Lets the run finish; what it had to complain about."""
+        """Lets the run finish; returns its complaints."""
         if self._short:
             return self._finish_here(self._out)
         code = self._start(self._out).wait()
@@ -228,7 +228,7 @@ class Abused:
         return f"exit code {code}" if (code := tdu(["train", *self._words, *self._often(out)])) else ""
 
     def described(self) -> dict[str, Any]:
-        """For the file of outcomes."""
+        """Entry for the file of outcomes."""
         return {
             "command": " ".join(["tdu train", *self._words, "--checkpoint-seconds 0"]),
             "run_seed": SEED,
@@ -240,12 +240,12 @@ class Abused:
 
 
 def being_written(out: Path) -> set[tuple[str, int, int]]:
-    """Checkpoints that are not whole, by name, inode and time."""
+    """Incomplete checkpoints, by name, inode and time."""
     found = set()
     for path in (out / "checkpoints").glob(".writing*"):
         try:
             status = path.stat()
-        except FileNotFoundError:  # it has just become whole
+        except FileNotFoundError:  # it has just become complete
             continue
         found.add((path.name, status.st_ino, status.st_mtime_ns))
     return found
@@ -255,7 +255,7 @@ def _entries(out: Path) -> list[Path]:
     return [*(out / "checkpoints").glob("*")]
 
 
-def say(name: str, clock: folders.Clock, before: int, kills: int) -> None:
+def print_progress(name: str, clock: folders.Clock, before: int, kills: int) -> None:
     print(f"{name}: kill {clock.words(before + kills)}", file=sys.stderr, flush=True)
 
 

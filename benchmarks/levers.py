@@ -1,10 +1,10 @@
-"""What each setting of the preset `general` is worth: TDU with one of them changed, on tasks that are not reported on.
+"""What each setting of the preset `general` is worth: TDU with one setting changed.
 
     python benchmarks/levers.py --out results/levers.csv
     python benchmarks/levers.py --out results/levers.csv --markdown
 
-A row per run, written as it ends; started again, it does what is missing. The settings were chosen with the help of this
-table and of single runs before it; the seeds are not those of benchmarks/tasks.py.
+One row per run, written as it ends. Started again, it makes the missing runs. The settings were chosen with this table and
+with single runs before it. The seeds are not those of benchmarks/tasks.py.
 """
 
 import argparse
@@ -55,7 +55,7 @@ DENSE_LEVERS: dict[str, dict[str, Any]] = {
     "target_period=100": {"target_period": 100},
     "learning_rate=1e-3": {"learning_rate": 1e-3},
 }
-"""Where observations are vectors of numbers."""
+"""For observations that are vectors of numbers."""
 TASKS = {"key_door_8": LEVERS, "key_door_8_features": DENSE_LEVERS}
 SEEDS = (100, 101, 102)
 COLUMNS = ("lever", *tasks.COLUMNS)
@@ -95,18 +95,18 @@ def main() -> int:
 
 
 def markdown(rows: list[dict[str, str]]) -> str:
-    """A table per set of levers: steps to the target on each task, and the largest value at the end, in possible returns."""
+    """A table per set of levers: steps to the target on each task, and the largest final value over the possible return."""
     tables = []
     for levers in (LEVERS, DENSE_LEVERS):
         names = [task for task, its in TASKS.items() if its is levers]
         lines = ["| changed | " + " | ".join(f"{name}: target at step" for name in names) + " | largest Q / possible |"]
         lines.append("|---" * (len(names) + 2) + "|")
         for lever in levers:
-            mine = [r for r in rows if r["lever"] == lever and r["task"] in names]
-            if not mine:
+            matching = [r for r in rows if r["lever"] == lever and r["task"] in names]
+            if not matching:
                 continue
-            steps = [tasks.median_words([r["target_step"] for r in mine if r["task"] == name]) for name in names]
-            drift = max(float(r["largest_q"]) / max(float(r["possible_return"]), 1e-9) for r in mine)
+            steps = [tasks.median_words([r["target_step"] for r in matching if r["task"] == name]) for name in names]
+            drift = max(float(r["largest_q"]) / max(float(r["possible_return"]), 1e-9) for r in matching)
             lines.append(f"| {lever} | {' | '.join(steps)} | {drift:.2g} |")
         tables.append("\n".join(lines))
     return "\n\n".join(tables)

@@ -1,18 +1,18 @@
-"""Damages runs' folders at random and asks what tdu makes of them: the same numbers, or one sentence. Never anything else.
+"""Damages run folders at random and checks that tdu returns the same numbers or one sentence, and nothing else.
 
     python benchmarks/mutations.py --mutations 2000 --seed 0 --out results/mutations.json
 
-Two runs that differ in their seed, both finished or both cut off, lie in a sweep's folder. A mutation (damage.py) damages one
-file, or swaps two. Then come `tdu score`, `tdu evaluate`, `tdu.load` and `tdu train --resume`, the last with every option
-typed and with none, each of which must end in one of these ways (verdicts.py):
+A sweep's folder holds two runs that differ in their seed, both finished or both interrupted. A mutation (damage.py) damages
+one file or swaps two. Then `tdu score`, `tdu evaluate`, `tdu.load` and `tdu train --resume` run on it, the last one with
+every option given and with none. Each must end in one of these ways (verdicts.py):
 
     exact      the numbers of the undamaged run: log, result, parameters, evaluation
-    earlier    the numbers of the undamaged run at an earlier moment, from which it can go on; said, where a file was damaged
-    refused    exit code 2 and one line on stderr (`tdu.load`: a UserError), and nothing on the disk is lost
+    earlier    the numbers of the undamaged run at an earlier moment, from which it can continue, with a message
+    refused    exit code 2 and one line on stderr (`tdu.load`: a UserError), and no data lost
     violation  anything else: a traceback, other numbers, files changed by a command that reads, data lost by --resume
 
-Commands are called in this process, where they share what is compiled. A mutation follows from its seed alone: replay one
-that is listed among the violations with what stands there, --only SEED --kinds KIND.
+Commands run in this process and share what is compiled. A mutation depends on its seed alone. To repeat a violation, use its
+entry in the file: --only SEED --kinds KIND.
 """
 
 import argparse
@@ -36,9 +36,9 @@ from folders import KINDS
 from verdicts import SEEDS, Subject, call, read, run_tdu, words_of
 
 CUT_AFTER = {"compiled": (3, 1), "bsuite": (20, 4), "gymnasium": (20, 4), "vector": (20, 4)}
-"""Reports after which a run is cut off: those with a checkpoint each, then those without any."""
+"""Numbers of reports after which a run is interrupted: with checkpoints, then without any."""
 SPACE = 1_000_000
-"""Mutations that one seed has room for."""
+"""Maximum number of mutations of one seed."""
 VERDICTS = ("exact", "earlier", "refused", "violation")
 
 
@@ -60,7 +60,7 @@ def measure(parsed: argparse.Namespace, folder: Path) -> int:
     os.environ["XLA_FLAGS"] = folders.QUICK_COMPILER
     seeds = [parsed.seed * SPACE + i for i in range(parsed.mutations)] if parsed.only is None else [parsed.only]
     subjects: dict[tuple[str, str], Subject] = {}
-    clock, told = folders.Clock(len(seeds)), 0.0
+    clock, reported = folders.Clock(len(seeds)), 0.0
     counts: dict[str, Any] = {}
     totals: Counter[str] = Counter()
     violations = []
@@ -83,8 +83,8 @@ def measure(parsed: argparse.Namespace, folder: Path) -> int:
                 violations.append(replay | {"detail": damage.detail, "what": outcome.words})
             if parsed.only is not None:
                 print(f"{where} {command}: {damage.detail}\n    {outcome.verdict}: {outcome.words}")
-        if clock.seconds > told + 10:
-            told = clock.seconds
+        if clock.seconds > reported + 10:
+            reported = clock.seconds
             print(f"mutation {clock.words(done + 1)}, {len(violations)} violations", file=sys.stderr, flush=True)
     print(f"{len(seeds)} mutations: " + ", ".join(f"{totals[verdict]} {verdict}" for verdict in VERDICTS) + ".")
     for (what, command), number in Counter((v["what"], v["command"]) for v in violations).most_common():
@@ -128,11 +128,11 @@ def subjects_of(kind: str, folder: Path) -> "list[Subject]":
 
 
 class CutOff(BaseException):
-    """Stands for the end of the process: nothing in the library catches it."""
+    """Represents the end of the process: nothing in the library catches it."""
 
 
 class Reports(io.StringIO):
-    """Standard output that ends its process after so many lines."""
+    """Standard output that raises `CutOff` after a number of lines."""
 
     def __init__(self, most: int):
         super().__init__()
@@ -146,10 +146,10 @@ class Reports(io.StringIO):
 
 
 def train(words: list[str], cut_after: int | None = None) -> None:
-    """A `tdu train` to its end, or until it has reported so many times."""
+    """Runs `tdu train` to its end, or until it has reported a number of times."""
     if cut_after is None:
-        told = call(lambda: run_tdu("train", *words))
-        assert told.code == 0, told
+        answer = call(lambda: run_tdu("train", *words))
+        assert answer.code == 0, answer
         return
     words = [*words, "--progress", "json"]
     with contextlib.redirect_stdout(Reports(cut_after)), contextlib.suppress(CutOff):
@@ -158,7 +158,7 @@ def train(words: list[str], cut_after: int | None = None) -> None:
 
 @contextlib.contextmanager
 def steady_time() -> Iterator[None]:
-    """Time that passes by a millisecond whenever tdu looks at it, so that the same runs leave the same bytes."""
+    """A clock that advances a millisecond per call, so that the same runs leave the same bytes."""
     real, now = time.perf_counter, [0.0]
 
     def look() -> float:

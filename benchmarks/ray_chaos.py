@@ -1,19 +1,19 @@
-"""R2D2 on a real Ray cluster of several nodes on this machine, while actors, nodes, the replay and the learner are killed.
+"""R2D2 on a real Ray cluster of several nodes on this machine, while actors, nodes, replay and learner are killed.
 
     python benchmarks/ray_chaos.py --minutes 10 --out results/ray_chaos.json
-    python benchmarks/ray_chaos.py --minutes 1 --out …           each of the four once
+    python benchmarks/ray_chaos.py --minutes 1 --out …           kills each of the four once
 
-The run is `tdu train --engine ray --address …` as a user would type it. Its environments keep books of their own: every step
-they were asked for, and a return that no two episodes share. Checked:
+The run is `tdu train --engine ray --address …`, as a user would type it. Its environments record every step they take, and
+give every episode a unique return. The benchmark checks:
 
-- After every kill, once all nodes are there, steps are taken again within 30 seconds; after the learner's or the replay's, it
-  learns again too.
-- No episode is in the log twice, and no more steps are counted than were taken.
-- The learner and the replay go on from their checkpoint, and every death and return is in events.csv.
-- Learning and acting end at the ratio stated, to what acting may be ahead.
-- The object store does not grow under way, and is empty once the run is over.
-- The folder is a run's like any other: it loads, and the policy in it can be evaluated. In the long form the run is resumed
-  once it was interrupted, and counts on from where it was saved.
+- After every kill, once all nodes are back, acting continues within 30 seconds. After a kill of the learner or the replay,
+  learning continues too.
+- No episode is logged twice, and no more steps are counted than were taken.
+- Learner and replay continue from their checkpoint, and every death and return is in events.csv.
+- Learning and acting end at the stated ratio, within the allowed lead of acting.
+- The object store does not grow during the run, and is empty after it.
+- The folder is an ordinary run: it loads, and its policy can be evaluated. In the long form the run is interrupted and
+  resumed, and continues its counts.
 """
 
 import argparse
@@ -44,7 +44,7 @@ from tdu.run.folder import read_log
 
 ACTORS, ENVS, PERIOD = 3, 2, 32
 SLACK = 2 * PERIOD + ACTORS * ENVS * 20
-"""As the run says it: what acting may be ahead, before what is let in at that moment."""
+"""The allowed lead of acting, as the run states it."""
 LONGEST_STALL = 30.0
 STORE = 100 * 2**20
 OPTIONS = {
@@ -56,10 +56,11 @@ HEALTH = {"health_check_initial_delay_ms": 2000, "health_check_period_ms": 1000,
 
 
 class Run:
-    """The command, and what it says of itself."""
+    """The command and its output."""
 
-    def __init__(self, address: str, folder: Path, *, resume: bool = False):
+    def __init__(self, address: str, folder: Path, *, resume: bool = False, patience: float = 1.0):
         self.out, self.books = folder / "run", folder / "books"
+        self.patience = patience
         self.books.mkdir(exist_ok=True)
         here = Path(__file__).resolve().parent
         command = [sys.executable, "-P", "-m", "tdu", "train", "python:ray_chaos_env:make", "--agent", "tdu_r2d2"]
@@ -97,16 +98,23 @@ class Run:
         while not condition():
             if self.process.poll() is not None:
                 raise SystemExit(f"the run ended while waiting for {what}: {self.said.read_text()[-2000:]}")
-            if time.monotonic() - began > seconds:
-                raise SystemExit(f"{what} did not happen in {seconds} s: {self.said.read_text()[-2000:]}")
+            if time.monotonic() - began > seconds * self.patience:
+                raise SystemExit(
+                    f"{what} did not happen in {seconds * self.patience:.0f} s: {self.said.read_text()[-2000:]}"
+                )
             time.sleep(0.1)
         return time.monotonic() - began
 
     def interrupt(self) -> int:
-        """As Ctrl-C would; the exit code."""
+        """Interrupts it like Ctrl-C; returns the exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
-        return self.process.wait(120)
+        return self.process.wait(120 * self.patience)
+
+    @property
+    def ahead(self) -> int:
+        """Steps beyond those that the learning steps account for, up to a constant."""
+        return self.steps - PERIOD * self.updates
 
 
 _HEEDING = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
@@ -118,7 +126,7 @@ def _found(pattern: str, text: str) -> str:
 
 
 def processes(cluster: Cluster, kind: str) -> list[int]:
-    """Of that kind, on this cluster."""
+    """Processes of a kind on this cluster."""
     raylets = {node.all_processes["raylet"][0].process.pid for node in (cluster.head_node, *cluster.worker_nodes)}
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -145,6 +153,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--keep", type=Path, help="copy the run's folder there")
+    parser.add_argument("--patience", type=float, default=1.0, help="factor on every limit of time, for a busy machine")
     parsed = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
         os.environ[BOOKS] = str(Path(folder) / "books")  # the nodes' processes inherit it
@@ -154,7 +163,7 @@ def main() -> int:
             for _ in range(2):
                 cluster.add_node(num_cpus=2, object_store_memory=STORE)
             ray.init(cluster.address, logging_level="ERROR", log_to_driver=False)
-            outcome = measure(cluster, Path(folder), parsed.minutes)
+            outcome = measure(cluster, Path(folder), parsed.minutes, parsed.patience)
         finally:
             ray.shutdown()
             cluster.shutdown()
@@ -165,13 +174,14 @@ def main() -> int:
     return 1 if outcome["violations"] else 0
 
 
-def measure(cluster: Cluster, folder: Path, minutes: float) -> dict[str, Any]:
-    run = Run(cluster.address, folder)
+def measure(cluster: Cluster, folder: Path, minutes: float, patience: float) -> dict[str, Any]:
+    run = Run(cluster.address, folder, patience=patience)
     kills: list[dict[str, Any]] = []
     store: list[float] = []
     try:
         startup = run.wait("the first learning", lambda: run.updates > 20 and run.alive == ACTORS, 400)
         run.wait("a checkpoint", lambda: any((run.out / "checkpoints").glob("[0-9]*")), 100)
+        usual = run.ahead
         began = time.monotonic()
         while len(kills) < 4 or time.monotonic() - began < 60 * minutes:
             kind = ("actor", "learner", "replay", "node")[len(kills) % 4]
@@ -181,6 +191,7 @@ def measure(cluster: Cluster, folder: Path, minutes: float) -> dict[str, Any]:
             rest = 60 * minutes / 4 if minutes <= 2 else 20.0
             run.wait("a moment under load", _after(min(rest, 10.0)), 60)
         seconds = time.monotonic() - began
+        run.wait("learning to make up for what was lost", lambda: run.ahead <= usual + SLACK, 200)
     finally:
         code = run.interrupt()
     time.sleep(3)
@@ -194,7 +205,7 @@ def measure(cluster: Cluster, folder: Path, minutes: float) -> dict[str, Any]:
 
 
 def resumed(cluster: Cluster, folder: Path) -> tuple[int, int]:
-    """Goes on with the run for a moment: the first step it tells of, and the last."""
+    """Resumes the run for a moment; returns the first and the last reported step."""
     run = Run(cluster.address, folder, resume=True)
     try:
         run.wait("steps after --resume", lambda: run.history and run.steps > run.history[0][1] + 500, 200)
@@ -209,7 +220,7 @@ def _after(seconds: float) -> Any:
 
 
 def strike(cluster: Cluster, run: Run, kind: str) -> dict[str, Any]:
-    """Kills something, and waits until all is as before; the seconds that took."""
+    """Kills a process or node and waits until the cluster has recovered; returns the seconds."""
     killed = time.monotonic()
     if kind == "node":
         victim = sorted(cluster.worker_nodes, key=lambda node: node.unique_id)[0]
@@ -223,7 +234,7 @@ def strike(cluster: Cluster, run: Run, kind: str) -> dict[str, Any]:
         os.kill(pid, signal.SIGKILL)
         more = {}
     whole = time.monotonic()
-    # Whatever was on its way when it was struck does not count: two more looks at the clock have to show something new.
+    # Messages in transit at the kill do not count: two more reports must show progress.
     time.sleep(1)
     steps, updates = run.steps, run.updates
     acts = run.wait("steps again", lambda: run.steps > steps, 120)
@@ -240,7 +251,7 @@ def strike(cluster: Cluster, run: Run, kind: str) -> dict[str, Any]:
 
 
 def _serving(cluster: Cluster, kind: str) -> int:
-    """A rollout, or of the two replays or learners the one that has worked more: the other is its spare."""
+    """A rollout; or the replay or learner that has worked more, because the other is its spare."""
     pids = processes(cluster, {"actor": "Rollout"}.get(kind, kind.capitalize()))
     return max(
         pids, key=lambda pid: sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
@@ -251,7 +262,7 @@ _KINDS = ("Rollout", "Replay", "Learner")
 
 
 def stalls(history: list[tuple[float, int, int, int]], kills: list[dict[str, Any]]) -> list[float]:
-    """Seconds between two moments at which steps were taken, over the whole of it; while a node is missing does not count."""
+    """Seconds between two moments with steps, over the whole run, without times when a node was missing."""
     moved = [after[0] for before, after in itertools.pairwise(history) if after[1] != before[1]]
     found = []
     for a, b in itertools.pairwise(moved):
@@ -313,7 +324,7 @@ def verdict(
     violations = [
         words
         for words, is_wrong in {
-            "a stall was too long": numbers["longest_stall_seconds"] > LONGEST_STALL,
+            "a stall was too long": numbers["longest_stall_seconds"] > LONGEST_STALL * run.patience,
             "an episode was counted twice": numbers["episodes_logged_twice"] > 0,
             "more was counted than was done": steps > taken or numbers["episodes_logged"] > played,
             "steps in the log do not rise": bool((log["steps"][1:] < log["steps"][:-1]).any()),

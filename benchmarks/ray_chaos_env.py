@@ -1,6 +1,4 @@
-"""A small task that keeps its own books, for `ray_chaos.py`: every step is in a file, every
-episode has a return of its own.
-"""
+"""A small task for `ray_chaos.py` that records itself: every step is in a file, and every episode has a unique return."""
 
 import fcntl
 import os
@@ -11,13 +9,13 @@ import numpy as np
 
 LENGTH = 10
 BOOKS = "TDU_CHAOS_BOOKS"
-"""Names the folder of the books."""
+"""The environment variable with the folder of records."""
 UNIT = 2.0**-20
-"""Times the number of an episode, the episode's return: exact in single precision for the first 16 million."""
+"""An episode's return is its number times this: exact in float32 for the first 16 million."""
 
 
 class Booked(gymnasium.Env):  # type: ignore[misc]
-    """Nothing to learn; ten steps an episode."""
+    """A task without anything to learn; ten steps per episode."""
 
     observation_space = gymnasium.spaces.Box(-1, 1, (4,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
@@ -42,7 +40,7 @@ class Booked(gymnasium.Env):  # type: ignore[misc]
         return self.np_random.uniform(-1, 1, 4).astype(np.float32)
 
     def _number(self) -> int:
-        """1, 2, … over all processes."""
+        """The next number, over all processes."""
         with open(self._books / "episodes", "a+b") as f:
             fcntl.flock(f, fcntl.LOCK_EX)
             f.write(b".")

@@ -1,11 +1,11 @@
-"""What --record costs, and the page it makes: snapshots beside steps in processor time, and size and speed of a page.
+"""The cost of --record and of its page: snapshots and steps in processor time, size and speed of a page.
 
     python benchmarks/recording.py --out results/recording.json
     python -m tdu train deep_sea:size=50 --episodes 10000 --until budget --record --out long
     python benchmarks/recording.py --page long --out results/recording.json
 
-Processor time, so that a busy machine changes little; of the page also the time on the wall, of `tdu report` from its start
-to its end, and until Chromium first paints. Compilation is left out of the snapshots: it happens once.
+Processor time, which a busy machine changes little. For the page also wall time: of `tdu report` from start to end, and until
+Chromium first paints. The one-time compilation for snapshots is excluded.
 """
 
 import argparse
@@ -25,11 +25,11 @@ from tdu.run.processes import use_one_core
 from tdu.run.recording import Recorder
 
 CASES = (("tdu", 20, 275), ("tdu", 50, 2951), ("dqn", 50, None))
-"""Agent, size of the sea, and the episode at which the README has it solved."""
+"""Agent, size of Deep Sea, and the episode at which results/core.csv has it solved."""
 EPISODES, SHORT = 10_000, 300
-"""Runs that may have so many episodes."""
+"""Lengths of runs, in episodes."""
 TIMES = 3
-"""How often a page is made and opened."""
+"""Number of times that a page is made and opened."""
 
 
 def processor_seconds(call: Callable[[], object], times: int) -> float:
@@ -40,7 +40,7 @@ def processor_seconds(call: Callable[[], object], times: int) -> float:
 
 
 def snapshots(recorder: Recorder, episodes: int) -> int:
-    """How many there are by then."""
+    """Number of snapshots after that many episodes."""
     count, moment = 1, 0
     while moment < episodes:
         moment = recorder.after(moment)
@@ -57,7 +57,7 @@ def measure(agent_name: str, size: int, solved: int | None) -> dict[str, float |
     runner.advance()
     steps = processor_seconds(runner.advance, 3)
     snapshot = processor_seconds(lambda: recorder.snapshot(runner.clock), 10)
-    told: dict[str, float | int | str] = {
+    measured: dict[str, float | int | str] = {
         "agent": agent_name,
         "size": size,
         "seconds_of_1000_steps": round(steps, 4),
@@ -66,13 +66,13 @@ def measure(agent_name: str, size: int, solved: int | None) -> dict[str, float |
     for name, episodes in (("whole", EPISODES), ("short", SHORT), ("until_solved", solved)):
         if episodes is not None:
             count = snapshots(recorder if episodes != SHORT else short, episodes)
-            told[f"snapshots_{name}"] = count
-            told[f"share_{name}"] = round(count * snapshot / (episodes * size / 1000 * steps), 4)
-    return told
+            measured[f"snapshots_{name}"] = count
+            measured[f"share_{name}"] = round(count * snapshot / (episodes * size / 1000 * steps), 4)
+    return measured
 
 
 def measure_page(folder: Path) -> dict[str, object]:
-    """The page of a run: how large it is, how long `tdu report` takes, and when a browser first paints it."""
+    """The page of a run: its size, the time of `tdu report`, and the time to a browser's first paint."""
     sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
     from browser import Browser
 
@@ -114,17 +114,17 @@ def main() -> None:
         "--page", type=Path, metavar="RUN", help="measure the page of this run, and leave the rest as it is"
     )
     parsed = parser.parse_args()
-    told = json.loads(parsed.out.read_text()) if parsed.out.exists() else {}
+    measured = json.loads(parsed.out.read_text()) if parsed.out.exists() else {}
     if parsed.page is not None:
-        told["page"] = measure_page(parsed.page)
-        print(told["page"])
+        measured["page"] = measure_page(parsed.page)
+        print(measured["page"])
     else:
         use_one_core()
-        told["snapshots"] = []
+        measured["snapshots"] = []
         for case in CASES:
-            told["snapshots"].append(measure(*case))
-            print(told["snapshots"][-1], flush=True)
-    files.write_atomically(parsed.out, (json.dumps(told, indent=1) + "\n").encode())
+            measured["snapshots"].append(measure(*case))
+            print(measured["snapshots"][-1], flush=True)
+    files.write_atomically(parsed.out, (json.dumps(measured, indent=1) + "\n").encode())
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Tasks for agents with a memory: R2D2, bootstrapped R2D2 and TDU-R2D2 with their presets.
+"""Tasks for agents with memory: R2D2, Bootstrapped R2D2 and TDU-R2D2 with their presets.
 
     python benchmarks/recurrent.py --out results/recurrent.csv
     python benchmarks/recurrent.py --out results/recurrent.csv --only memory_10 deep_sea_10 --agents tdu_r2d2
 
-A row per run, written as it ends; started again, it does what is missing. `--markdown` prints the table. Every run has so
-many environment steps or episodes; one with a target ends when the trained policy has been there in five evaluations one
-after the other, a Deep Sea when it counts as solved. `control` is r2d2 without LSTM and without previous action and reward:
-it cannot remember. Presets were tuned on seeds from 100 on; the seeds here are 0, 1, 2, …
+One row per run, written as it ends. Started again, it makes the missing runs. `--markdown` prints the table. Every run has a
+limit of steps or episodes. A run with a target ends after five evaluations in a row at the target, and Deep Sea ends when it
+is solved. `control` is r2d2 without LSTM, previous action and previous reward, so it has no memory. Presets were tuned on
+seeds from 100 on; the seeds here are 0, 1, 2, …
 """
 
 import argparse
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parent.parent
 
 
 class Task(NamedTuple):
-    """What is tried."""
+    """A task and its limits."""
 
     env: str
     agents: tuple[str, ...]
@@ -71,7 +71,7 @@ COLUMNS = (
 
 
 def run(name: str, agent: str, seed: int) -> dict[str, Any]:
-    """One run's row."""
+    """The row of one run."""
     from tdu.run.processes import use_one_core
 
     use_one_core()
@@ -114,7 +114,7 @@ def worker(name: str, agent: str, seed: int) -> None:
 
 
 def markdown(rows: list[dict[str, str]]) -> str:
-    """A line per task and agent, every seed shown."""
+    """A line per task and agent, with every seed."""
     columns = (
         "task | agent | seeds | target at step, or solved at episode | reached | best return | last return | seconds"
     )
@@ -123,19 +123,21 @@ def markdown(rows: list[dict[str, str]]) -> str:
     for name, task in TASKS.items():
         column = "solved_episode" if task.target is None else "target_step"
         for agent in task.agents:
-            mine = sorted((r for r in rows if (r["task"], r["agent"]) == (name, agent)), key=lambda r: int(r["seed"]))
-            if not mine:
+            matching = sorted(
+                (r for r in rows if (r["task"], r["agent"]) == (name, agent)), key=lambda r: int(r["seed"])
+            )
+            if not matching:
                 continue
             cells = [
                 name,
                 agent,
-                ", ".join(r["seed"] for r in mine),
-                ", ".join(r[column] or "never" for r in mine),
-                f"{sum(bool(r[column]) for r in mine)} of {len(mine)}",
-                ", ".join(r["best_return"] or "–" for r in mine),
-                ", ".join(r["last_return"] or r["training_return"] for r in mine),
+                ", ".join(r["seed"] for r in matching),
+                ", ".join(r[column] or "never" for r in matching),
+                f"{sum(bool(r[column]) for r in matching)} of {len(matching)}",
+                ", ".join(r["best_return"] or "–" for r in matching),
+                ", ".join(r["last_return"] or r["training_return"] for r in matching),
                 f"{statistics.median(timed):.0f}"
-                if (timed := [float(r["seconds"]) for r in mine if r["seconds"]])
+                if (timed := [float(r["seconds"]) for r in matching if r["seconds"]])
                 else "–",
             ]
             lines.append(f"| {' | '.join(cells)} |")

@@ -1,18 +1,17 @@
-"""Speed of agents with a memory on one core: learning beside its limit, acting beside environments alone, and both together.
+"""Speed of agents with memory on one core: learning and its limit, acting and environments alone, and whole runs.
 
     python benchmarks/recurrent_speed.py --out results/recurrent_speed.json
 
-Learning is the learner's own step on batches drawn from a replay that the agent itself has filled; a trained transition is a
-step of a trace, so a learning step has batch × trace of them. Its limit is what remains if only products are left: the
-convolutions and matrix products of the target network over burn-in and trace and of the trained one over the burn-in, and
-those over the trace with the gradient of every weight, of the same shapes and compiled in the same way. It has no bytes made
-numbers, averages of pixels, biases, activations, gates, targets, loss, norm, Adam or priorities. Acting is everything a
-run does but learning: network, environments, cutting and storing of sequences. Environments alone play random actions;
-ale-py's own vector environment (C++) has the same preprocessing. Last comes `tdu.train` with its preset's replay, which it
-is still filling, counted from where it learns.
+*Learning* is the learner's own step on batches from a replay that the agent has filled. A trained transition is one step of a
+trace, so a learning step has batch × trace of them. Its *limit* is the convolutions and matrix products alone: of the target
+network over burn-in and trace, and of the trained network over the burn-in, and over the trace with the gradient of every
+weight, with the same shapes. The limit has no conversion of bytes, biases, activations, gates, targets, loss, norm, Adam or
+priorities. *Acting* is everything else in a run: network, environments, and cutting and storing sequences.
+*Environments alone* play random actions; ale-py's vector environment (C++) has the same preprocessing. The last measurement
+is `tdu.train` with the replay of its preset, from the first learning step on.
 
-What is compared takes turns, because machines are noisy; rates are per second of processor time, so that other work
-counts less, and per second of the clock.
+Contenders take turns, because machines are noisy. Rates are per second of processor time, which other work affects less, and
+of wall time.
 """
 
 import argparse
@@ -42,15 +41,15 @@ from tdu.run.runners.recurrent import RecurrentRunner
 
 
 class Case(NamedTuple):
-    """What is measured."""
+    """A measured setting."""
 
     env: str
     agent: str
     preset: str
     train_steps: int
-    """Of the run from end to end."""
+    """Steps of the whole run."""
     piece: int
-    """Steps of it that are a turn."""
+    """Steps of a turn."""
 
 
 CASES = (
@@ -60,12 +59,12 @@ CASES = (
 )
 NUM_ENVS = 8
 CAPACITY = 1000
-"""Sequences of the replay for acting and learning, which is full when they are measured, as a long run's is."""
+"""Capacity of the replay for acting and learning, in sequences. It is full, as in a long run."""
 ROLLS, LEARNING_STEPS = 5, 5
-"""Of a turn."""
+"""Rollouts and learning steps per turn."""
 
 Rates = list[tuple[float, float]]
-"""Per second of processor time and of the clock, turn by turn."""
+"""Per second of processor time and of wall time, turn by turn."""
 
 
 def main() -> int:
@@ -94,7 +93,7 @@ def main() -> int:
 
 
 def measure(case: Case, rounds: int) -> dict[str, Any]:
-    """Everything about one case."""
+    """All measurements of one case."""
     config = agents.configure(case.agent, {}, case.preset)
     only_acts = agents.configure(case.agent, {"replay_capacity": CAPACITY, "learn_period": 10**9}, case.preset)
     env = environments.make(case.env, 0, num_envs=NUM_ENVS)
@@ -122,7 +121,7 @@ def measure(case: Case, rounds: int) -> dict[str, Any]:
 
 
 def acting(case: Case, runner: RecurrentRunner, rounds: int) -> dict[str, Any]:
-    """Environment steps per second: all that acting is, and environments alone."""
+    """Environment steps per second: acting, and environments alone."""
     alone = environments.make(case.env, 1, num_envs=NUM_ENVS)
     alone.start()
     draws = np.random.default_rng(0)
@@ -146,28 +145,28 @@ def acting(case: Case, runner: RecurrentRunner, rounds: int) -> dict[str, Any]:
     contenders = {"acting": act, "environments alone": played(alone)}
     if case.env.startswith("atari/"):
         contenders["AtariVectorEnv alone"] = played(
-            atari_speed.theirs(case.env.removeprefix("atari/").partition(":")[0], NUM_ENVS)
+            atari_speed.ale_vector(case.env.removeprefix("atari/").partition(":")[0], NUM_ENVS)
         )
     rates = taking_turns(contenders, rounds)
     return {
-        "steps": {name: medians(mine) for name, mine in rates.items()},
-        "acting_beside": {name: ratio(rates["acting"], mine) for name, mine in rates.items() if name != "acting"},
+        "steps": {name: medians(values) for name, values in rates.items()},
+        "acting_beside": {name: ratio(rates["acting"], values) for name, values in rates.items() if name != "acting"},
     }
 
 
 def replay_of(runner: RecurrentRunner, agent: Any, spec: Any) -> Replay:
-    """A replay with what a run has stored, through what the run saves."""
+    """A replay with the sequences of a run, restored from what the run saves."""
     running, saved = agent.settings, runner.save()
     memory = jax.tree.map(np.asarray, running.memory())
     replay = Replay(spec, running.shape, running.replay, heads=agent.heads, memory=memory, streams=NUM_ENVS)
     prefix = "replay."
-    mine = {name.removeprefix(prefix): x for name, x in saved.arrays.items() if name.startswith(prefix)}
-    replay.restore(mine, saved.plain["replay"])
+    values = {name.removeprefix(prefix): x for name, x in saved.arrays.items() if name.startswith(prefix)}
+    replay.restore(values, saved.plain["replay"])
     return replay
 
 
 def learning(agent: Any, spec: Any, replay: Replay, pixels: int, rounds: int) -> dict[str, Any]:
-    """Trained transitions per second: the learning step, the same with drawing and priorities, and the limit."""
+    """Trained transitions per second: the learning step, with drawing and priorities, and the limit."""
     running = agent.settings
     size, shape = running.batch_size, running.shape
     update = jax.jit(agent.update, donate_argnums=0)
@@ -207,10 +206,10 @@ def learning(agent: Any, spec: Any, replay: Replay, pixels: int, rounds: int) ->
     rates = taking_turns(contenders, rounds)
     return {
         "sequences_in_replay": len(replay),
-        "trained_transitions": {name: medians(mine) for name, mine in rates.items()},
+        "trained_transitions": {name: medians(values) for name, values in rates.items()},
         "milliseconds_per_learning_step": {
-            name: round(1e3 * size * shape.trace / statistics.median(x for x, _ in mine), 2)
-            for name, mine in rates.items()
+            name: round(1e3 * size * shape.trace / statistics.median(x for x, _ in values), 2)
+            for name, values in rates.items()
         },
         "share_of_the_limit": ratio(rates["learning step"], rates["limit"]),
     }
@@ -276,7 +275,7 @@ def products(trained: Any, spec: Any, shape: Any, batch: int, pixels: int) -> Ca
 
 
 def end_to_end(case: Case, frames_per_step: int) -> dict[str, Any]:
-    """Environment steps and frames per second of a run, from where it learns."""
+    """Environment steps and frames per second of a run, from its first learning step."""
     marks: list[tuple[int, float, float]] = []
 
     def mark(report: Any) -> None:
@@ -297,7 +296,7 @@ def end_to_end(case: Case, frames_per_step: int) -> dict[str, Any]:
 
 
 def taking_turns(contenders: dict[str, Callable[[], int]], rounds: int) -> dict[str, Rates]:
-    """What each counts per second, once around after the other; the first time is for warming up."""
+    """Rates of the contenders, in turns; the first turn is a warm-up."""
     rates: dict[str, Rates] = {name: [] for name in contenders}
     for turn in range(rounds + 1):
         for name, call in contenders.items():
@@ -320,9 +319,9 @@ def medians(rates: Rates) -> dict[str, Any]:
     }
 
 
-def ratio(mine: Rates, other: Rates) -> dict[str, float]:
-    """Of two rates, turn by turn, the median."""
-    pairs = list(zip(mine, other, strict=True))
+def ratio(values: Rates, other: Rates) -> dict[str, float]:
+    """Median over turns of the ratio of two rates."""
+    pairs = list(zip(values, other, strict=True))
     return {
         "of_processor_time": round(statistics.median(a[0] / b[0] for a, b in pairs), 3),
         "of_the_clock": round(statistics.median(a[1] / b[1] for a, b in pairs), 3),

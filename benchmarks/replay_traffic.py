@@ -1,9 +1,9 @@
-"""What the paper's sequences weigh on their way: into the replay, out of it, and how long the replay takes for each.
+"""The size of the paper's sequences in transit, into the replay and out of it, and the replay's time for each.
 
     python benchmarks/replay_traffic.py --out results/replay_traffic.json
 
-Stacks of four frames of 84 × 84, 20 steps of burn-in and 80 of trace, batches of 64, in this process: what Ray adds is not
-in it. `docs/cluster.md` computes with these numbers.
+Stacks of four frames of 84 × 84, 20 steps of burn-in and 80 of trace, batches of 64, all in this process: Ray's own cost is
+not included. `docs/cluster.md` uses these numbers.
 """
 
 import argparse
@@ -29,7 +29,7 @@ HEADS, LSTM, BATCH, STREAMS, SEQUENCES, BATCHES = 10, 512, 64, 8, 400, 15
 
 
 def stream(rng: np.random.Generator, number: int, sequences: int) -> list[Sequence]:
-    """One stream's sequences, whose stacks share their frames as a game's do."""
+    """Sequences of one stream, whose stacks share frames as in a game."""
     steps = sequences * SHAPE.period + SHAPE.length
     frames = rng.integers(0, 256, (steps + 3, 84, 84), np.uint8)
     stacks = np.stack([frames[i : i + steps] for i in range(4)], axis=-1)

@@ -1,19 +1,19 @@
-"""A memory task by the clock: our r2d2 with its defaults beside RLlib's recurrent DQN.
+"""A memory task: our r2d2 with its defaults beside RLlib's recurrent DQN.
 
     python benchmarks/rllib.py --out results/rllib.csv
     python benchmarks/rllib.py --out results/rllib.csv --systems r2d2 --seeds 2
 
-bsuite's memory of length 10: a bit is shown once and asked for ten steps later. A row per run, written as it ends; started
-again, it does what is missing. `--markdown` prints the table. The greedy policy plays 60 episodes every 1,100 steps or so:
-ours every 100 episodes, RLlib's after each of its iterations of 1,000 steps. A run ends when it has returned 0.95 five times
-one after the other, or at its cap: 20,000 steps for ours, 200,000 steps or ten minutes of the clock for RLlib, whose best
-return within 20,000 steps is in the table too. Seconds count from the start of the process: imports, compilation or the
-making of the algorithm, and evaluations are in them; `startup_seconds` is what passed until the first steps were taken.
-Each has one core. Processor time is the process's own, so that Ray's daemons are not in it.
+bsuite's memory task of length 10: a bit is shown once and needed ten steps later. One row per run, written as it ends.
+Started again, it makes the missing runs. `--markdown` prints the table. The greedy policy plays 60 episodes about every
+1,100 steps: ours every 100 episodes, RLlib's after each iteration of 1,000 steps. A run ends after five evaluations in a
+row with a return of 0.95, or at its limit: 20,000 steps for ours, 200,000 steps or ten minutes of wall time for RLlib. The
+table also has RLlib's best return within 20,000 steps. Seconds count from the start of the process and include imports,
+compilation and evaluations; `startup_seconds` is the time before the first step. Each system has one core. Processor time
+is the process's own, without Ray's daemons.
 
-RLlib has no R2D2 any more. Its DQN takes an LSTM, on the new API stack, with a replay of sequences that is not prioritised
-(the prioritised one draws single steps). It runs in an environment of its own, made at the first need (`--venv`), with its
-defaults but for `RLLIB`. Beside the table is a JSON file of the same name with settings and versions.
+RLlib no longer has R2D2. Its DQN takes an LSTM, on the new API stack, with a replay of sequences that is not prioritised (the
+prioritised one draws single steps). It runs in its own virtual environment, created when first needed (`--venv`), with its
+defaults except for `RLLIB`. A JSON file of the same name has settings and versions.
 """
 
 import argparse
@@ -36,7 +36,7 @@ TASK = "memory_len/9"
 TARGET, IN_A_ROW, EPISODES = 0.95, 5, 60
 OURS = "r2d2"
 THEIRS: dict[str, dict[str, Any]] = {"rllib_dqn": {}, "rllib_dqn_burn_in": {"burn_in_len": 5}}
-"""What is set beside `RLLIB`: nothing, so that a sequence starts from the stored state; or our preset's burn-in."""
+"""Settings in addition to `RLLIB`: none, so that a sequence starts from the stored state; or our preset's burn-in."""
 SEEDS = {OURS: 5, "rllib_dqn": 3, "rllib_dqn_burn_in": 3}
 MOST_STEPS, THEIR_MOST_STEPS = 20_000, 200_000
 
@@ -60,7 +60,7 @@ COLUMNS = (
 
 
 class Watch:
-    """What a run's row needs to know of its evaluations."""
+    """Collects the evaluations for a run's row."""
 
     def __init__(self, began: float):
         self._began, self._in_a_row = began, 0
@@ -68,7 +68,7 @@ class Watch:
         self._curve: list[str] = []
 
     def starts(self) -> None:
-        """The first step is about to be taken."""
+        """Called before the first step."""
         self.row["startup_seconds"] = round(self.seconds, 1)
 
     @property
@@ -76,7 +76,7 @@ class Watch:
         return time.perf_counter() - self._began
 
     def evaluation(self, step: int, mean: float) -> bool:
-        """True once there is nothing more to see."""
+        """True once the run can end."""
         row, mean = self.row, round(mean, 4)
         row["last_return"] = mean
         for name in ("best_return", *(["best_return_by_20000"] if step <= MOST_STEPS else [])):
@@ -114,7 +114,7 @@ def ours(seed: int, watch: Watch) -> dict[str, Any]:
     return watch.ended(run.result["steps"])
 
 
-def theirs(system: str, seed: int, minutes: float, watch: Watch) -> dict[str, Any]:
+def rllib_run(system: str, seed: int, minutes: float, watch: Watch) -> dict[str, Any]:
     import gymnasium
     import numpy as np
     import ray
@@ -127,7 +127,7 @@ def theirs(system: str, seed: int, minutes: float, watch: Watch) -> dict[str, An
     from tdu.environments import bsuite
 
     class Memory(gymnasium.Env):
-        """bsuite's environment, reseeded at every episode as our agents have it."""
+        """bsuite's environment, reseeded at every episode as for our agents."""
 
         def __init__(self, its_seed: int | str):
             self._env, self._episode = bsuite.load(TASK, its_seed), -1
@@ -162,7 +162,7 @@ def theirs(system: str, seed: int, minutes: float, watch: Watch) -> dict[str, An
     tests = [Memory(f"{seed}/evaluation/{i}") for i in range(EPISODES)]
 
     def greedy_return() -> float:
-        """All episodes side by side: they are equally long."""
+        """Plays all episodes side by side: they have equal length."""
         module = algorithm.get_module()
         state = {name: torch.zeros(EPISODES, *x.shape) for name, x in module.get_initial_state().items()}
         seen, total, over = np.stack([env.reset()[0] for env in tests]), 0.0, False
@@ -192,12 +192,12 @@ def theirs(system: str, seed: int, minutes: float, watch: Watch) -> dict[str, An
 
 def worker(system: str, seed: int, minutes: float) -> None:
     watch = Watch(time.perf_counter())
-    row = ours(seed, watch) if system == OURS else theirs(system, seed, minutes, watch)
+    row = ours(seed, watch) if system == OURS else rllib_run(system, seed, minutes, watch)
     print(json.dumps(row | {"system": system, "seed": seed}), flush=True)
 
 
 def rllib_python(venv: Path) -> Path:
-    """The interpreter of RLlib's own environment, made if it is not there."""
+    """The interpreter of RLlib's own virtual environment, which is created if it does not exist."""
     python = venv / "bin" / "python"
     if not (venv / "made").exists():
         print(f"making {venv}, which takes some minutes …", file=sys.stderr)
@@ -208,7 +208,7 @@ def rllib_python(venv: Path) -> Path:
 
 
 def settings(minutes: float) -> dict[str, Any]:
-    """What the rows were made with."""
+    """Settings and versions of the rows."""
     import jax
 
     from tdu import agents
@@ -224,35 +224,35 @@ def settings(minutes: float) -> dict[str, Any]:
 
 
 def markdown(found: list[dict[str, str]]) -> str:
-    """A line per system, every seed shown."""
+    """A line per system, with every seed."""
     lines = [
         f"| system | seeds | ≥ {TARGET} at step | after seconds of the clock | of the processor | reached | "
         f"best return by {MOST_STEPS:,} steps | best return | last return | steps | steps/s | seconds | startup |"
     ]
     lines.append("|---" * 13 + "|")
     for system in SEEDS:
-        mine = sorted((r for r in found if r["system"] == system), key=lambda r: int(r["seed"]))
-        if not mine:
+        matching = sorted((r for r in found if r["system"] == system), key=lambda r: int(r["seed"]))
+        if not matching:
             continue
 
-        def each(name: str, mine: list[dict[str, str]] = mine) -> str:
-            return ", ".join(r[name] or "never" for r in mine)
+        def each(name: str, matching: list[dict[str, str]] = matching) -> str:
+            return ", ".join(r[name] or "never" for r in matching)
 
-        rates = [int(r["steps"]) / (float(r["seconds"]) - float(r["startup_seconds"])) for r in mine]
+        rates = [int(r["steps"]) / (float(r["seconds"]) - float(r["startup_seconds"])) for r in matching]
         cells = [
             system,
             each("seed"),
             each("target_step"),
             each("target_seconds"),
             each("target_processor_seconds"),
-            f"{sum(bool(r['target_step']) for r in mine)} of {len(mine)}",
+            f"{sum(bool(r['target_step']) for r in matching)} of {len(matching)}",
             each("best_return_by_20000"),
             each("best_return"),
             each("last_return"),
             each("steps"),
             f"{statistics.median(rates):,.0f}",
             each("seconds"),
-            f"{statistics.median(float(r['startup_seconds']) for r in mine):.0f}",
+            f"{statistics.median(float(r['startup_seconds']) for r in matching):.0f}",
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

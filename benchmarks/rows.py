@@ -1,4 +1,4 @@
-"""Rows of runs in a CSV file: one is added as its run ends, and what is there is not run again."""
+"""Rows of runs in a CSV file: each is added as its run ends, and existing rows are not run again."""
 
 import csv
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def read(path: Path) -> list[dict[str, str]]:
-    """All that are there."""
+    """All rows of the file."""
     if not path.exists():
         return []
     with open(path, newline="") as f:
@@ -15,7 +15,7 @@ def read(path: Path) -> list[dict[str, str]]:
 
 
 def append(path: Path, columns: Sequence[str], row: dict[str, Any]) -> None:
-    """Adds one; the file is made with the first."""
+    """Adds a row; the first one creates the file."""
     is_new = not path.exists()
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a", newline="") as f:

@@ -1,12 +1,12 @@
-"""Environment steps per second on bsuite's own environments: bsuite's JAX boot_dqn against ours, side by side in one run.
+"""Environment steps per second on bsuite's own environments: bsuite's JAX boot_dqn and TDU, measured in one run.
 
     python benchmarks/stepwise_speed.py --out results/stepwise_speed.json
 
-Both learn with the paper's hyper-parameters (20 members, 64-64, batch 32, a learning step per environment step) on the same
-official environments, which live in Python. bsuite's agent gets the whole machine, ours one core. The parts are warmed up
-once and then take turns, `--rounds` times, because machines are noisy: look at the ratios. "limit" is the speed of a loop
-with nothing but the matrix products of a learning step. With `--before COMMIT`, "before" is the code of that commit. Three
-rounds of everything with a commit before take some ten minutes; `--rounds 1 --seconds 2` takes six.
+Both have the paper's settings (20 members, 64-64, batch 32, a learning step per environment step) on the same official
+environments, which are Python code. bsuite's agent has the whole machine, ours one core. Contenders are warmed up once and
+take turns for `--rounds` rounds, because machines are noisy: compare ratios. "limit" is the speed of the matrix products of a
+learning step alone. With `--before COMMIT`, "before" is the code of that commit. Three rounds of everything with `--before`
+take about ten minutes; `--rounds 1 --seconds 2` takes six.
 """
 
 import argparse
@@ -64,14 +64,14 @@ def main() -> int:
                 median = statistics.median(a["processor_ms"] for a in answers)
                 processor.setdefault(part, {})[name] = round(median, 3)
             left = (time.monotonic() - started) / (done + 1) * (len(IDS) - done)
-            told = ", ".join(f"{part} {statistics.median(found[part][name]):,.0f}" for part in parts)
-            print(f"{name}: {told} steps/s ({left / 60:.1f} min left)", file=sys.stderr)
+            rates_now = ", ".join(f"{part} {statistics.median(found[part][name]):,.0f}" for part in parts)
+            print(f"{name}: {rates_now} steps/s ({left / 60:.1f} min left)", file=sys.stderr)
     rates = {part: {name: statistics.median(v) for name, v in names.items()} for part, names in found.items()}
     ratios = {name: round(rates["ours"][name] / rates["bsuite"][name], 1) for name in IDS}
     print("| id | bsuite boot_dqn | ours | ratio |\n|---|---|---|---|")
     for name in IDS:
-        asked = f" (asked {ASKED[name]}×)" if name in ASKED else ""
-        print(f"| {name} | {rates['bsuite'][name]:,.0f} | {rates['ours'][name]:,.0f} | {ratios[name]}×{asked} |")
+        goal = f" (goal {ASKED[name]}×)" if name in ASKED else ""
+        print(f"| {name} | {rates['bsuite'][name]:,.0f} | {rates['ours'][name]:,.0f} | {ratios[name]}×{goal} |")
     print(f"\nSteps per second. Limit (matrix products alone, one core): {rates['limit']['any']:,.0f}.")
     to_before = {name: round(rates["ours"][name] / rate, 2) for name, rate in rates.get("before", {}).items()}
     for name, ratio in to_before.items():
@@ -95,7 +95,7 @@ def work_bsuite(name: str, seconds: float) -> None:
     """bsuite's boot_dqn with the paper's settings."""
     import bsuite
 
-    with contextlib.redirect_stdout(sys.stderr):  # it says what it loads
+    with contextlib.redirect_stdout(sys.stderr):  # it prints what it loads
         env = bsuite.load_from_id(name)
     step = workers.bsuite_loop(env, workers.boot_dqn(env))
     for _ in range(WARM_UP):
@@ -112,7 +112,7 @@ def work_ours(name: str, seconds: float) -> None:
 
 
 def work_limit(name: str, seconds: float) -> None:
-    """Only the matrix products of a learning step."""
+    """The matrix products of a learning step alone."""
     del name
     workers.timed(workers.products(), seconds)
 

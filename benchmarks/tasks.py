@@ -1,16 +1,15 @@
-"""Tasks with cycles, as users bring them: our agents with their defaults beside Stable-Baselines3's DQN with its own.
+"""Tasks with cycles, as users have them: our agents with their defaults beside Stable-Baselines3's DQN with its own.
 
     python benchmarks/tasks.py --out results/tasks.csv
     python benchmarks/tasks.py --out results/tasks.csv --only key_door_5 CartPole --agents tdu dqn --seeds 2
 
-A row per run, written as it ends; started again, it does what is missing. `--markdown` prints the table of every seed and
-`--summary` a line per task, with what is first and whether TDU and BDQN are within its interval. `--pairs` compares them with
-others in pairs with the same task and seed. Every run has
-so many environment steps, and ends when the greedy policy has been at the target in five evaluations one after the other.
-The target is nine tenths of the way from what a random policy returns to the best return. Stable-Baselines3 runs in an
-environment of its own, which is made at the first need (`--sb3-venv`).
+One row per run, written as it ends. Started again, it makes the missing runs. `--markdown` prints the table of every seed.
+`--summary` prints a line per task, with the first agent and whether TDU and BDQN are within its interval. `--pairs` compares
+them with others in pairs with the same task and seed. Every run has a limit of environment steps, and ends after five
+evaluations in a row at the target. The target is nine tenths of the way from a random policy's return to the best return.
+Stable-Baselines3 runs in its own virtual environment, created when first needed (`--sb3-venv`).
 
-Tasks that are marked as tuned are those on which the settings of the preset `general` were chosen.
+The settings of the preset `general` were chosen on the tasks marked as tuned.
 """
 
 import argparse
@@ -32,7 +31,7 @@ SB3 = ("torch==2.13.0", "stable-baselines3==2.7.1", "minigrid==3.0.0")
 
 
 class Task(NamedTuple):
-    """What is tried."""
+    """A task and its limits."""
 
     env: str
     steps: int
@@ -66,14 +65,14 @@ TASKS = {
     "MiniGrid-MultiRoom-N2-S4": Task("gym:MiniGrid-MultiRoom-N2-S4-v0", 40_000, 10, 0.8),
 }
 AGENTS = ("tdu", "bdqn", "tdu_heads", "dqn", "dqn_paper", "cts_paper", "rnd_paper", "sb3_dqn", "sb3_zoo")
-"""With their defaults (ours have the preset general), or as `VARIANTS` and `ZOO` have it."""
+"""Agents with their defaults (ours: the preset general), or as in `VARIANTS` and `ZOO`."""
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "tdu_heads": ("tdu", {"ensemble": "heads"}),
     "dqn_paper": ("dqn", {"preset": "paper"}),
     "cts_paper": ("cts", {"preset": "paper"}),
     "rnd_paper": ("rnd", {"preset": "paper"}),
 }
-"""Agents of ours with other settings."""
+"""Our agents with other settings."""
 SHARED_ZOO = {"policy_kwargs": {"net_arch": [256, 256]}}
 ZOO: dict[str, dict[str, Any]] = {
     "CartPole": {
@@ -97,10 +96,10 @@ PAIRS = (
     ("tdu", "bdqn"), ("tdu_heads", "tdu"), ("tdu", "dqn"), ("bdqn", "dqn"), ("tdu", "dqn_paper"), ("bdqn", "dqn_paper"),
     ("tdu", "sb3_dqn"), ("bdqn", "sb3_dqn"), ("tdu", "sb3_zoo"),
 )  # fmt: skip
-"""Compared by task and seed."""
+"""Agents compared by task and seed."""
 IN_A_ROW = 5
 EPISODES = 20
-"""Of an evaluation, or fewer: a tenth of the steps trained since the last, and at least a thousand steps."""
+"""Episodes of an evaluation, or fewer: a tenth of the steps since the last one, and at least a thousand steps."""
 
 COLUMNS = (
     "task", "agent", "seed", "first_goal_episode", "first_goal_step", "target_episode", "target_step", "best_return",
@@ -109,7 +108,7 @@ COLUMNS = (
 
 
 class Watch:
-    """What a run's row needs to know: when the first goal was, and when the target was reached."""
+    """Collects for a run's row when the first goal and the target were reached."""
 
     def __init__(self, task: Task):
         self._task = task
@@ -121,7 +120,7 @@ class Watch:
             self.row |= {"first_goal_episode": episode, "first_goal_step": step}
 
     def evaluation(self, episode: int, step: int, mean: float) -> bool:
-        """True once there is nothing more to see."""
+        """True once the run can end."""
         self.row["last_return"] = round(mean, 4)
         self.row["best_return"] = max(self.row["best_return"] or -1e9, round(mean, 4))
         reached = mean >= self._task.target
@@ -132,7 +131,7 @@ class Watch:
 
 
 def ours(task: Task, agent: str, seed: int, **options: Any) -> dict[str, Any]:
-    """A run of an agent of ours, with its defaults but for `options`."""
+    """A run of our agent, with its defaults except for `options`."""
     from tdu.run.processes import use_one_core
 
     use_one_core()
@@ -155,8 +154,8 @@ def ours(task: Task, agent: str, seed: int, **options: Any) -> dict[str, Any]:
     return watch.row | kept | {"warned": warned}
 
 
-def theirs(task: Task, seed: int, **settings: Any) -> dict[str, Any]:
-    """A run of Stable-Baselines3's DQN with its defaults but for `settings`, on the same environment."""
+def sb3_run(task: Task, seed: int, **settings: Any) -> dict[str, Any]:
+    """A run of Stable-Baselines3's DQN with its defaults except for `settings`, on the same environment."""
     import gymnasium
     import numpy as np
     import torch
@@ -220,14 +219,14 @@ def theirs(task: Task, seed: int, **settings: Any) -> dict[str, Any]:
 
 
 def worker(name: str, agent: str, seeds: list[int]) -> None:
-    """A row per seed. The first of ours also compiles; the others find it done.
+    """A row per seed. Our first run also compiles; the others reuse it.
 
     Seconds are the processor's: all agents compute on one core, so that it is what they take on a core of their own.
     """
     for seed in seeds:
         started, task = time.process_time(), TASKS[name]
         if agent in ("sb3_dqn", "sb3_zoo"):
-            row = theirs(task, seed, **(ZOO[name] if agent == "sb3_zoo" else {}))
+            row = sb3_run(task, seed, **(ZOO[name] if agent == "sb3_zoo" else {}))
         else:
             known, options = VARIANTS.get(agent, (agent, {}))
             row = ours(task, known, seed, **options)
@@ -237,7 +236,7 @@ def worker(name: str, agent: str, seeds: list[int]) -> None:
 
 
 def sb3_python(venv: Path) -> Path:
-    """The interpreter of Stable-Baselines3's own environment, made if it is not there."""
+    """The interpreter of Stable-Baselines3's own virtual environment, which is created if it does not exist."""
     python = venv / "bin" / "python"
     if not (venv / "made").exists():
         print(f"making {venv}, which takes some minutes …", file=sys.stderr)
@@ -248,34 +247,36 @@ def sb3_python(venv: Path) -> Path:
 
 
 def markdown(rows: list[dict[str, str]]) -> str:
-    """A line per task and agent: every seed's step of the first goal and of the target."""
+    """A line per task and agent: the steps of the first goal and of the target, for every seed."""
     lines = [
         "| task | agent | seeds | first goal at step | target at step | reached | largest Q / possible | seconds, compiled |"
     ]
     lines.append("|---" * 8 + "|")
     for task in TASKS:
         for agent in AGENTS:
-            mine = [r for r in rows if (r["task"], r["agent"]) == (task, agent)]
-            if not mine:
+            matching = [r for r in rows if (r["task"], r["agent"]) == (task, agent)]
+            if not matching:
                 continue
-            reached = [r for r in mine if r["target_step"]]
-            ratios = [float(r["largest_q"]) / max(float(r["possible_return"]), 1e-9) for r in mine if r["largest_q"]]
+            reached = [r for r in matching if r["target_step"]]
+            ratios = [
+                float(r["largest_q"]) / max(float(r["possible_return"]), 1e-9) for r in matching if r["largest_q"]
+            ]
             cells = [
                 f"{task}{' (tuned)' if TASKS[task].tuned else ''}",
                 agent,
-                str(len(mine)),
-                median_words([r["first_goal_step"] for r in mine]) if TASKS[task].sparse else "–",
-                median_words([r["target_step"] for r in mine]),
-                f"{len(reached)} of {len(mine)}",
+                str(len(matching)),
+                median_words([r["first_goal_step"] for r in matching]) if TASKS[task].sparse else "–",
+                median_words([r["target_step"] for r in matching]),
+                f"{len(reached)} of {len(matching)}",
                 f"{max(ratios):.2g}" if ratios else "–",
-                f"{statistics.median(float(r['seconds']) for r in warm(mine)):.0f}",
+                f"{statistics.median(float(r['seconds']) for r in warm(matching)):.0f}",
             ]
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def summary(rows: list[dict[str, str]]) -> str:
-    """A line per task: every agent's median step of the target, how many seeds got there, and how TDU and BDQN stand."""
+    """A line per task: every agent's median step of the target, successful seeds, and the rank of TDU and BDQN."""
     lines = [f"| task | {' | '.join(AGENTS)} | tdu is | bdqn is |", "|---" * (len(AGENTS) + 3) + "|"]
     for name, task in TASKS.items():
         steps = {
@@ -303,7 +304,7 @@ def medians(steps: dict[str, list[float]]) -> dict[str, Any]:
 
     from tdu.report.statistics import bootstrap
 
-    return {agent: bootstrap(mine, lambda x: np.median(x, axis=1)) for agent, mine in steps.items() if mine}
+    return {agent: bootstrap(matching, lambda x: np.median(x, axis=1)) for agent, matching in steps.items() if matching}
 
 
 def standing(found: dict[str, Any], agent: str) -> str:
@@ -320,7 +321,7 @@ def standing(found: dict[str, Any], agent: str) -> str:
 def pairs(rows: list[dict[str, str]]) -> str:
     """TDU and BDQN against others in pairs with the same task and seed.
 
-    A run that never got there has its task's limit of steps.
+    A run that never reached the target has its task's limit of steps.
     """
     from tdu.report.statistics import Episodes, sign_flip
 
@@ -331,12 +332,12 @@ def pairs(rows: list[dict[str, str]]) -> str:
         for r in rows
     }
     lines = [
-        "| agents | pairs | first sooner, later | steps of the first over the second (95 %) | p |",
+        "| agents | pairs | first faster, slower | steps of the first over the second (95 %) | p |",
         "|---" * 5 + "|",
     ]
     for first, second in PAIRS:
-        mine = {key[1:]: step for key, step in steps.items() if key[0] == first}
-        both = [(step, steps[second, *key]) for key, step in mine.items() if (second, *key) in steps]
+        matching = {key[1:]: step for key, step in steps.items() if key[0] == first}
+        both = [(step, steps[second, *key]) for key, step in matching.items() if (second, *key) in steps]
         if both:
             test = sign_flip(both)
             ratio = f"{test.ratio.estimate:.2f} ({test.ratio.low:.2f}–{test.ratio.high:.2f})"
@@ -351,12 +352,12 @@ def _thousands(number: float) -> str:
 
 
 def warm(rows: list[dict[str, str]]) -> list[dict[str, str]]:
-    """Those whose time has no compilation in it, if there are any."""
+    """The rows whose time excludes compilation, if there are any."""
     return [r for r in rows if r["compiled"] != "True"] or rows
 
 
 def median_words(texts: list[str]) -> str:
-    """The median, runs without one counted as longest, and every seed's number."""
+    """The median, with unsuccessful runs as the longest, and every seed's number."""
     if not texts:
         return "–"
     numbers = sorted(float(t) if t else float("inf") for t in texts)

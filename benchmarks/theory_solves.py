@@ -1,8 +1,8 @@
-"""Values of a policy in a thousand MDPs at once: NumPy's batched solve beside JAX's, both LAPACK in float64 on one core.
+"""Values of a policy in a thousand MDPs at once: NumPy's batched solve and JAX's, both LAPACK in float64 on one core.
 
     python benchmarks/theory_solves.py --out results/theory_solves.json
 
-Processor time, the two by turns, so that a busy machine changes little; the median of the rounds. Compilation is told apart.
+Processor time, in turns, so that a busy machine changes little; medians of the rounds. Compilation is reported separately.
 """
 
 import argparse
@@ -68,15 +68,15 @@ def main() -> None:
     out = parser.parse_args().out
     use_one_core()
     rng = np.random.default_rng(0)
-    told = {
+    measured = {
         "command": "python benchmarks/theory_solves.py",
         "machine": machine() | {"numpy": np.__version__, "jax": jax.__version__},
         "systems": SYSTEMS,
         "rounds": ROUNDS,
         "states": {str(states): measure(states, rng) for states in STATES},
     }
-    files.write_atomically(out, f"{json.dumps(told, indent=1)}\n".encode())
-    print(json.dumps(told["states"], indent=1))
+    files.write_atomically(out, f"{json.dumps(measured, indent=1)}\n".encode())
+    print(json.dumps(measured["states"], indent=1))
 
 
 if __name__ == "__main__":

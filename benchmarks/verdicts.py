@@ -1,4 +1,4 @@
-"""What tdu makes of a damaged sweep, and whether that is as it has to be; mutations.py says what there is to be."""
+"""What tdu makes of a damaged sweep, and whether that outcome is allowed. mutations.py lists the outcomes."""
 
 import contextlib
 import hashlib
@@ -20,12 +20,12 @@ from folders import KINDS
 EPISODES = {"compiled": 500, "bsuite": 40, "gymnasium": 40, "vector": 40}
 SEEDS = {"a": 3, "b": 4}
 LIMIT = 120
-"""Seconds after which a command is stopped: it has not noticed, and trains."""
+"""Seconds after which a command is stopped: it has missed the damage and is training."""
 QUIET = ("--progress", "none", "--evaluation-episodes", "0")
 
 
 def words_of(kind: str) -> list[str]:
-    """What follows `tdu train`, seed and folder aside."""
+    """The arguments of `tdu train`, without seed and folder."""
     return [*KINDS[kind], "--episodes", str(EPISODES[kind]), *folders.SMALL, *QUIET]
 
 
@@ -38,7 +38,7 @@ def read(folder: Path) -> Sweep:
 
 
 def lay(folder: Path, sweep: Sweep) -> None:
-    """Makes a folder hold these runs and nothing else."""
+    """Writes these runs into a folder and removes everything else."""
     shutil.rmtree(folder, ignore_errors=True)
     for run, files in sweep.items():
         for name, data in files.items():
@@ -48,20 +48,20 @@ def lay(folder: Path, sweep: Sweep) -> None:
 
 
 def run_tdu(*words: str) -> int:
-    """A command of tdu's."""
+    """Runs a command of tdu."""
     from tdu.cli import main as tdu
 
     return tdu([*words])
 
 
-class Told(NamedTuple):
+class Answer(NamedTuple):
     """How a command ended."""
 
     code: int | None
     out: str
     err: str
     fault: str
-    """The exception that came out of it, if one did."""
+    """The exception that it raised, if any."""
     value: Any = None
 
 
@@ -69,8 +69,8 @@ class TooLong(BaseException):
     pass
 
 
-def call(function: Callable[[], Any]) -> Told:
-    """Calls it with everything it says caught; the code is what it returns, if that is a number."""
+def call(function: Callable[[], Any]) -> Answer:
+    """Calls it and captures its output; the code is what it returns, if that is a number."""
     from tdu.errors import UserError
 
     out, err, fault, value = io.StringIO(), io.StringIO(), "", None
@@ -83,8 +83,8 @@ def call(function: Callable[[], Any]) -> Told:
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             value = function()
-    except UserError as e:  # as the command line tells it
-        return Told(2, out.getvalue(), f"{err.getvalue()}tdu: {e}\n", "")
+    except UserError as e:  # as the command line prints it
+        return Answer(2, out.getvalue(), f"{err.getvalue()}tdu: {e}\n", "")
     except TooLong:
         fault = f"not over after {LIMIT} s"
     except BaseException as e:
@@ -96,7 +96,7 @@ def call(function: Callable[[], Any]) -> Told:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
-    return Told(value if isinstance(value, int) else 0, out.getvalue(), err.getvalue(), fault, value)
+    return Answer(value if isinstance(value, int) else 0, out.getvalue(), err.getvalue(), fault, value)
 
 
 class Outcome(NamedTuple):
@@ -112,7 +112,7 @@ EXACT, EARLIER, REFUSED = Outcome("exact"), Outcome("earlier"), Outcome("refused
 
 
 class Subject:
-    """Two runs in one state, and what every command says of them undamaged."""
+    """Two runs in one state, and every command's output on them undamaged."""
 
     def __init__(self, kind: str, state: str, sweep: Sweep, finished: Sweep, ends: dict[str, str], place: Path):
         self.kind, self.state, self.sweep, self.finished = kind, state, sweep, finished
@@ -127,19 +127,21 @@ class Subject:
         self._resumed = {}
         for typed in (True, False):
             lay(place, sweep)
-            told = self._resumed[typed] = call(lambda typed=typed: self._resume(typed))
-            assert told.code == 0, told
+            answer = self._resumed[typed] = call(lambda typed=typed: self._resume(typed))
+            assert answer.code == 0, answer
 
     def outcomes(self, damage: Damage) -> dict[str, Outcome]:
-        """What each command makes of a damaged sweep."""
+        """The outcome of each command on a damaged sweep."""
         found = {}
         for name, reader in {"score": self._score, **self._readers}.items():
             lay(self._place, damage.sweep)
-            told = call(reader)
+            answer = call(reader)
             if read(self._place) != damage.sweep:
                 found[name] = violation("files changed by a command that only reads")
             else:
-                found[name] = self._judge_score(told, damage) if name == "score" else self._judge(name, told, damage)
+                found[name] = (
+                    self._judge_score(answer, damage) if name == "score" else self._judge(name, answer, damage)
+                )
         for name, typed in (("resume", True), ("resume, nothing typed", False)):
             lay(self._place, damage.sweep)
             found[name] = self._judge_resume(call(lambda typed=typed: self._resume(typed)), damage, typed)
@@ -148,7 +150,7 @@ class Subject:
     # The run at an earlier moment.
 
     def _before(self, files: Files) -> Files:
-        """An unfinished run at its last checkpoint but one; a finished one before its result."""
+        """An unfinished run at its second-last checkpoint; a finished one before its result."""
         if self.state == "unfinished":
             return self._without_newest(files)
         return {name: data for name, data in files.items() if name != "result.json"}
@@ -159,7 +161,7 @@ class Subject:
         return {name: data for name, data in files.items() if newest not in name and name != "result.json"}
 
     def _is_earlier(self, damage: Damage) -> bool:
-        """Whether the damaged folder is what the run's own was at an earlier moment."""
+        """Whether the damaged folder equals the run's own at an earlier moment."""
         return damage.kind == "removed" and damage.file == ("result.json" if self.state == "finished" else "checkpoint")
 
     # The commands.
@@ -182,24 +184,24 @@ class Subject:
     # What came of them.
 
     def _answers(self, sweep: Sweep) -> dict[str, Any]:
-        """What is read from an undamaged sweep."""
+        """The readers' answers on an undamaged sweep."""
         found = {}
         for name, reader in self._readers.items():
             lay(self._place, sweep)
-            told = call(reader)
-            assert told.code == 0, told
-            assert not told.fault, told
-            found[name] = self._numbers(name, told)
+            answer = call(reader)
+            assert answer.code == 0, answer
+            assert not answer.fault, answer
+            found[name] = self._numbers(name, answer)
         return found
 
-    def _numbers(self, name: str, told: Told) -> Any:
-        """What an evaluation found, or digests of a loaded run's parts."""
+    def _numbers(self, name: str, answer: Answer) -> Any:
+        """The numbers of an evaluation, or digests of a loaded run's parts."""
         if name == "evaluate":
-            return told.out
+            return answer.out
         import jax
         import numpy as np
 
-        run = told.value
+        run = answer.value
         log = {name: [str(column.dtype), column.tolist()] for name, column in run.log.items()}
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(run.agent.params)]
         parts = {
@@ -210,27 +212,27 @@ class Subject:
         return {name: hashlib.sha256(data).hexdigest() for name, data in parts.items()}
 
     @staticmethod
-    def _refusal(told: Told) -> Outcome | None:
-        """The outcome of a command that did not go through, or that said too much."""
-        lines = told.err.splitlines()
-        if told.fault:
-            return violation(told.fault)
+    def _refusal(answer: Answer) -> Outcome | None:
+        """The outcome of a command that failed, or printed too much."""
+        lines = answer.err.splitlines()
+        if answer.fault:
+            return violation(answer.fault)
         if not all(line.startswith("tdu: ") for line in lines):
             return violation("stderr has more than sentences of tdu's")
-        if told.code == 0:
+        if answer.code == 0:
             return None
-        if told.code != 2:
-            return violation(f"exit code {told.code}")
+        if answer.code != 2:
+            return violation(f"exit code {answer.code}")
         return REFUSED if len(lines) == 1 else violation("refused with more or less than one line on stderr")
 
-    def _judge(self, name: str, told: Told, damage: Damage) -> Outcome:
-        if refusal := self._refusal(told):
+    def _judge(self, name: str, answer: Answer, damage: Damage) -> Outcome:
+        if refusal := self._refusal(answer):
             return refusal
-        numbers, now = self._numbers(name, told), self._now[name]
+        numbers, now = self._numbers(name, answer), self._now[name]
         if numbers == now:
             return EXACT
         if numbers == self._earlier[name]:
-            said = "cannot be used" in told.err or (name == "load" and "cannot be used" in told.out)
+            said = "cannot be used" in answer.err or (name == "load" and "cannot be used" in answer.out)
             if (self.state == "unfinished" and said) or self._is_earlier(damage):
                 return EARLIER
             return violation("the numbers of an earlier moment without a word")
@@ -238,20 +240,20 @@ class Subject:
             return violation("other " + " and ".join(part for part in now if numbers[part] != now[part]))
         return violation("other numbers")
 
-    def _judge_score(self, told: Told, damage: Damage) -> Outcome:
-        if told.code == 2 and not told.out:
-            return self._refusal(told) or REFUSED
-        lines = told.err.splitlines()
-        if told.fault or told.code not in (0, 2):
-            return violation(told.fault or f"exit code {told.code}")
+    def _judge_score(self, answer: Answer, damage: Damage) -> Outcome:
+        if answer.code == 2 and not answer.out:
+            return self._refusal(answer) or REFUSED
+        lines = answer.err.splitlines()
+        if answer.fault or answer.code not in (0, 2):
+            return violation(answer.fault or f"exit code {answer.code}")
         if not all(line.startswith("tdu: ") for line in lines):
             return violation("stderr has more than sentences of tdu's")
         try:
-            found = json.loads(told.out)
+            found = json.loads(answer.out)
         except ValueError:
             return violation("stdout is not JSON")
         left_out, notes = found.pop("damaged"), found.pop("notes")
-        if len(lines) != len(left_out) or (told.code == 2) != bool(left_out):
+        if len(lines) != len(left_out) or (answer.code == 2) != bool(left_out):
             return violation("runs are left out without a sentence for each")
         for forms in itertools.product(*(["left out"] if run in left_out else ["now", "earlier"] for run in SEEDS)):
             if found != self._score_of(forms):
@@ -264,7 +266,7 @@ class Subject:
         return violation("a run is left out without a word" if found["runs"] + len(left_out) < 2 else "other numbers")
 
     def _score_of(self, forms: tuple[str, ...]) -> Any:
-        """What the score says of undamaged runs, each as it is now, as it was earlier, or left out."""
+        """The score of undamaged runs, each as it is now, as it was earlier, or left out."""
         if forms not in self._scores:
             sweep = {
                 run: self.sweep[run] if form == "now" else self._before(self.sweep[run])
@@ -280,9 +282,9 @@ class Subject:
                 self._scores[forms] = found
         return self._scores[forms]
 
-    def _judge_resume(self, told: Told, damage: Damage, typed: bool) -> Outcome:
+    def _judge_resume(self, answer: Answer, damage: Damage, typed: bool) -> Outcome:
         before, after = damage.sweep["a"], read(self._place)["a"]
-        if refusal := self._refusal(told):
+        if refusal := self._refusal(answer):
             lost = set(before.values()) - set(after.values()) - {b""}
             if refusal is REFUSED and lost:
                 names = sorted(name for name, data in before.items() if data in lost)
@@ -298,7 +300,7 @@ class Subject:
         loaded = call(self._load)
         if loaded.fault or loaded.code or self._numbers("load", loaded)["parameters"] != self._end:
             return violation("goes through, but leaves a run that gives other parameters or none")
-        if _timeless(told.out) != _timeless(self._resumed[typed].out):
+        if _timeless(answer.out) != _timeless(self._resumed[typed].out):
             return violation("other numbers on stdout")
         kept, result = after["result.json"], self.sweep["a"].get("result.json")
         if result and kept == before.get("result.json") and json.loads(kept) != json.loads(result):
@@ -311,5 +313,5 @@ def _timeless(words: str) -> str:
 
 
 def _plain(name: str) -> str:
-    """A file's name, whatever the checkpoint's number."""
+    """A file's name without the checkpoint's number."""
     return re.sub(r"checkpoints/\d+/", "", name)

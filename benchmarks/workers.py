@@ -1,6 +1,6 @@
-"""What the speed benchmarks share: measuring in processes of their own, bsuite's agent, and the limit.
+"""Shared by the speed benchmarks: measuring in separate processes, bsuite's agent, and the limits.
 
-A worker says when it is warm, waits for the word, and measures for some seconds, so that several can be measured at once.
+A worker reports when it is warm, waits for a signal, and measures for some seconds. So several can be measured at once.
 """
 
 import contextlib
@@ -30,13 +30,13 @@ def measure(script: str, arguments: list[str], count: int = 1, tree: Path | None
 
 
 class Contender(NamedTuple):
-    """One of several things that are measured in turn."""
+    """One of several programs that are measured in turn."""
 
     arguments: list[str]
     tree: Path | None = None
-    """Another version of the repository, whose code it measures."""
+    """Another version of the repository to measure."""
     count: int = 1
-    """So many workers at the same time."""
+    """Number of workers at the same time."""
 
 
 def taking_turns(script: str, contenders: dict[str, Contender], rounds: int) -> dict[str, list[list[dict]]]:
@@ -59,7 +59,7 @@ def taking_turns(script: str, contenders: dict[str, Contender], rounds: int) -> 
 
 
 class Worker:
-    """A process that measures whenever it is told to."""
+    """A process that measures on request."""
 
     def __init__(self, script: str, arguments: list[str], tree: Path | None):
         self._command = [sys.executable, script, "--worker", *arguments]
@@ -68,27 +68,27 @@ class Worker:
         self._process = subprocess.Popen(self._command, env=environment, **pipes)
 
     def wait_until_ready(self) -> None:
-        """Until it is warm."""
+        """Waits until it is warm."""
         if self._process.stdout.readline().strip() != "ready":
             raise SystemExit(f"a worker failed; run {' '.join(self._command)} to see why.")
 
     def go(self) -> None:
-        """Lets it measure once."""
+        """Starts one measurement."""
         self._process.stdin.write("go\n")
         self._process.stdin.flush()
 
     def answer(self) -> dict:
-        """What it has measured."""
+        """The measurement."""
         return json.loads(self._process.stdout.readline())
 
     def end(self) -> None:
-        """Lets it go."""
+        """Ends the process."""
         self._process.communicate()
 
 
 @contextlib.contextmanager
 def checked_out(commit: str | None) -> Iterator[Path | None]:
-    """The repository as it was at that commit, in a folder of its own for as long as it is needed."""
+    """The repository at that commit, in a temporary folder."""
     if commit is None:
         yield None
         return
@@ -103,7 +103,7 @@ def checked_out(commit: str | None) -> Iterator[Path | None]:
 
 
 def timed(advance: Callable[[], int], seconds: float) -> None:
-    """Tells the parent that it is ready, and measures at its every word; `advance` returns how many steps it made."""
+    """Reports that it is ready, and measures on each request; `advance` returns the number of steps it made."""
     print("ready", flush=True)
     for _ in sys.stdin:
         started, worked, steps = time.perf_counter(), time.process_time(), 0
@@ -111,12 +111,12 @@ def timed(advance: Callable[[], int], seconds: float) -> None:
             steps += advance()
         processor = (time.process_time() - worked) / steps
         megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        told = {"steps_per_second": steps / elapsed, "processor_ms": 1e3 * processor, "megabytes": round(megabytes)}
-        print(json.dumps(told), flush=True)
+        rates = {"steps_per_second": steps / elapsed, "processor_ms": 1e3 * processor, "megabytes": round(megabytes)}
+        print(json.dumps(rates), flush=True)
 
 
 def bsuite_loop(env: Any, agent: Any) -> Callable[[], int]:
-    """One step of bsuite's own loop for each call."""
+    """One step of bsuite's own loop per call."""
     now = [env.reset()]
 
     def step() -> int:
@@ -156,7 +156,7 @@ def boot_dqn(env: Any) -> Any:
 def compiled(
     name: str, env_id: str, warm_up: int, chunk: int = 1000, preset: str = "paper", **options: Any
 ) -> Callable[[], int]:
-    """An agent of ours on a compiled environment, as `tdu train` runs it, after `warm_up` steps; a chunk for each call."""
+    """Our agent on a compiled environment, as `tdu train` runs it, after `warm_up` steps; a chunk per call."""
     from tdu import agents, environments
     from tdu.run.processes import use_one_core
     from tdu.run.runners.compiled import CompiledRunner
@@ -178,7 +178,7 @@ def compiled(
 
 
 def _stay_on_one_core() -> None:
-    """As `tdu train` does; commits before it did not."""
+    """As `tdu train` does; older commits do not."""
     with contextlib.suppress(ImportError):
         from tdu.run.one_core import stay_on_one_core
 
@@ -186,7 +186,7 @@ def _stay_on_one_core() -> None:
 
 
 def stepwise(name: str, bsuite_id: str, **options: Any) -> tuple[Any, Callable[[], int]]:
-    """An agent of ours on bsuite's own environment, as `tdu train` runs it: the runner, and an episode for each call."""
+    """Our agent on bsuite's own environment, as `tdu train` runs it: the runner, and an episode per call."""
     from tdu import agents, environments
     from tdu.run.processes import use_one_core
     from tdu.run.runners.protocol import Budget
@@ -207,7 +207,7 @@ def stepwise(name: str, bsuite_id: str, **options: Any) -> tuple[Any, Callable[[
 
 
 def products(heads: int = HEADS, batch: int = BATCH, width: int = WIDTH) -> Callable[[], int]:
-    """Only the products with the hidden layers of a learning step: two forward, two backward. A hundred for each call."""
+    """The products with the hidden layers of a learning step alone: two forward, two backward. A hundred per call."""
     from tdu.run.processes import use_one_core
 
     use_one_core()
@@ -238,7 +238,7 @@ def products(heads: int = HEADS, batch: int = BATCH, width: int = WIDTH) -> Call
 
 
 def bytes_per_second() -> float:
-    """What one core reads and writes in memory that is in no cache, the best of some tries."""
+    """Bytes per second that one core reads and writes outside the caches, best of several tries."""
     import numpy as np
 
     a, b = np.zeros(1 << 24, np.float32), np.zeros(1 << 24, np.float32)
@@ -261,7 +261,7 @@ def bytes_of_a_step(heads: int, batch: int, width: int) -> int:
 
 
 def machine() -> dict[str, Any]:
-    """What the numbers were measured on."""
+    """The machine that was measured."""
     return {"cores": os.cpu_count() or 1, "processor": _processor(), "python": platform.python_version()}
 
 

@@ -1,4 +1,4 @@
-"""The moving picture at the top of README.md, from runs that have recorded.
+"""The animation of docs/gallery.md, from recorded runs.
 
 tdu sweep deep_sea:size=16 --agent tdu --agent bdqn --agent dqn --episodes 300 --until budget --record-every 3 --out frontier
 python docs/frontier.py frontier docs/frontier.gif
@@ -36,7 +36,7 @@ def main(folder: str, out: str) -> None:
 
 
 def panel(run: Shown, episodes: np.ndarray) -> dict:
-    """What is drawn of a run in every frame: σ where at least two can disagree, else the visits since the frame before."""
+    """The map of a run in every frame: σ, or the visits since the last frame for an agent with one value function."""
     record = run.record
     about = record.about["map"]
     at = np.searchsorted([s["episode"] for s in record.snapshots], episodes, side="right") - 1
@@ -93,7 +93,7 @@ def picture(panels: list[dict], frame: int, episode: int) -> Image.Image:
 
 
 def shade(part: float) -> tuple[int, int, int]:
-    """Dark is little, light is much."""
+    """Colours from dark (small) to light (large)."""
     at = part * (len(STOPS) - 1)
     i = min(int(at), len(STOPS) - 2)
     red, green, blue = STOPS[i] + (at - i) * (STOPS[i + 1] - STOPS[i])

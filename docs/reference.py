@@ -2,7 +2,7 @@
 
     python docs/reference.py
 
-A test compares the page with what this would write.
+A test compares the page with the output of this script.
 """
 
 import inspect
@@ -18,7 +18,8 @@ PAGE = Path(__file__).parent / "reference.md"
 
 def page() -> str:
     """The page as it should be."""
-    parts = ["# Reference", "Made by `python docs/reference.py` from the docstrings: all that `import tdu` offers."]
+    task = "After this page you know every public function of `import tdu` and every option."
+    parts = ["# Reference", f"{task} `python docs/reference.py` makes it from the docstrings."]
     for name in sorted(tdu.__all__, key=str.lower):
         parts += _described(name, getattr(tdu, name))
     parts.append("## Options of the agents")

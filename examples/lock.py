@@ -1,10 +1,11 @@
-"""A combination to be found: a task in which one wrong step of many leads back to the start.
+"""A combination lock: a task in which one wrong step leads back to the start.
 
     python examples/lock.py [SEED]
     cd examples && tdu sweep python:lock:make --grid return_cut=never,worse --seeds 5 --episodes 500 --evaluate-every 20
 
-Twelve times one of four buttons is right, and nothing is paid before the last. Heads that count the wrong buttons of others
-among what their own would earn do not find it; `return_cut="worse"` leaves those out (docs/your-task.md).
+There are twelve positions with four buttons each, and the only reward comes after the last. With plain n-step returns, a head
+counts the wrong buttons that other heads pressed, and the lock stays closed. `return_cut="worse"` leaves those steps out
+(docs/your-task.md).
 """
 
 import sys
@@ -16,7 +17,7 @@ COMBINATION = (2, 0, 3, 1, 1, 0, 2, 3, 0, 1, 3, 2)
 
 
 class Lock(gymnasium.Env):
-    """Press what is right twelve times in a row. Observed is how many of them were."""
+    """Press the right button twelve times in a row. The observation is the number of right buttons so far."""
 
     observation_space = spaces.Discrete(len(COMBINATION) + 1)
     action_space = spaces.Discrete(4)
@@ -41,8 +42,8 @@ def make():
 if __name__ == "__main__":
     import tdu
 
-    def is_open(tried):
-        return tried.returns.mean > 0.95
+    def is_open(evaluation):
+        return evaluation.returns.mean > 0.95
 
     seed = int(sys.argv[1]) if len(sys.argv) > 1 else 0
     run = tdu.train(Lock(), seed=seed, return_cut="worse", evaluate_every=20, on_evaluation=is_open)

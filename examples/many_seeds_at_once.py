@@ -1,4 +1,4 @@
-"""Many seeds in one program: a run is a pure function of its key, so `vmap` makes one of many. For a GPU; runs anywhere.
+"""Many seeds in one program: a run is a pure function of its key, so `vmap` runs many at once. Useful on a GPU.
 
 python examples/many_seeds_at_once.py [SEEDS]
 """

@@ -1,8 +1,8 @@
-"""Your own bonus: explorers that are paid for whatever you like, in the learner that all agents here share.
+"""Your own bonus in the learner that all agents share.
 
     python examples/own_bonus.py
 
-Here they are paid for the largest disagreement between any two exploiters, in place of the standard deviation of all.
+Explorers are paid for the range of the exploiters' TD errors, in place of their standard deviation.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ def make(spec, config):
     """The agent for an environment."""
 
     def reward(state, batch, exploit):
-        """What explorers are paid, [B], and the bonus in it; `exploit.td` are the exploiters' TD errors, [K, B]."""
+        """The explorers' reward and the bonus in it, [B] each; `exploit.td` are the exploiters' TD errors, [K, B]."""
         bonus = jnp.max(exploit.td, axis=0) - jnp.min(exploit.td, axis=0)
         return batch.r_t + config.beta * bonus, bonus
 

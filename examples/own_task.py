@@ -2,8 +2,8 @@
 
     python examples/own_task.py [SEED]
 
-A room of 5 × 5 with a key in one corner and a door in another. The door opens for who has the key, and nothing else is ever
-paid: a random walk gets there in one episode of forty.
+A room of 5 × 5 with a key in one corner and a door in another. Opening the door with the key is the only reward. A random
+walk finds it in one episode of forty.
 """
 
 import sys
@@ -13,7 +13,7 @@ from gymnasium import spaces
 
 
 class Room(gymnasium.Env):
-    """Fetch the key, open the door. Observed is one number: the cell, and whether the key is in the pocket."""
+    """Fetch the key, open the door. The observation is one number: the cell, and whether the key was picked up."""
 
     observation_space = spaces.Discrete(2 * 25)
     action_space = spaces.Discrete(4)  # up, down, left, right
@@ -21,7 +21,7 @@ class Room(gymnasium.Env):
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.row, self.column, self.has_key, self.time = 0, 0, False, 0
-        return self._seen(), {}
+        return self._observation(), {}
 
     def step(self, action):
         down, right = ((-1, 0), (1, 0), (0, -1), (0, 1))[action]
@@ -30,9 +30,9 @@ class Room(gymnasium.Env):
         self.time += 1
         self.has_key = self.has_key or (self.row, self.column) == (0, 4)
         opened = self.has_key and (self.row, self.column) == (4, 0)
-        return self._seen(), float(opened), opened, self.time >= 40, {}
+        return self._observation(), float(opened), opened, self.time >= 40, {}
 
-    def _seen(self):
+    def _observation(self):
         return 25 * self.has_key + 5 * self.row + self.column
 
 
@@ -40,7 +40,7 @@ if __name__ == "__main__":
     import tdu
 
     seed = int(sys.argv[1]) if len(sys.argv) > 1 else 0
-    run = tdu.train(Room(), seed=seed, evaluate_every=20, on_evaluation=lambda tried: tried.returns.mean > 0.95)
+    run = tdu.train(Room(), seed=seed, evaluate_every=20, on_evaluation=lambda done: done.returns.mean > 0.95)
     print(run)
     print("the trained policy returns", run.result["greedy_return"]["mean"])
     print("in the first cell it goes", ("up", "down", "left", "right")[run.agent.act(0)])

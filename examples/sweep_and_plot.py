@@ -1,9 +1,9 @@
-"""A sweep from Python, and a picture of it: how many episodes TDU needs for Deep Sea, by size.
+"""A sweep from Python, and its figure: episodes that TDU and DQN need for Deep Sea, by size.
 
     python examples/sweep_and_plot.py [FOLDER]
 
 The same from a shell: tdu sweep deep_sea:size=6 deep_sea:size=10 … --agent tdu --agent dqn --seeds 2
-Started again, it does only what is missing.
+Started again, it makes only the missing runs.
 """
 
 import sys
@@ -27,10 +27,10 @@ def main(folder: Path) -> Path:
     figure = Figure(figsize=(5, 3.5), layout="constrained")
     axes = figure.subplots()
     for agent, colour in (("tdu", "#0b6e4f"), ("dqn", "#c0504d")):
-        mine = [cell for cell in cells if cell.agent == agent]
-        results = [runs.read_result(cell.job(folder).out) for cell in mine]
+        chosen = [cell for cell in cells if cell.agent == agent]
+        results = [runs.read_result(cell.job(folder).out) for cell in chosen]
         solved = [result.solved_episode or EPISODES for result in results]
-        sizes = [int(cell.env.partition("=")[2]) for cell in mine]
+        sizes = [int(cell.env.partition("=")[2]) for cell in chosen]
         axes.plot(sizes, solved, "o", color=colour, label=agent, alpha=0.7)
     axes.axhline(EPISODES, color="0.6", linestyle="--", linewidth=1)
     axes.set(xlabel="size", ylabel="episodes to solve (top: never)", title="Deep Sea", xticks=SIZES)

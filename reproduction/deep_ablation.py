@@ -24,6 +24,7 @@ PARTS: dict[str, dict[str, Any]] = {
     "width 64": {"hidden_sizes": (64, 64)},
     "Adam's ε = 1e-8": {"adam_eps": 1e-8},
     "no masks": {"mask_prob": 1.0},
+    "10 + 10 heads": {"exploiters": 10, "explorers": 10},
     "no bonus (β = 0)": {"beta": 0.0},
 }
 """What is changed, by its name in the tables."""

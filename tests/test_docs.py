@@ -1,4 +1,4 @@
-"""What the pages tell people to type works as it stands there, made shorter."""
+"""The code on the pages and in examples/ runs, made shorter; links, lengths and generated tables of the pages."""
 
 import importlib.util
 import re
@@ -44,9 +44,9 @@ def test_the_readme_s_own_environment(tmp_path, monkeypatch, capsys):
     lake = gymnasium.make("FrozenLake-v1")
     exec(snippet.replace("steps=40_000", "steps=900, evaluation_episodes=1"), {"my_env": lake, "observation": 0})
     assert (tmp_path / "runs" / "mine" / "best").is_dir()
-    told = capsys.readouterr().out.split()
-    assert 0 <= float(told[-2]) <= 1
-    assert told[-1] in "0123"
+    printed = capsys.readouterr().out.split()
+    assert 0 <= float(printed[-2]) <= 1
+    assert printed[-1] in "0123"
 
 
 def test_your_own_environment_in_five_lines(tmp_path, monkeypatch, capsys):
@@ -60,7 +60,7 @@ def test_your_own_environment_in_five_lines(tmp_path, monkeypatch, capsys):
 
 def test_the_reference_is_what_the_docstrings_say():
     reference = imported("docs/reference.py")
-    assert reference.PAGE.read_text() == reference.page(), "python docs/reference.py writes it anew"
+    assert reference.PAGE.read_text() == reference.page(), "run python docs/reference.py"
 
 
 def imported(place):
@@ -73,7 +73,7 @@ def imported(place):
 def test_the_example_of_an_own_task_trains():
     example = imported("examples/own_task.py")
     source = (ROOT / "examples/own_task.py").read_text().partition("__main__")[2]
-    assert len([line for line in source.splitlines() if line.strip()]) <= 7, "an import, a run, and what it says"
+    assert len([line for line in source.splitlines() if line.strip()]) <= 7, "an import, a run, and its output"
     options = {"hidden_sizes": (8,), "exploiters": 2, "explorers": 1, "min_replay": 16}
     run = tdu.train(example.Room(), episodes=5, evaluation_episodes=1, say=lambda words: None, **options)
     assert run.result["episodes"] == 5
@@ -81,7 +81,7 @@ def test_the_example_of_an_own_task_trains():
 
 
 def test_the_example_s_lock_is_opened():
-    """As it stands there. Heads that count the wrong steps of others open it once in five (`results/lock.csv`)."""
+    """With the example's settings. Without the cut, one seed of five opens it (`results/lock.csv`)."""
     example = imported("examples/lock.py")
     is_open = {"evaluate_every": 20, "on_evaluation": lambda tried: tried.returns.mean > 0.95}
     run = tdu.train(example.make(), episodes=400, return_cut="worse", progress=None, say=[].append, **is_open)
@@ -139,4 +139,33 @@ def test_the_tables_on_your_own_task_are_those_of_the_files(monkeypatch):
     assert tasks.markdown(of_tasks) in (ROOT / "results" / "tasks.md").read_text(), (
         "python benchmarks/tasks.py --markdown"
     )
+    page = (ROOT / "docs" / "levers.md").read_text()
     assert levers.markdown(rows.read(ROOT / "results" / "levers.csv")) in page, "python benchmarks/levers.py --markdown"
+
+
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+
+
+def anchor(heading):
+    """GitHub's anchor of a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.replace("`", "").lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page):
+    for target in re.findall(r"\]\((?!https?:)([^)]+)\)", page.read_text()):
+        name, _, heading = target.partition("#")
+        path = (page.parent / name) if name else page
+        assert path.exists(), target
+        if heading:
+            assert heading in [anchor(line.lstrip("# ")) for line in path.read_text().splitlines() if line[:1] == "#"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_are_short_and_begin_with_the_reader_s_task(page):
+    text = page.read_text()
+    if page.name == "reference.md":
+        return
+    assert len(text.splitlines()) <= (100 if page.name == "README.md" else 150)
+    if page.parent.name == "docs":
+        assert "After this page you" in text.split("## ")[0]

@@ -155,10 +155,10 @@ PRESETS: dict[str, dict[str, object]] = {
     "deep": {
         "ensemble": "heads",
         "hidden_sizes": (128, 128),
-        "exploiters": 10,
-        "explorers": 10,
+        "exploiters": 20,
+        "explorers": 20,
         "prior_size": "unit",
-        "prior_scale": 1.0,
+        "prior_scale": 0.3,
         "mask_prob": 0.75,
         "batch_size": 128,
         "replay_capacity": 1_000_000,
