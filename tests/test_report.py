@@ -108,10 +108,10 @@ def test_the_numbers_are_the_log_s(browser, written, sweep):
     heads = [row for row in table(browser, "heads") if row["agent"].startswith("tdu") and row["seed"] == "0"]
     assert [row["role"] for row in heads] == ["exploiter"] * 3 + ["explorer"] * 2
     for row in heads:
-        mine = log["episode_return"][log["head"] == int(row["head"])]
-        assert int(row["episodes"]) == len(mine)
-        if len(mine):
-            assert float(row["mean return"]) == pytest.approx(mine.mean())
+        own = log["episode_return"][log["head"] == int(row["head"])]
+        assert int(row["episodes"]) == len(own)
+        if len(own):
+            assert float(row["mean return"]) == pytest.approx(own.mean())
     assert sum(int(row["episodes"]) for row in heads) == 70
 
 
@@ -145,13 +145,13 @@ def test_the_slider_moves_the_map_and_play_plays(browser, written, sweep):
     assert browser.run(picture) != at_the_end
     move(browser, 5)
     cell = record.about["map"]["cells"][int(record.maps("sigma")[5].argmax())]
-    ((frame, mine),) = browser.run(
+    ((frame, own),) = browser.run(
         "[...document.querySelectorAll('.map')].filter(f => /^tdu.*seed 0,/.test(f.textContent))"
         ".map(f => [f.dataset.frame, f.querySelector('.caption').textContent])"
     )
     assert frame == "5"
-    assert mine.startswith(f"Episode {record.snapshots[5]['episode']}, step {record.snapshots[5]['steps']}. ")
-    assert f"largest in row {cell // 4 + 1}, column {cell % 4 + 1}: " in mine
+    assert own.startswith(f"Episode {record.snapshots[5]['episode']}, step {record.snapshots[5]['steps']}. ")
+    assert f"largest in row {cell // 4 + 1}, column {cell % 4 + 1}: " in own
     move(browser, 0)
     browser.run("play.focus()")
     browser.key(" ", 32)
@@ -246,20 +246,20 @@ def test_the_page_has_the_evaluations_of_runs_that_have_some(written, tried_out,
     assert main(["report", str(tried_out), "--out", str(tmp_path / "page.html")]) == 0
     (env,) = data_of(tmp_path / "page.html")["environments"]
     assert env["metrics"]["greedy_return"] == "evaluation return"
-    told = [runs.read_log(tried_out / str(seed) / "evaluations.csv")["greedy_return"] for seed in (0, 1)]
+    evaluated = [runs.read_log(tried_out / str(seed) / "evaluations.csv")["greedy_return"] for seed in (0, 1)]
     last = [runs.read_result(tried_out / str(seed)).greedy_return.mean for seed in (0, 1)]
     for axis in env["axes"].values():
-        (mine,) = axis["metrics"]["greedy_return"]
-        for seed, numbers, end in zip(mine["seeds"], told, last, strict=True):
+        (own,) = axis["metrics"]["greedy_return"]
+        for seed, numbers, end in zip(own["seeds"], evaluated, last, strict=True):
             known = [number for number in seed if number is not None]
             assert known[0] == pytest.approx(numbers[0], abs=0.05)
             assert known[-1] == pytest.approx(end, rel=1e-4)
-    (mine,) = env["axes"]["episodes"]["metrics"]["greedy_return"]
+    (own,) = env["axes"]["episodes"]["metrics"]["greedy_return"]
     assert env["axes"]["episodes"]["x"] == list(range(1, 71))
-    for seed, numbers, end in zip(mine["seeds"], told, last, strict=True):
+    for seed, numbers, end in zip(own["seeds"], evaluated, last, strict=True):
         assert seed[:19] == [None] * 19
         assert [seed[episode - 1] for episode in (20, 40, 60, 70)] == pytest.approx([*numbers, end], rel=1e-4)
-    assert mine["count"] == 2
+    assert own["count"] == 2
 
 
 def test_the_greedy_return_goes_straight_from_evaluation_to_evaluation(sweep):
@@ -311,9 +311,9 @@ def test_what_is_missing_is_said(sweep, tmp_path, capsys):
     spoiled.write_bytes(spoiled.read_bytes().replace(b'"episode":4', b'"episode":5', 1))
     (folder / "empty").mkdir()
     assert main(["report", str(folder), str(folder / "empty"), "--out", str(tmp_path / "page.html")]) == 2
-    said = capsys.readouterr().err
-    assert "damaged is left out" in said
-    assert "empty is left out: it has no runs in it" in said
+    errors = capsys.readouterr().err
+    assert "damaged is left out" in errors
+    assert "empty is left out: it has no runs in it" in errors
     missing = (tmp_path / "page.html").read_text().partition('<section id="missing">')[2]
     for words in ("damaged", "failed", "cut off", "its record is left out", "empty"):
         assert words in missing, words
@@ -342,9 +342,9 @@ def test_mistakes_are_one_sentence(sweep, tmp_path, capsys):
         ([str(sweep), "--out", str(tmp_path)], "is a folder"),
     ):
         assert main(["report", *arguments]) == 2
-        said = capsys.readouterr().err
-        assert words in said
-        assert said.count("\n") == 1
+        errors = capsys.readouterr().err
+        assert words in errors
+        assert errors.count("\n") == 1
     assert (tmp_path / "mine.html").read_text() == "my own page"
 
 
@@ -357,7 +357,7 @@ def results(folder):
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 4"><rect width="9" height="4"/></svg>'
     )
     (folder / "README.md").write_text(f"""<!-- laptop -->
-# sea: figure 1 {EVIL}
+# deep_sea: figure 1 {EVIL}
 
 - **C1: reproduced.** `a < b` and *so*
   it goes on; {EVIL}
@@ -366,7 +366,7 @@ def results(folder):
 <!-- hidden -->
 The command:
 
-    tdu reproduce sea   # {EVIL}
+    tdu reproduce deep_sea   # {EVIL}
 
 ## Scores
 
@@ -392,7 +392,9 @@ def test_the_page_of_results_has_its_text_figures_and_rows(browser, tmp_path):
     browser.open(folder / "report.html")
     assert browser.problems == []
     assert [url for url in browser.requests if not url.startswith(("file:", "data:"))] == []
-    assert browser.run("[...document.querySelectorAll('h2')].map(h => h.textContent)")[0] == f"sea: figure 1 {EVIL}"
+    assert (
+        browser.run("[...document.querySelectorAll('h2')].map(h => h.textContent)")[0] == f"deep_sea: figure 1 {EVIL}"
+    )
     assert browser.run("document.querySelector('h3').textContent") == "Scores"
     items = browser.run("[...document.querySelectorAll('#results-0 li')].map(item => item.innerHTML)")
     assert items[0].startswith(
@@ -404,7 +406,7 @@ def test_the_page_of_results_has_its_text_figures_and_rows(browser, tmp_path):
     assert browser.run("[...document.links].map(a => a.protocol)") == ["https:"]
     assert "hidden" not in browser.run("document.getElementById('results-0').textContent")
     assert browser.run("[...document.querySelectorAll('pre')].map(p => p.textContent.trim())") == [
-        f"tdu reproduce sea   # {EVIL}", "# no heading"
+        f"tdu reproduce deep_sea   # {EVIL}", "# no heading"
     ]  # fmt: skip
     assert browser.run("[...document.images].map(i => [i.alt, i.naturalWidth > 0])") == [["The scores", True]]
     rows = table(browser, "sea: agent, score, n")
@@ -448,8 +450,8 @@ def test_curves_are_means_of_the_last_episodes():
     at = curves.grid([log], "steps", points=100)
     assert at[0] == 10
     assert at[-1] == 60
-    mine = curves.curve(log, "loss", "episodes", np.array([0.0, 1, 3, 6, 7]), window=2)
-    np.testing.assert_array_equal(mine, [np.nan, 1.0, 2.0, 5.5, np.nan])
+    own = curves.curve(log, "loss", "episodes", np.array([0.0, 1, 3, 6, 7]), window=2)
+    np.testing.assert_array_equal(own, [np.nan, 1.0, 2.0, 5.5, np.nan])
     band = curves.band(np.array([[1.0, 1, np.nan], [3.0, np.nan, np.nan]]))
     np.testing.assert_array_equal(band.mean, [2, np.nan, np.nan])
     assert band.high[0] - 2 == pytest.approx(12.706, abs=1e-3)  # Student's t of one degree, times one

@@ -233,12 +233,12 @@ def test_a_damaged_run_is_named_and_the_others_are_scored(name, tmp_path, capsys
     made_up_run(tmp_path / "whole")
     harm(made_up_run(tmp_path / name))
     assert cli.main(["score", str(tmp_path), "--json"]) == 2
-    told = capsys.readouterr()
-    found = json.loads(told.out)
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)
     assert words in found["damaged"][name]
     assert found["agents"]["tdu"]["bsuite"]["scores"]["catch"] == pytest.approx(1.0)
-    assert f"tdu: {name} is left out" in told.err
-    assert told.err.count("\n") == 1
+    assert f"tdu: {name} is left out" in captured.err
+    assert captured.err.count("\n") == 1
 
 
 def test_a_run_that_has_only_just_begun_is_unfinished(tmp_path, capsys):
@@ -280,10 +280,10 @@ def test_what_was_changed_after_the_run_is_left_out_and_what_cannot_be_checked_i
     log = tmp_path / "log" / "log.csv"
     log.write_text(log.read_text().replace("\n2,18,9,1.0", "\n2,18,9,2.0"))
     assert cli.main(["score", str(tmp_path)]) == 2
-    told = capsys.readouterr()
-    assert "its log cannot be checked" in told.out
-    assert "| last-100 return |" in told.out
-    lines = told.err.splitlines()
+    captured = capsys.readouterr()
+    assert "its log cannot be checked" in captured.out
+    assert "| last-100 return |" in captured.out
+    lines = captured.err.splitlines()
     assert len(lines) == 2
     assert "log.csv was changed after the run wrote it; move" in lines[0]
     assert "result.json was changed after the run wrote it; move" in lines[1]
