@@ -647,6 +647,7 @@ def test_an_agent_has_one_colour_whoever_is_beside_it():
     variants = palette.assign(["tdu beta=0", "bdqn", "tdu", "mine"])
     assert (variants["tdu"], variants["bdqn"]) == ("tdu", "bdqn")
     assert len(set(variants.values())) == 4
+    assert "dqn" not in variants.values()  # a variant does not look like another common agent
     assert set(palette.COLOURS) == set(agents.AGENTS)
     assert len({colour for pair in palette.COLOURS.values() for colour in pair}) == 2 * len(palette.COLOURS)
     many = [f"tdu beta={i}" for i in range(40)]

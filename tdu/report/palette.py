@@ -35,7 +35,7 @@ def assign(labels: Iterable[str]) -> dict[str, str]:
     """The agent in `COLOURS` whose colour each label has.
 
     A label is an agent's name, with its changed options. The shortest label of an agent has the agent's own colour. Other
-    variants and unknown agents get unused colours, as long as there are any.
+    variants and unknown agents get unused colours, the last ones first: those are the least common agents'.
     """
     labels = list(dict.fromkeys(labels))
     taken: dict[str, str] = {}
@@ -43,5 +43,5 @@ def assign(labels: Iterable[str]) -> dict[str, str]:
         agent = label.split(" ")[0]
         if agent in COLOURS and agent not in taken.values():
             taken[label] = agent
-    free = itertools.cycle([agent for agent in COLOURS if agent not in taken.values()] or list(COLOURS))
+    free = itertools.cycle([agent for agent in reversed(COLOURS) if agent not in taken.values()] or COLOURS)
     return {label: taken.get(label) or next(free) for label in labels}
