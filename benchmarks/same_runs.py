@@ -72,7 +72,7 @@ def of_file(path: Path) -> dict[str, str]:
 def of_run(run: tdu.Run) -> dict[str, str]:
     import jax
 
-    kept = {name: value for name, value in run.result.items() if "sha256" not in name and WALL_TIME not in name}
+    kept = {name: value for name, value in run.result.items() if "sha256" not in name and "second" not in name}
     leaves = jax.tree.leaves(run.agent.params)
     params = hashlib.sha256(b"".join(np.ascontiguousarray(x).tobytes() for x in leaves)).hexdigest()[:16]
     return of_log(run.log) | {"result": json.dumps(kept, sort_keys=True), "params": params}

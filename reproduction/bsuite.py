@@ -17,9 +17,9 @@ from tdu.environments import parse
 from tdu.environments.bsuite import imported
 from tdu.environments.bsuite_twins.experiments import DEEP_SEAS, split
 from tdu.report import bsuite_scores, drawing, statistics
+from tdu.report.bsuite_summary import published_scores
 from tdu.report.figures import ORDER
 from tdu.report.statistics import Interval
-from tdu.report.summary import published_scores
 from tdu.run import folder as runs
 from tdu.run.sweeps import Cell
 

@@ -8,6 +8,7 @@ import numpy as np
 from tdu import files
 from tdu.errors import UserError
 from tdu.report import page
+from tdu.report.palette import COLOURS
 from tdu.run import folder as runs
 from tdu.run.processes import Job
 from tdu.run.progress import run_jobs
@@ -16,7 +17,6 @@ DEPTH = 100
 EPISODES = 800
 SEED = 0
 AGENTS = {"tdu": "TDU", "bdqn": "Bootstrapped DQN", "dqn": "DQN, ε-greedy"}
-_COLOURS = {"tdu": "#0b6e4f", "bdqn": "#3b6fb6", "dqn": "#c0504d"}
 _LATELY = 20
 """Episodes among which the longest is looked for."""
 
@@ -69,14 +69,14 @@ def draw(path: Path, results: dict[str, runs.RunResult], logs: dict[str, dict[st
     figure = Figure(figsize=(9.5, 3.9), layout="constrained")
     height, tops = figure.subplots(1, 2)
     for agent, log in logs.items():
-        style = {"color": _COLOURS[agent], "label": AGENTS[agent], "linewidth": 2}
+        style = {"color": COLOURS[agent].light, "label": AGENTS[agent], "linewidth": 2}
         reached = [log["episode_len"][max(i - _LATELY, 0) : i].max() for i in range(1, len(log["episode"]) + 1)]
         height.plot(log["episode"], reached, **style)
         tops.plot(log["episode"], log["total_return"], **style)
         solved = results[agent].solved_episode
         if solved:
             at = (solved, log["total_return"][solved - 1])
-            tops.plot(*at, "o", color=_COLOURS[agent], markersize=8)
+            tops.plot(*at, "o", color=COLOURS[agent].light, markersize=8)
             side = {"xytext": (-8, 8), "ha": "right"} if solved > 0.8 * len(log["episode"]) else {"xytext": (12, -3)}
             tops.annotate(f"solved at {solved}", at, textcoords="offset points", fontsize=9, **side)
     height.set(xlabel="episode", ylabel=f"highest branch in {_LATELY} episodes", title="How high it gets")

@@ -1,4 +1,4 @@
-"""A real Chromium without a window, driven over its debugging pipe: no driver, no socket, the standard library alone."""
+"""Headless Chromium, driven over its debugging pipe with the standard library alone."""
 
 import base64
 import contextlib
@@ -19,22 +19,22 @@ FLAGS = (
 
 
 def executable():
-    """Where Chromium is, or None."""
+    """The path of Chromium, or None."""
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
 _CONNECT = """
 import os, sys
-for theirs, mine in zip((3, 4), [os.dup(int(number)) for number in sys.argv[1:3]]):
-    os.dup2(mine, theirs)
-    os.set_inheritable(theirs, True)
+for fixed, given in zip((3, 4), [os.dup(int(number)) for number in sys.argv[1:3]]):
+    os.dup2(given, fixed)
+    os.set_inheritable(fixed, True)
 os.execv(sys.argv[3], sys.argv[3:])
 """
-"""Chromium reads commands from 3 and answers on 4. A process that uses JAX must not fork to bring that about."""
+"""Chromium reads commands from descriptor 3 and answers on 4. A process that uses JAX must not fork to set them up."""
 
 
 class Browser:
-    """One tab. Everything it says on its console, every error and every request is kept."""
+    """One tab. It collects console output, errors and requests."""
 
     def __init__(self):
         self._profile = tempfile.mkdtemp(prefix="tdu-browser-")
@@ -74,24 +74,24 @@ class Browser:
     def _next(self):
         while b"\0" not in self._buffer:
             piece = os.read(self._to_listen, 1 << 16)
-            assert piece, "Chromium has gone"
+            assert piece, "Chromium has ended"
             self._buffer += piece
         message, self._buffer = self._buffer.split(b"\0", 1)
         return json.loads(message)
 
     def _note(self, event):
-        what, told = event.get("method"), event.get("params", {})
-        if what == "Runtime.exceptionThrown":
-            self.problems.append(told["exceptionDetails"].get("exception", {}).get("description", str(told)))
-        elif what == "Runtime.consoleAPICalled":
-            self.problems.append(" ".join(str(a.get("value", a.get("description"))) for a in told["args"]))
-        elif what == "Log.entryAdded":
-            self.problems.append(told["entry"]["text"])
-        elif what == "Network.requestWillBeSent":
-            self.requests.append(told["request"]["url"])
+        method, details = event.get("method"), event.get("params", {})
+        if method == "Runtime.exceptionThrown":
+            self.problems.append(details["exceptionDetails"].get("exception", {}).get("description", str(details)))
+        elif method == "Runtime.consoleAPICalled":
+            self.problems.append(" ".join(str(a.get("value", a.get("description"))) for a in details["args"]))
+        elif method == "Log.entryAdded":
+            self.problems.append(details["entry"]["text"])
+        elif method == "Network.requestWillBeSent":
+            self.requests.append(details["request"]["url"])
 
     def open(self, path, *, width=1200, height=900, dark=False, phone=False):
-        """Opens a file and waits until its script is through."""
+        """Opens a file and waits until its script has run."""
         self.problems.clear()
         self.requests.clear()
         scale = 2 if phone else 1
@@ -105,9 +105,9 @@ class Browser:
 
     def run(self, expression):
         """The value of an expression in the page."""
-        told = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in told, told["exceptionDetails"]
-        return told["result"].get("value")
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
 
     def until(self, expression, seconds=60):
         """Waits for an expression to be true."""
@@ -130,7 +130,7 @@ class Browser:
         return data
 
     def close(self):
-        """Ends it."""
+        """Ends Chromium."""
         self._session = None
         with contextlib.suppress(OSError, AssertionError):
             self.call("Browser.close")

@@ -4,7 +4,7 @@ import pytest
 
 import tdu
 from tdu.errors import UserError
-from tdu.run import progress
+from tdu.run import progress, track
 
 TINY = {
     "env": "deep_sea:size=4", "episodes": 20, "until": "budget", "evaluation_episodes": 0,
@@ -49,3 +49,73 @@ def test_a_narrow_terminal_still_shows_the_name_the_episode_and_the_time_left(ca
 )
 def test_a_few_episodes_have_no_error_worth_telling(episodes, words):
     assert progress.return_words(-1.5, 0.25, episodes) == words
+
+
+class Written:
+    """A writer that keeps what it is given."""
+
+    def __init__(self):
+        self.rows = []
+
+    def write(self, values, steps):
+        self.rows.append((steps, values))
+
+    def close(self):
+        self.rows.append("closed")
+
+
+def test_a_tracker_has_episodes_and_evaluations_over_steps(tmp_path, monkeypatch):
+    writer = Written()
+    monkeypatch.setattr(track, "_TensorBoard", lambda folder: writer)
+    how = TINY | {"evaluation_episodes": 5, "evaluate_every": 10}
+    run = tdu.train(**how, out=tmp_path / "run", track="tensorboard")
+    assert writer.rows.pop() == "closed"
+    episodes = [(steps, values) for steps, values in writer.rows if "episode" in values]
+    assert [steps for steps, _ in episodes] == run.log["steps"].tolist()
+    assert [values["episode_return"] for _, values in episodes] == run.log["episode_return"].tolist()
+    assert all("seconds" not in values for _, values in episodes)
+    evaluations = [(steps, values) for steps, values in writer.rows if "evaluation/return" in values]
+    assert [steps for steps, _ in evaluations] == run.evaluations["steps"].tolist()
+    for (_, values), mean, error in zip(
+        evaluations, run.evaluations["greedy_return"], run.evaluations["standard_error"], strict=True
+    ):
+        assert values["evaluation/return"] == mean
+        assert values["evaluation/return_high"] - values["evaluation/return_low"] == pytest.approx(2 * 1.96 * error)
+    assert evaluations[-1][1]["evaluation/best_return"] == run.evaluations["greedy_return"].max()
+
+
+def test_tensorboard_has_steps_on_its_axis(tmp_path):
+    pytest.importorskip("tensorboardX")
+
+    tracker = track.start("tensorboard", tmp_path, {})
+    tracker.episode({"episode": 3, "steps": 1234, "episode_return": 0.5})
+    tracker.evaluation({"episode": 3, "steps": 1240, "greedy_return": 0.7, "standard_error": 0.1}, best=0.9)
+    tracker.close()
+    (file,) = (tmp_path / "tensorboard").iterdir()
+    assert {(name, step) for name, step, _ in scalars(file)} == {
+        ("episode", 1234), ("episode_return", 1234), ("evaluation/return", 1240), ("evaluation/return_low", 1240),
+        ("evaluation/return_high", 1240), ("evaluation/best_return", 1240),
+    }  # fmt: skip
+
+
+def scalars(file):
+    """(name, step, value) of every scalar in an event file: length, checksum, event, checksum, and so on."""
+    from tensorboardX.proto.event_pb2 import Event
+
+    data, at = file.read_bytes(), 0
+    while at < len(data):
+        size = int.from_bytes(data[at : at + 8], "little")
+        event = Event.FromString(data[at + 12 : at + 12 + size])
+        at += 16 + size
+        yield from ((value.tag, event.step, value.simple_value) for value in event.summary.value)
+
+
+def test_a_sweep_passes_track_on(tmp_path, monkeypatch):
+    from tdu.cli import main
+    from tdu.run import progress as displays
+
+    jobs = []
+    monkeypatch.setattr(displays, "run_jobs", lambda some, *rest, **how: jobs.extend(some) or [])
+    assert main(["sweep", "catch/0", "--track", "tensorboard", "--seeds", "2", "--out", str(tmp_path / "s")]) == 0
+    assert len(jobs) == 2
+    assert all(job.arguments[job.arguments.index("--track") + 1] == "tensorboard" for job in jobs)

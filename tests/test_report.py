@@ -1,4 +1,4 @@
-"""The page of `tdu report`, in a real browser: what it shows is what the log says, and it asks nothing of the network."""
+"""The page of `tdu report` in a real browser: it shows the numbers of the logs and makes no request to the network."""
 
 import csv
 import dataclasses
@@ -13,9 +13,9 @@ from browser import Browser, executable
 from small import SEA
 
 import tdu
+from tdu import agents
 from tdu.cli import main
-from tdu.report import collect, curves, page, page_data
-from tdu.report.drawing import COLOURS
+from tdu.report import collect, curves, headline, page, page_data, palette
 from tdu.run import folder as runs
 from tdu.run.folder.records import written_json
 
@@ -61,9 +61,9 @@ def table(browser, name):
     return [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
 
 
-def told(browser):
-    """What each map says of itself."""
-    return browser.run("[...document.querySelectorAll('.map .told')].map(p => p.textContent)")
+def captions(browser):
+    """The caption of each map."""
+    return browser.run("[...document.querySelectorAll('.map .caption')].map(p => p.textContent)")
 
 
 def move(browser, to):
@@ -102,16 +102,16 @@ def test_the_numbers_are_the_log_s(browser, written, sweep):
         assert int(row["episodes"]) == log["episode"][-1] == 70
         assert int(row["steps"]) == log["steps"][-1]
         assert float(row["last return"]) == log["episode_return"][-1]
-        assert float(row["mean of the last returns"]) == result.mean_return
-        assert float(row["greedy return"]) == result.greedy_return.mean
+        assert float(row["last-100 return"]) == result.mean_return
+        assert float(row["evaluation return"]) == result.greedy_return.mean
     log = runs.read_log(sweep / "tdu-0" / "log.csv")
     heads = [row for row in table(browser, "heads") if row["agent"].startswith("tdu") and row["seed"] == "0"]
     assert [row["role"] for row in heads] == ["exploiter"] * 3 + ["explorer"] * 2
     for row in heads:
-        mine = log["episode_return"][log["head"] == int(row["head"])]
-        assert int(row["episodes"]) == len(mine)
-        if len(mine):
-            assert float(row["mean return"]) == pytest.approx(mine.mean())
+        own = log["episode_return"][log["head"] == int(row["head"])]
+        assert int(row["episodes"]) == len(own)
+        if len(own):
+            assert float(row["mean return"]) == pytest.approx(own.mean())
     assert sum(int(row["episodes"]) for row in heads) == 70
 
 
@@ -127,31 +127,31 @@ def test_the_curves_are_the_log_s(browser, written, sweep):
     assert "2 seeds" in words
     strokes = "[...document.querySelectorAll('.curves .legend line')].map(l => l.getAttribute('stroke'))"
     assert dict(zip([name[:3] for name, _ in entries], browser.run(strokes), strict=True)) == {
-        "bdq": COLOURS["bdqn"], "tdu": COLOURS["tdu"],  # as in every picture, though BDQN is the first here
+        "bdq": palette.COLOURS["bdqn"].light, "tdu": palette.COLOURS["tdu"].light,
     }  # fmt: skip
 
 
 def test_the_slider_moves_the_map_and_play_plays(browser, written, sweep):
     browser.open(written)
-    assert len(told(browser)) == 3  # those that have recorded
+    assert len(captions(browser)) == 3  # those that have recorded
     record = runs.read_record(sweep / "tdu-0", runs.read_config(sweep / "tdu-0"), pytest.fail)
-    last = told(browser)
+    last = captions(browser)
     assert all(words.startswith("Episode 70,") for words in last)
     picture = "document.querySelector('.map canvas').toDataURL()"
     at_the_end = browser.run(picture)
     move(browser, 0)
-    assert all(words.startswith("Episode 0, step 0.") for words in told(browser))
+    assert all(words.startswith("Episode 0, step 0.") for words in captions(browser))
     assert browser.run("episode.textContent") == "0"
     assert browser.run(picture) != at_the_end
     move(browser, 5)
     cell = record.about["map"]["cells"][int(record.maps("sigma")[5].argmax())]
-    ((frame, mine),) = browser.run(
+    ((frame, own),) = browser.run(
         "[...document.querySelectorAll('.map')].filter(f => /^tdu.*seed 0,/.test(f.textContent))"
-        ".map(f => [f.dataset.frame, f.querySelector('.told').textContent])"
+        ".map(f => [f.dataset.frame, f.querySelector('.caption').textContent])"
     )
     assert frame == "5"
-    assert mine.startswith(f"Episode {record.snapshots[5]['episode']}, step {record.snapshots[5]['steps']}. ")
-    assert f"largest in row {cell // 4 + 1}, column {cell % 4 + 1}: " in mine
+    assert own.startswith(f"Episode {record.snapshots[5]['episode']}, step {record.snapshots[5]['steps']}. ")
+    assert f"largest in row {cell // 4 + 1}, column {cell % 4 + 1}: " in own
     move(browser, 0)
     browser.run("play.focus()")
     browser.key(" ", 32)
@@ -170,11 +170,11 @@ def test_layers_are_chosen_and_say_when_a_run_has_none(browser, written):
     browser.open(written)
     names = browser.run("[...document.getElementById('layer').options].map(o => o.value)")
     assert names[0] == "bonus σ"
-    assert {"visits", "visits lately, explorers", "spread of Q, exploiters", "spread of Q, explorers"} <= set(names)
+    assert {"visits", "recent visits, explorers", "spread of Q, exploiters", "spread of Q, explorers"} <= set(names)
     choose = "(() => {{ const l = document.getElementById('layer'); l.value = {}; l.dispatchEvent(new Event('change')); }})()"
-    browser.run(choose.format(json.dumps("visits lately, explorers")))
-    has_none = ["This run has no visits lately, explorers" in words for words in told(browser)]
-    has_some = ["Visits of explorers since the moment before: " in words for words in told(browser)]
+    browser.run(choose.format(json.dumps("recent visits, explorers")))
+    has_none = ["This run has no recent visits, explorers" in words for words in captions(browser)]
+    has_some = ["Visits by explorers since the last snapshot: " in words for words in captions(browser)]
     assert sorted(has_none) == [False, False, True]  # BDQN has no explorers
     assert has_some == [not none for none in has_none]
 
@@ -212,25 +212,25 @@ def tried_out(tmp_path_factory):
     return folder
 
 
-def test_the_greedy_return_stands_beside_the_return(browser, tried_out, written):
+def test_the_evaluation_return_is_drawn_beside_the_training_return(browser, tried_out, written):
     assert main(["report", str(tried_out)]) == 0
     browser.open(tried_out / "report.html")
     last = np.mean([runs.read_result(tried_out / str(seed)).greedy_return.mean for seed in (0, 1)])
     legend = "[...document.querySelectorAll('.curves .legend > span')].map(s => s.textContent)"
     training, greedy = browser.run(legend)
-    assert "greedy return" not in training
-    words = greedy.partition(", greedy return")[2]
+    assert "evaluation return" not in training
+    words = greedy.partition(", evaluation return")[2]
     assert float(words.split(" ")[0]) == pytest.approx(last, rel=5e-3, abs=1e-6)
     note = "document.querySelector('.curves .note').textContent"
-    assert "what the trained policy returns, without exploration" in browser.run(note)
+    assert "without exploration" in browser.run(note)
     choose = "(m => {{ m.value = '{}'; m.dispatchEvent(new Event('change')); }})(document.querySelector('.metric'))"
     browser.run(choose.format("greedy_return"))
     assert len(browser.run(legend)) == 1
     browser.run(choose.format("loss"))
-    assert not any("greedy return" in entry for entry in browser.run(legend))
+    assert not any("evaluation return" in entry for entry in browser.run(legend))
     assert browser.problems == []
     browser.open(written)
-    assert not any("greedy return" in entry for entry in browser.run(legend))
+    assert not any("evaluation return" in entry for entry in browser.run(legend))
     assert "trained policy" not in browser.run(note)
 
 
@@ -245,34 +245,35 @@ def test_the_page_has_the_evaluations_of_runs_that_have_some(written, tried_out,
     assert "greedy_return" not in json.dumps(data_of(written))
     assert main(["report", str(tried_out), "--out", str(tmp_path / "page.html")]) == 0
     (env,) = data_of(tmp_path / "page.html")["environments"]
-    assert env["metrics"]["greedy_return"] == "greedy return"
-    told = [runs.read_log(tried_out / str(seed) / "evaluations.csv")["greedy_return"] for seed in (0, 1)]
+    assert env["metrics"]["greedy_return"] == "evaluation return"
+    evaluated = [runs.read_log(tried_out / str(seed) / "evaluations.csv")["greedy_return"] for seed in (0, 1)]
     last = [runs.read_result(tried_out / str(seed)).greedy_return.mean for seed in (0, 1)]
     for axis in env["axes"].values():
-        (mine,) = axis["metrics"]["greedy_return"]
-        for seed, numbers, end in zip(mine["seeds"], told, last, strict=True):
+        (own,) = axis["metrics"]["greedy_return"]
+        for seed, numbers, end in zip(own["seeds"], evaluated, last, strict=True):
             known = [number for number in seed if number is not None]
             assert known[0] == pytest.approx(numbers[0], abs=0.05)
             assert known[-1] == pytest.approx(end, rel=1e-4)
-    (mine,) = env["axes"]["episodes"]["metrics"]["greedy_return"]
+    (own,) = env["axes"]["episodes"]["metrics"]["greedy_return"]
     assert env["axes"]["episodes"]["x"] == list(range(1, 71))
-    for seed, numbers, end in zip(mine["seeds"], told, last, strict=True):
+    for seed, numbers, end in zip(own["seeds"], evaluated, last, strict=True):
         assert seed[:19] == [None] * 19
         assert [seed[episode - 1] for episode in (20, 40, 60, 70)] == pytest.approx([*numbers, end], rel=1e-4)
-    assert mine["count"][18:20] == [0, 2]
+    assert own["count"] == 2
 
 
 def test_the_greedy_return_goes_straight_from_evaluation_to_evaluation(sweep):
     shown = collect.collect([sweep]).runs
     assert all(page_data.GREEDY not in page_data.drawn_log(run) for run in shown)
-    evaluations = {"episode": np.array([20, 40]), "greedy_return": np.array([0.0, 1.0])}
+    evaluations = {"episode": np.array([20, 40]), "steps": np.array([80, 160]), "greedy_return": np.array([0.0, 1.0])}
     run = shown[0]._replace(evaluations=evaluations)
-    end = run.result.greedy_return.mean
     drawn = page_data.drawn_log(run)[page_data.GREEDY]
     assert np.isnan(drawn[:19]).all()
-    np.testing.assert_allclose(drawn[[19, 29, 39, 54, 69]], [0, 0.5, 1, (1 + end) / 2, end])
-    under_way = page_data.drawn_log(run._replace(result=None))[page_data.GREEDY]
-    np.testing.assert_allclose(under_way[[19, 29, 39, 69]], [0, 0.5, 1, 1])
+    np.testing.assert_allclose(drawn[[19, 29, 39, 69]], [0, 0.5, 1, 1])
+    ended = collect._with_end(evaluations, run.result)
+    assert ended["episode"].tolist() == [20, 40, 70]
+    assert ended["greedy_return"][-1] == run.result.greedy_return.mean
+    assert collect._with_end(evaluations, None) == evaluations
     many = [one for one in shown for _ in range(100)]
     assert page_data.points([*many, run]) < page_data.points([*many, shown[0]]) == 500_000 // (3 * 6 * (401 + 4 * 2))
 
@@ -310,9 +311,9 @@ def test_what_is_missing_is_said(sweep, tmp_path, capsys):
     spoiled.write_bytes(spoiled.read_bytes().replace(b'"episode":4', b'"episode":5', 1))
     (folder / "empty").mkdir()
     assert main(["report", str(folder), str(folder / "empty"), "--out", str(tmp_path / "page.html")]) == 2
-    said = capsys.readouterr().err
-    assert "damaged is left out" in said
-    assert "empty is left out: it has no runs in it" in said
+    errors = capsys.readouterr().err
+    assert "damaged is left out" in errors
+    assert "empty is left out: it has no runs in it" in errors
     missing = (tmp_path / "page.html").read_text().partition('<section id="missing">')[2]
     for words in ("damaged", "failed", "cut off", "its record is left out", "empty"):
         assert words in missing, words
@@ -327,7 +328,7 @@ def test_a_log_with_nan_is_shown_but_for_that(sweep, tmp_path):
     (folder / "log.csv").write_text("\n".join(lines) + "\n")
     assert main(["report", str(folder), "--out", str(tmp_path / "page.html")]) == 0
     text = (tmp_path / "page.html").read_text()
-    assert "something that is not a number in loss" in text
+    assert "not finite in loss" in text
     json.loads(text.partition('id="data">')[2].partition("</script>")[0])
 
 
@@ -337,13 +338,13 @@ def test_mistakes_are_one_sentence(sweep, tmp_path, capsys):
     for arguments, words in (
         ([str(tmp_path / "no")], "is not a folder"),
         ([str(tmp_path / "nothing")], "has no runs in it"),
-        ([str(sweep), "--out", str(tmp_path / "mine.html")], "is no page of tdu's"),
+        ([str(sweep), "--out", str(tmp_path / "mine.html")], "is not a page of tdu report"),
         ([str(sweep), "--out", str(tmp_path)], "is a folder"),
     ):
         assert main(["report", *arguments]) == 2
-        said = capsys.readouterr().err
-        assert words in said
-        assert said.count("\n") == 1
+        errors = capsys.readouterr().err
+        assert words in errors
+        assert errors.count("\n") == 1
     assert (tmp_path / "mine.html").read_text() == "my own page"
 
 
@@ -356,13 +357,16 @@ def results(folder):
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 4"><rect width="9" height="4"/></svg>'
     )
     (folder / "README.md").write_text(f"""<!-- laptop -->
-# sea: figure 1 {EVIL}
+# deep_sea: figure 1 {EVIL}
 
 - **C1: reproduced.** `a < b` and *so*
   it goes on; {EVIL}
 - a [page](https://example.org/?a=1&b=2), a [trap](javascript:alert(1)), a [file](../x.md)
 
-    tdu reproduce sea   # {EVIL}
+<!-- hidden -->
+The command:
+
+    tdu reproduce deep_sea   # {EVIL}
 
 ## Scores
 
@@ -370,6 +374,7 @@ def results(folder):
 | --- | --- | --- |
 | tdu {EVIL} | 0.50 | 10 |
 | bdqn | – | 9 |
+
 ![The scores](drawn.svg)
 ![Gone](gone.svg)
 ![Elsewhere](../../secret.svg)
@@ -387,23 +392,29 @@ def test_the_page_of_results_has_its_text_figures_and_rows(browser, tmp_path):
     browser.open(folder / "report.html")
     assert browser.problems == []
     assert [url for url in browser.requests if not url.startswith(("file:", "data:"))] == []
-    assert browser.run("[...document.querySelectorAll('h2')].map(h => h.textContent)")[0] == f"sea: figure 1 {EVIL}"
-    assert browser.run("document.querySelector('h3').textContent") == "Scores"
-    items = browser.run("[...document.querySelectorAll('#evidence-0 li')].map(item => item.innerHTML)")
-    assert items[0].startswith(
-        "<strong>C1: reproduced.</strong> <code>a &lt; b</code> and <em>so</em> it goes on; &lt;script"
+    assert (
+        browser.run("[...document.querySelectorAll('h2')].map(h => h.textContent)")[0] == f"deep_sea: figure 1 {EVIL}"
     )
-    assert items[1] == ('a <a href="https://example.org/?a=1&amp;b=2" rel="noreferrer">page</a>, a trap), a file')
-    assert browser.run("[...document.querySelectorAll('pre')].map(p => p.textContent)") == [
-        f"tdu reproduce sea   # {EVIL}", "# no heading"
+    assert browser.run("document.querySelector('h3').textContent") == "Scores"
+    items = browser.run("[...document.querySelectorAll('#results-0 li')].map(item => item.innerHTML)")
+    assert items[0].startswith(
+        "<strong>C1: reproduced.</strong> <code>a &lt; b</code> and <em>so</em>\nit goes on; &lt;script"
+    )
+    assert items[1] == (
+        'a <a href="https://example.org/?a=1&amp;b=2" rel="noreferrer">page</a>, a [trap](javascript:alert(1)), a file'
+    )
+    assert browser.run("[...document.links].map(a => a.protocol)") == ["https:"]
+    assert "hidden" not in browser.run("document.getElementById('results-0').textContent")
+    assert browser.run("[...document.querySelectorAll('pre')].map(p => p.textContent.trim())") == [
+        f"tdu reproduce deep_sea   # {EVIL}", "# no heading"
     ]  # fmt: skip
     assert browser.run("[...document.images].map(i => [i.alt, i.naturalWidth > 0])") == [["The scores", True]]
-    rows = table(browser, "sea: agent, score, *n*")
+    rows = table(browser, "sea: agent, score, n")
     assert rows == [{"agent": f"tdu {EVIL}", "score": "0.50", "n": "10"}, {"agent": "bdqn", "score": "–", "n": "9"}]
     assert [row["score"] for row in table(browser, "runs.csv")] == ["0.25", "–"]
     text = (folder / "report.html").read_text()
     assert "<script>alert" not in text
-    assert text.count(" is not there.") == 3  # twice where it would be, and once in the list
+    assert text.count(" is missing.") == 3  # twice where it would be, and once in the list
     assert "secret.svg" in text
 
 
@@ -419,7 +430,7 @@ def test_our_own_results_are_shown(browser, tmp_path):
             row["solved_episode"] or "–" for row in csv.DictReader(f)
         ]
     first = next(line for line in (folder / "README.md").read_text().splitlines() if line.startswith("- **C1"))
-    assert browser.run("document.querySelector('#evidence-0 li strong').textContent") == first.split("**")[1]
+    assert browser.run("document.querySelector('#results-0 li strong').textContent") == first.split("**")[1]
 
 
 def test_rows_without_a_text_are_a_table(tmp_path, capsys):
@@ -439,21 +450,32 @@ def test_curves_are_means_of_the_last_episodes():
     at = curves.grid([log], "steps", points=100)
     assert at[0] == 10
     assert at[-1] == 60
-    mine = curves.curve(log, "loss", "episodes", np.array([0.0, 1, 3, 6, 7]), window=2)
-    np.testing.assert_array_equal(mine, [np.nan, 1.0, 2.0, 5.5, np.nan])
+    own = curves.curve(log, "loss", "episodes", np.array([0.0, 1, 3, 6, 7]), window=2)
+    np.testing.assert_array_equal(own, [np.nan, 1.0, 2.0, 5.5, np.nan])
     band = curves.band(np.array([[1.0, 1, np.nan], [3.0, np.nan, np.nan]]))
-    np.testing.assert_array_equal(band.mean, [2, 1, np.nan])
-    np.testing.assert_array_equal(band.seeds, [2, 1, 0])
+    np.testing.assert_array_equal(band.mean, [2, np.nan, np.nan])
     assert band.high[0] - 2 == pytest.approx(12.706, abs=1e-3)  # Student's t of one degree, times one
     assert np.isnan(band.high[1])
 
 
-def test_a_curve_says_where_seeds_have_ended():
-    """One seed of return 1 ends first; that the mean falls then is no forgetting, and is drawn apart."""
-    band = curves.band(np.array([[0.0, 1, 1, np.nan, np.nan, np.nan], [0.0, 0, 0, 0, 0, np.nan]]))
-    np.testing.assert_array_equal(band.of_all(), [0, 0.5, 0.5, np.nan, np.nan, np.nan])
-    np.testing.assert_array_equal(band.of_some(), [np.nan, np.nan, 0.5, 0, 0, np.nan])
-    assert np.isnan(curves.band(np.array([[0.0, 1], [1.0, 1]])).of_some()).all()
+def test_the_mean_ends_where_the_first_seed_ends():
+    """A mean over the seeds that are left would be 1 here, where it is 0.5."""
+    two = np.array([[0.0, 1, 1, 1, 1, np.nan], [0.0, 0, 0, np.nan, np.nan, np.nan]])
+    np.testing.assert_array_equal(curves.band(two).mean, [0, 0.5, 0.5, np.nan, np.nan, np.nan])
+    without = np.vstack([two, np.full((1, 6), np.nan)])  # a seed without any value does not count
+    np.testing.assert_array_equal(curves.band(without).mean, curves.band(two).mean)
+
+
+def test_the_interval_of_a_return_in_0_to_1_stays_there():
+    two = np.array([[0.0, 0.2, 1.0], [0.4, 0.8, 0.6]])
+    free, cut = curves.band(two), curves.band(two, curves.bounds([two]))
+    assert free.low.min() < 0
+    assert free.high.max() > 1
+    assert cut.low.min() == 0
+    assert cut.high.max() == 1
+    np.testing.assert_array_equal(cut.mean, free.mean)
+    assert curves.bounds([np.array([-3.0, np.nan]), np.array([7.0])]) == (-3, 7)
+    assert curves.bounds([]) == (0, 1)
 
 
 def test_an_interval_leaves_the_seeds_half_of_the_height():
@@ -503,7 +525,7 @@ def test_an_agent_that_cannot_be_recorded_is_told_from_one_that_was_not(sweep):
     bare[0] = bare[0]._replace(config=dataclasses.replace(bare[0].config, agent="tdu_ac", config={}))
     text = page.write(collect.Collected(bare, [], {}), "t")
     for what in ("map", "distributions"):
-        assert f"1 of 3 runs has no {what}: agents of this kind do not tell" in text
+        assert f"1 of 3 runs has no {what}: this agent cannot be recorded" in text
         assert f"2 of 3 runs have no {what}: trained without <code>--record</code>" in text
     assert text.count('class="curves"') == 1
 
@@ -513,3 +535,131 @@ def test_the_config_of_an_older_version_is_read(sweep, tmp_path):
     config = json.loads((tmp_path / "old" / "config.json").read_text())
     (tmp_path / "old" / "config.json").write_bytes(written_json({k: config[k] for k in config if k != "sha256"}))
     assert main(["report", str(tmp_path / "old")]) == 0
+
+
+def made_up(run, seed, *, steps, returns, budget, agent="bdqn"):
+    """A run with a budget of steps, one step per episode."""
+    config = dataclasses.replace(run.config, seed=seed, episodes=None, steps=budget, agent=agent)
+    episode = np.arange(1, steps + 1)
+    log = {"episode": episode, "steps": 3 * episode, "seconds": episode / 10, "episode_return": np.full(steps, returns)}
+    return run._replace(config=config, log=log, result=None, record=None, evaluations={}, state="cut off")
+
+
+def test_a_budget_of_steps_is_drawn_over_steps_and_only_what_all_seeds_have_reached(browser, sweep, tmp_path):
+    """One seed of return 1 has run twice as far as one of return 0: the mean is 0.5, and never 1."""
+    run = collect.collect([sweep]).runs[0]
+    seeds = [made_up(run, 0, steps=40, returns=1.0, budget=600), made_up(run, 1, steps=20, returns=0.0, budget=600)]
+    assert collect.budget_axis(seeds) == "steps"
+    assert collect.budget_axis([run]) == "episodes"
+    (tmp_path / "page.html").write_text(page.write(collect.Collected(seeds, [], {}), "t"))
+    browser.open(tmp_path / "page.html")
+    assert browser.run("document.querySelector('.axis').value") == "steps"
+    words = browser.run("document.querySelector('.curves .legend b').textContent")
+    assert words.startswith("0.5 (0 to 1, 2 seeds) at ")
+    (curve,) = data_of(tmp_path / "page.html")["environments"][0]["axes"]["steps"]["metrics"]["episode_return"]
+    assert {x for x in curve["mean"] if x is not None} == {0.5}
+    assert sum(x is not None for x in curve["seeds"][0]) > sum(x is not None for x in curve["mean"])
+
+
+def test_the_page_begins_with_the_result(browser, tried_out):
+    assert main(["report", str(tried_out)]) == 0
+    browser.open(tried_out / "report.html")
+    assert browser.run("document.querySelector('main').firstElementChild.id") == "headline"
+    card = browser.run("document.querySelector('.card').textContent")
+    results = [runs.read_result(tried_out / str(seed)) for seed in (0, 1)]
+    mean = np.mean([result.greedy_return.mean for result in results])
+    assert float(browser.run("document.querySelector('.big').textContent")) == pytest.approx(mean, rel=1e-3, abs=1e-6)
+    for words in (
+        "2 seeds",
+        "First reached: step ",
+        "Largest |Q|",
+        "possible return",
+        "tdu train deep_sea",
+        "--seeds 2",
+    ):
+        assert words in card
+    assert collect.collect([tried_out]).runs[0].date in card
+
+
+def test_when_a_policy_was_first_as_good():
+    arrays = {"episode": np.array([10, 20, 30]), "steps": np.array([100, 200, 300]),
+              "greedy_return": np.array([0.2, 0.9, 0.5]), "standard_error": np.zeros(3),
+              "evaluation_episodes": np.full(3, 10)}  # fmt: skip
+    config = runs.RunConfig("catch/0", "tdu", 0, 30, None, 1, "budget", {})
+    first = collect.StoredRun("a", "tdu", config, None, "running", "", {}, arrays, None, None, [])
+    later = first._replace(
+        config=dataclasses.replace(config, seed=1), evaluations=arrays | {"greedy_return": np.zeros(3)}
+    )
+    assert (first.trained_return.mean, first.best_return) == (0.5, 0.9)
+    assert first.first_reached(0.5) == (20, 200)
+    assert headline.reached([first, later], 0.5).by_seed == {0: 200, 1: None}
+    assert str(headline.reached([first, later], 0.5)) == "1 of 2 seeds"
+    assert str(headline.reached([first, later, first], 0.1)) == "1 of 2 seeds"
+    assert str(headline.first_as_good([first])) == "step 200"
+    found = headline.headline([first, later])
+    assert (found.seeds, found.mean, found.low, found.high, found.best) == (2, 0.25, 0, 1, 0.9)
+    assert headline.headline([first._replace(evaluations={})]).mean is None
+
+
+def test_the_command_of_a_run_makes_the_same_run(sweep):
+    from tdu.cli.train import _settings, parse
+    from tdu.run.plan import asked_for
+
+    for run in collect.collect([sweep]).runs:
+        program, verb, *arguments = collect.command(run.config, [run.config.seed]).split()
+        assert (program, verb) == ("tdu", "train")
+        assert asked_for(**_settings(*parse(arguments))).config == run.config
+    config = dataclasses.replace(run.config, env="object:Mine")
+    assert collect.command(config, [0]) is None
+
+
+def test_solved_is_shown_only_where_it_applies(sweep):
+    run = collect.collect([sweep]).runs[0]
+    assert "solved at episode" in page.write(collect.Collected([run], [], {}), "t")
+    bare = run._replace(result=dataclasses.replace(run.result, has_solved_rule=False, solved_episode=None))
+    assert "olved" not in page.write(collect.Collected([bare], [], {}), "t").partition("<script")[0]
+
+
+def test_values_that_have_diverged_are_marked(sweep):
+    run = collect.collect([sweep]).runs[0]
+    for largest, diverged in ((1.5, False), (50.0, True)):
+        result = dataclasses.replace(run.result, largest_q=largest, possible_return=1.0)
+        text = page.write(collect.Collected([run._replace(result=result)], [], {}), "t")
+        assert ("diverged" in text.partition("<script")[0]) is diverged
+
+
+def test_a_film_in_the_folder_is_shown(browser, sweep, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(sweep / "bdqn-1", folder)
+    assert main(["report", str(folder)]) == 0
+    assert "tdu watch run" in (folder / "report.html").read_text()
+    assert main(["watch", str(folder), "--out", str(folder / "film.gif")]) == 0
+    assert main(["report", str(folder)]) == 0
+    browser.open(folder / "report.html")
+    assert browser.run("document.querySelector('img.film').naturalWidth") > 20
+    assert browser.problems == []
+    (folder / "film.gif").write_text("<script>")
+    assert any("film.gif" in note for note in collect.read_run(folder, with_record=True).notes)
+
+
+def test_an_agent_has_one_colour_whoever_is_beside_it():
+    assert palette.assign(["dqn", "tdu"]) == {"dqn": "dqn", "tdu": "tdu"}
+    variants = palette.assign(["tdu beta=0", "bdqn", "tdu", "mine"])
+    assert (variants["tdu"], variants["bdqn"]) == ("tdu", "bdqn")
+    assert len(set(variants.values())) == 4
+    assert "dqn" not in variants.values()  # a variant does not look like another common agent
+    assert set(palette.COLOURS) == set(agents.AGENTS)
+    assert len({colour for pair in palette.COLOURS.values() for colour in pair}) == 2 * len(palette.COLOURS)
+    many = [f"tdu beta={i}" for i in range(40)]
+    assert list(palette.assign(many)) == many
+
+
+def test_runs_with_different_budgets_are_different_agents(sweep):
+    run = collect.collect([sweep]).runs[0]
+    longer = run._replace(config=dataclasses.replace(run.config, episodes=700))
+    assert len(collect.groups(collect.with_budgets([run, run]))) == 1
+    (_, short), (_, long) = collect.groups(collect.with_budgets([run, longer]))
+    assert short.endswith(" episodes=70 until=budget")
+    assert long.endswith(" episodes=700 until=budget")
+    text = page.write(collect.Collected(collect.with_budgets([run, longer]), [], {}), "t")
+    assert text.count('class="card"') == 2

@@ -211,7 +211,7 @@ DAMAGES = {
     "half_a_log": (lambda f: (f / "log.csv").write_text("".join(_lines(f)[:3])), "its log has 2 of its 5 episodes"),
     "not_finite": (
         lambda f: (f / "log.csv").write_text("".join(_lines(f)).replace("\n2,18,9,1.0", "\n2,18,9,nan")),
-        "column episode_return has something that is not finite",
+        "column episode_return has values that are not finite",
     ),
     "garbled_config": (lambda f: (f / "config.json").write_text("{"), "cannot be read"),
     "odd_config": (lambda f: (f / "config.json").write_text('{"env": 3}'), "is not a run's config"),
@@ -233,12 +233,12 @@ def test_a_damaged_run_is_named_and_the_others_are_scored(name, tmp_path, capsys
     made_up_run(tmp_path / "whole")
     harm(made_up_run(tmp_path / name))
     assert cli.main(["score", str(tmp_path), "--json"]) == 2
-    told = capsys.readouterr()
-    found = json.loads(told.out)
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)
     assert words in found["damaged"][name]
     assert found["agents"]["tdu"]["bsuite"]["scores"]["catch"] == pytest.approx(1.0)
-    assert f"tdu: {name} is left out" in told.err
-    assert told.err.count("\n") == 1
+    assert f"tdu: {name} is left out" in captured.err
+    assert captured.err.count("\n") == 1
 
 
 def test_a_run_that_has_only_just_begun_is_unfinished(tmp_path, capsys):
@@ -280,10 +280,39 @@ def test_what_was_changed_after_the_run_is_left_out_and_what_cannot_be_checked_i
     log = tmp_path / "log" / "log.csv"
     log.write_text(log.read_text().replace("\n2,18,9,1.0", "\n2,18,9,2.0"))
     assert cli.main(["score", str(tmp_path)]) == 2
-    told = capsys.readouterr()
-    assert "older was made by an older version: its log cannot be checked." in told.out
-    assert "| last-100 return |" in told.out
-    lines = told.err.splitlines()
+    captured = capsys.readouterr()
+    assert "its log cannot be checked" in captured.out
+    assert "| last-100 return |" in captured.out
+    lines = captured.err.splitlines()
     assert len(lines) == 2
     assert "log.csv was changed after the run wrote it; move" in lines[0]
     assert "result.json was changed after the run wrote it; move" in lines[1]
+
+
+def with_evaluations(folder, seed, returns):
+    """A run of 5 episodes of 9 steps, evaluated after each of the first episodes."""
+    made_up_run(folder, seed=seed)
+    names = "episode,steps,greedy_return,standard_error,evaluation_episodes"
+    rows = [f"{i},{9 * i},{mean},0.1,10" for i, mean in enumerate(returns, 1)]
+    (folder / "evaluations.csv").write_text("\n".join([names, *rows]) + "\n")
+
+
+def test_evaluations_are_scored_with_interval_best_and_the_steps_to_a_target(tmp_path, capsys):
+    for seed, returns in enumerate(([0.0, 0.8, 0.5], [0.1, 0.2, 0.9], [0.0, 0.4, 0.4])):
+        with_evaluations(tmp_path / str(seed), seed, returns)
+    assert cli.main(["score", str(tmp_path), "--json", "--target", "0.5"]) == 0
+    found = json.loads(capsys.readouterr().out)["agents"]["tdu"]["environments"]["catch/0"]
+    returned = found["evaluation_return"]
+    half = 4.3027 * np.std([0.5, 0.9, 0.4], ddof=1) / np.sqrt(3)
+    assert (returned["seeds"], returned["best"]) == (3, 0.9)
+    assert returned["mean"] == pytest.approx(0.6)
+    assert returned["low"] == pytest.approx(max(0, 0.6 - half), abs=1e-4)
+    assert returned["high"] == 1  # as far as returns go
+    assert found["first_reached_step"] == {"0": 18, "1": 27, "2": None}
+    assert cli.main(["score", str(tmp_path), "--target", "0.5"]) == 0
+    table = capsys.readouterr().out
+    assert "evaluation return (95 %)" in table
+    assert "27 (18, 27, no)" in table
+    assert "solved" not in table  # Catch has no rule
+    assert cli.main(["score", str(tmp_path)]) == 0
+    assert "steps to" not in capsys.readouterr().out

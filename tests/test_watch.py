@@ -21,7 +21,7 @@ HOW = {"until": "budget", "evaluation_episodes": 0, **SMALL}
 
 
 @pytest.fixture(scope="module")
-def sea(tmp_path_factory):
+def deep_sea_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("watch") / "sea"
     tdu.train(SEA, "tdu", out=folder, episodes=20, explorers=2, **HOW)
     return folder
@@ -34,32 +34,32 @@ def frames_of(path):
             yield np.asarray(film.convert("RGB"))
 
 
-def test_a_film_has_a_frame_for_every_step(sea, tmp_path, capsys):
+def test_a_film_has_a_frame_for_every_step(deep_sea_run, tmp_path, capsys):
     out = tmp_path / "film.gif"
-    assert main(["watch", str(sea), "--episodes", "2", "--out", str(out)]) == 0
+    assert main(["watch", str(deep_sea_run), "--episodes", "2", "--out", str(out)]) == 0
     frames = list(frames_of(out))
     assert len(frames) <= 2 * (SIZE + 1)  # Pillow joins frames that are alike
     assert len(frames) > SIZE
     assert frames[0].shape == frames[-1].shape
     assert not np.array_equal(frames[0], frames[1])
     assert "Film:" in capsys.readouterr().out
-    assert main(["watch", str(sea), "--out", str(out)]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert main(["watch", str(deep_sea_run), "--out", str(out)]) == 2
+    assert "exists" in capsys.readouterr().err
 
 
-def test_deep_sea_plays_as_text(sea, capsys):
-    assert main(["watch", str(sea), "--head", "1"]) == 0
-    told = capsys.readouterr().out
-    boards = told.split("episode 1, step ")
+def test_deep_sea_plays_as_text(deep_sea_run, capsys):
+    assert main(["watch", str(deep_sea_run), "--head", "1"]) == 0
+    output = capsys.readouterr().out
+    boards = output.split("episode 1, step ")
     assert len(boards) == SIZE + 2
     assert all(board.count("@") == 1 for board in boards[:SIZE])
     assert boards[0].splitlines()[0] == "@"
-    assert "head 1, an exploiter: returns" in told
+    assert "head 1, an exploiter: returns" in output
 
 
-def test_text_and_film_are_of_one_policy(sea):
+def test_text_and_film_are_of_one_policy(deep_sea_run):
     """The greedy policy's own return is what is shown."""
-    run = tdu.load(sea)
+    run = tdu.load(deep_sea_run)
     policy, called = films.chosen(run.agent, head=None, explorer=False)
     stage = pictures.stage(run.config.env, 0)
     *_, (episode, step, total, over) = films.played(stage, policy, episodes=1, longest=100)
@@ -73,8 +73,8 @@ def test_text_and_film_are_of_one_policy(sea):
     stage.close()
 
 
-def test_heads_act_on_their_own_values(sea):
-    run = tdu.load(sea)
+def test_heads_act_on_their_own_values(deep_sea_run):
+    run = tdu.load(deep_sea_run)
     q = run.agent.agent.examiner.q
     for head, explorer, expected in ((0, False, [0, 0]), (None, True, [3, 4])):
         policy, _ = films.chosen(run.agent, head=head, explorer=explorer)
@@ -86,19 +86,19 @@ def test_heads_act_on_their_own_values(sea):
                 timestep = stage.step(act(timestep))
 
 
-def test_mistakes_are_one_sentence(sea, tmp_path, capsys, monkeypatch):
+def test_mistakes_are_one_sentence(deep_sea_run, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     for arguments, words in (
-        ([str(sea), "--head", "5"], "heads 0 to 4"),
-        ([str(sea), "--out", str(tmp_path / "film.mov")], "end it with .gif or .mp4"),
-        ([str(sea), "--out", str(tmp_path / "film.mp4")], "needs ffmpeg"),
+        ([str(deep_sea_run), "--head", "5"], "heads 0 to 4"),
+        ([str(deep_sea_run), "--out", str(tmp_path / "film.mov")], "end it with .gif or .mp4"),
+        ([str(deep_sea_run), "--out", str(tmp_path / "film.mp4")], "needs ffmpeg"),
         ([str(tmp_path)], "not a run's folder"),
     ):
         assert main(["watch", *arguments]) == 2
-        said = capsys.readouterr().err
-        assert words in said
-        assert said.count("\n") == 1
+        errors = capsys.readouterr().err
+        assert words in errors
+        assert errors.count("\n") == 1
 
 
 @pytest.mark.parametrize(("env", "shape"), [("binary_tree:depth=30", (2, 25)), ("key_door:size=4,limit=6", (4, 4))])
@@ -193,19 +193,19 @@ def test_what_does_not_draw_itself_is_told():
 def test_a_film_ends_before_memory_does(monkeypatch):
     frames = [np.zeros((10, 10, 3), np.uint8)] * 4
     assert not films.is_full(frames)
-    monkeypatch.setattr(films, "_MOST_BYTES", 1200)
+    monkeypatch.setattr(films, "_MAX_BYTES", 1200)
     assert films.is_full(frames)
     assert not films.is_full(frames[:3])
 
 
-def test_the_figure_of_a_paper(sea, tmp_path, capsys):
+def test_the_figure_of_a_paper(deep_sea_run, tmp_path, capsys):
     other = tmp_path / "bdqn"
     tdu.train(SEA, "bdqn", out=other, episodes=10, **HOW)
     out = tmp_path / "figure.svg"
-    assert main(["plot", str(sea), str(other), "--out", str(out), "--axis", "steps", "--smooth", "3"]) == 0
+    assert main(["plot", str(deep_sea_run), str(other), "--out", str(out), "--axis", "steps", "--smooth", "3"]) == 0
     first = out.read_bytes()
     assert b"<svg" in first
-    assert main(["plot", str(sea), "--out", str(out), "--by-seed", "--metric", "bad_share"]) == 0
+    assert main(["plot", str(deep_sea_run), "--out", str(out), "--by-seed", "--metric", "bad_share"]) == 0
     assert out.read_bytes() != first
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "runs.csv").write_text("env,seed\nsea,1\n")
@@ -213,19 +213,19 @@ def test_the_figure_of_a_paper(sea, tmp_path, capsys):
     assert "there are no runs in these folders" in capsys.readouterr().err
     (tmp_path / "mine.png").write_bytes(b"mine")
     for name, words in (("mine.png", "not drawn by tdu"), ("figure.txt", "end it with")):
-        assert main(["plot", str(sea), "--out", str(tmp_path / name)]) == 2
+        assert main(["plot", str(deep_sea_run), "--out", str(tmp_path / name)]) == 2
         assert words in capsys.readouterr().err
 
 
-def test_the_figure_of_the_greedy_return(sea, tmp_path, capsys, monkeypatch):
+def test_the_figure_of_the_greedy_return(deep_sea_run, tmp_path, capsys, monkeypatch):
     out, sweep = tmp_path / "figure.svg", tmp_path / "sweep"
-    assert main(["plot", str(sea), "--out", str(out), "--metric", "greedy_return"]) == 2
-    said = capsys.readouterr().err
-    assert "train with --evaluate-every" in said
-    assert said.count("\n") == 1
+    assert main(["plot", str(deep_sea_run), "--out", str(out), "--metric", "greedy_return"]) == 2
+    errors = capsys.readouterr().err
+    assert "train with --evaluate-every" in errors
+    assert errors.count("\n") == 1
     assert not out.exists()
     how = HOW | {"evaluation_episodes": 2, "evaluate_every": 10}
-    told = [tdu.train(SEA, "bdqn", seed=s, out=sweep / str(s), episodes=30, **how).evaluations for s in (0, 1)]
+    output = [tdu.train(SEA, "bdqn", seed=s, out=sweep / str(s), episodes=30, **how).evaluations for s in (0, 1)]
     drawn, line = [], learning_figure._line
 
     def noted(panel, at, own, *rest):
@@ -235,15 +235,20 @@ def test_the_figure_of_the_greedy_return(sea, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(learning_figure, "_line", noted)
     for axis, column in (("episodes", "episode"), ("steps", "steps")):
         drawn.clear()
-        assert main(["plot", str(sweep), str(sea), "--out", str(out), "--metric", "greedy_return", "--axis", axis]) == 0
+        assert (
+            main(
+                ["plot", str(sweep), str(deep_sea_run), "--out", str(out), "--metric", "greedy_return", "--axis", axis]
+            )
+            == 0
+        )
         ((at, own),) = drawn  # the other run has none
-        for mine, evaluations in zip(own, told, strict=True):
+        for mine, evaluations in zip(own, output, strict=True):
             places = np.searchsorted(at, evaluations[column])
             np.testing.assert_allclose(mine[places], evaluations["greedy_return"])
             assert np.isnan(mine[: places[0]]).all()
 
 
-def test_a_line_of_one_point_is_seen(sea, tmp_path):
+def test_a_line_of_one_point_is_seen(deep_sea_run, tmp_path):
     one = tmp_path / "one"
     tdu.train(SEA, "bdqn", out=one, episodes=5, **HOW | {"evaluation_episodes": 1, "evaluate_every": 5})
     assert main(["plot", str(one), "--out", str(tmp_path / "one.png"), "--metric", "greedy_return"]) == 0

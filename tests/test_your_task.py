@@ -20,7 +20,7 @@ from tdu import agents, environments
 from tdu.agents import units
 from tdu.environments.parts import flatten, layout
 from tdu.errors import EnvironmentFault, RunError, UserError
-from tdu.report.summary import label
+from tdu.report.collect import label
 from tdu.run import folder as runs
 from tdu.run import progress
 from tdu.run.plan import asked_for, plan

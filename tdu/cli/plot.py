@@ -12,32 +12,32 @@ from tdu.report.learning_figure import draw, is_ours
 def run(arguments: list[str]) -> int:
     parser = Parser(
         prog="tdu plot",
-        description="Learning curves of any runs or sweeps: the mean over seeds with its 95 % interval (thin where not "
-        "every seed gets so far), a panel for each environment.",
+        description="Learning curves of runs or sweeps, a panel for each environment: the mean over seeds with its 95 % "
+        "interval, as far as all seeds have run.",
         allow_abbrev=False,
     )
     parser.add_argument("folders", nargs="+", type=folder, metavar="DIR", help="runs or sweeps")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="figure.svg, .pdf or .png")
     parser.add_argument(
-        "--axis", choices=tuple(curves.AXES), default="episodes", help="what lies across (default episodes)"
+        "--axis", choices=tuple(curves.AXES), help="the x axis (default: steps for a budget of steps, else episodes)"
     )
     parser.add_argument(
         "--metric",
         choices=tuple(page_data.METRICS),
         default="episode_return",
-        help="what is drawn (default episode_return; greedy_return is what --evaluate-every found)",
+        help="the y axis (default episode_return; greedy_return is the return of the evaluations by --evaluate-every)",
     )
     parser.add_argument(
         "--smooth", type=whole("smooth", 1, 10**9), metavar="N",
         help="mean of the last N episodes (default: a fiftieth of the longest run)",
     )  # fmt: skip
-    parser.add_argument("--by-seed", action="store_true", help="a line for each seed in place of mean and interval")
+    parser.add_argument("--by-seed", action="store_true", help="draw a line for each seed instead of mean and interval")
     parsed = parser.parse_args(arguments)
     if parsed.out.exists() and not is_ours(parsed.out):
-        raise UserError(f"{parsed.out} is there already and not drawn by tdu; choose another --out.")
+        raise UserError(f"{parsed.out} exists and was not drawn by tdu; choose another --out.")
     collected = collect.collect(parsed.folders, with_records=False)
     if not collected.runs:
-        raise UserError("there are no runs in these folders to draw; tdu report shows results.")
+        raise UserError("there are no runs in these folders; tdu report shows folders of results.")
     draw(
         collected.runs, parsed.out, axis=parsed.axis, metric=parsed.metric, window=parsed.smooth, by_seed=parsed.by_seed
     )

@@ -1,4 +1,4 @@
-"""`tdu report`: one page that shows runs, sweeps and results."""
+"""`tdu report`: one page of runs, sweeps and results."""
 
 import sys
 import time
@@ -11,8 +11,8 @@ from tdu.report import page
 def run(arguments: list[str]) -> int:
     parser = Parser(
         prog="tdu report",
-        description="One self-contained HTML page: learning curves, who acted when, configurations, tables, and for runs "
-        "trained with --record the map of the frontier over time.",
+        description="One self-contained HTML page: results, learning curves, acting heads, configurations and tables; maps "
+        "of exploration for runs trained with --record; the film of each run that has a film.gif (tdu watch).",
         allow_abbrev=False,
     )
     parser.add_argument(

@@ -1,30 +1,36 @@
-"""`tdu score`: what a sweep amounts to."""
+"""`tdu score`: the results of a sweep."""
 
 import json
 import sys
 
-from tdu.cli.parser import Parser, folder
+from tdu.cli.parser import Parser, folder, number
 from tdu.report import summary
 
 
 def run(arguments: list[str]) -> int:
     parser = Parser(
         prog="tdu score",
-        description="What the runs in a sweep's folder amount to; bsuite's official scores where its ids "
-        "were run, human-normalised scores and analyses of variance where Atari's games were.",
+        description="Results of the runs in a folder: return of the trained policies, bsuite's official scores, and "
+        "for Atari human-normalised scores and analyses of variance.",
         allow_abbrev=False,
     )
     parser.add_argument("folder", metavar="DIR", type=folder, help="the sweep's folder")
-    parser.add_argument("--json", action="store_true", help="print it for machines")
-    parser.add_argument("--published", action="store_true", help="with the scores that others have published beside it")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--published", action="store_true", help="add published scores of other agents")
     parser.add_argument(
         "--figures", type=folder, metavar="DIR", help="draw bsuite's radar and bars and Atari's learning curves there"
     )
     parser.add_argument(
         "--bsuite-csv", type=folder, metavar="DIR", help="write bsuite's own logs there, for its csv_load"
     )
+    parser.add_argument(
+        "--target",
+        type=number("target"),
+        metavar="R",
+        help="also report the step at which evaluations first returned R",
+    )
     parsed = parser.parse_args(arguments)
-    scores = summary.summarise(parsed.folder)
+    scores = summary.summarise(parsed.folder, parsed.target)
     print(json.dumps(scores, indent=1) if parsed.json else summary.as_text(scores, parsed.published))
     if parsed.figures:
         for path in summary.write_figures(scores, parsed.figures, published=parsed.published):

@@ -12,7 +12,7 @@ from tdu.options import describe
 from tdu.run import folder as runs
 from tdu.run import processes as parallel
 from tdu.run import progress as displays
-from tdu.run import recording, sweeps
+from tdu.run import recording, sweeps, track
 from tdu.run.plan import DEFAULT_AGENT
 
 _EXAMPLES = """\
@@ -64,6 +64,7 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("--paper-grid", action="store_true", help="the paper's grids of each agent")
     add_length(parser, "each environment's")
     add_watching(parser)
+    parser.add_argument("--track", choices=track.KINDS, help="log every run there too (default: only log.csv)")
     parser.add_argument("--out", type=folder, metavar="DIR", help="the sweep's folder (default sweeps/…)")
     parser.add_argument("--engine", choices=("local", "ray"), default="local", help="where it runs (default local)")
     parser.add_argument(
@@ -102,6 +103,7 @@ def run(arguments: list[str]) -> int:
     watching = ["--record"] if parsed.record else []
     watching += ["--record-every", str(parsed.record_every)] if parsed.record_every else []
     watching += ["--evaluate-every", str(parsed.evaluate_every)] if parsed.evaluate_every else []
+    watching += ["--track", parsed.track] if parsed.track else []
     jobs = [job._replace(arguments=[*job.arguments, *watching]) for job in jobs]
     if len(jobs) < len(cells):
         print(f"tdu: {len(cells) - len(jobs)} of {len(cells)} runs are there already.", file=sys.stderr)

@@ -43,7 +43,7 @@ def run(arguments: list[str]) -> int:
         trained = load(parsed.run, best=parsed.best)
         policy, called = films.chosen(trained.agent, head=parsed.head, explorer=parsed.explorer)
         stage = pictures.stage(trained.config.env, parsed.seed)
-        moments = films.played(stage, policy, episodes=parsed.episodes, longest=films.MOST_FRAMES)
+        moments = films.played(stage, policy, episodes=parsed.episodes, longest=films.MAX_FRAMES)
         returns: list[float] = []
         frames: list[pictures.Frame] = []
         try:

@@ -1,1 +1,1 @@
-"""Scores, tables and figures of runs."""
+"""Scores, figures, films and pages of runs."""

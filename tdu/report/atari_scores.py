@@ -1,7 +1,7 @@
 """Human-normalised scores of Atari games, HNS = (score − random) / (human − random), as in section 5.2 of the paper.
 
-The score of a run is what its trained policy returned at its end; where a run of the folder lacks that, it is the mean return
-of the last episodes of training for all of them. Intervals draw the seeds of each game anew (`variance.interval_of_groups`).
+The score of a run is the evaluation return of its trained policy. If one run of the folder has no evaluation, all runs are
+scored by the mean return of their last training episodes. Intervals resample the seeds of each game (`variance`).
 """
 
 import csv
@@ -14,10 +14,12 @@ import numpy as np
 
 from tdu.environments import atari, parse
 from tdu.report import figures, variance
-from tdu.run import folder as runs
+from tdu.report.collect import StoredRun
+from tdu.report.text import markdown_table
+from tdu.run.folder.log import Log
 
 POINTS = 40
-"""Of a learning curve."""
+"""Points of a learning curve."""
 
 FIGURES = ("atari_games.png", "atari_hns.png")
 
@@ -25,12 +27,12 @@ HARD = "exploration games"
 
 
 class Scored(NamedTuple):
-    """A run on a game, as it counts."""
+    """The score of a run on a game."""
 
     agent: str
-    """As the folder tells agents apart: with the options in which they differ."""
+    """The agent's label, with its changed options."""
     kind: str
-    """The agent's name alone."""
+    """The agent's name."""
     game: str
     seed: int
     score: float
@@ -39,14 +41,14 @@ class Scored(NamedTuple):
 
 @lru_cache(maxsize=1)
 def references() -> dict[str, tuple[float, float]]:
-    """Scores of random play and of people, by game."""
+    """Scores of random play and of humans, by game."""
     with open(Path(__file__).parent / "atari_random_human.csv", newline="") as f:
         return {row["game"]: (float(row["random"]), float(row["human"])) for row in csv.DictReader(f)}
 
 
 @lru_cache(maxsize=1)
 def published() -> dict[str, dict[str, float]]:
-    """Scores that others have published, by algorithm and game; `Avg. Human` among them."""
+    """Published scores by algorithm and game, with `Avg. Human`."""
     with open(Path(__file__).parent / "atari_published.csv", newline="") as f:
         rows = list(csv.DictReader(f))
     games = [name for name in rows[0] if name not in ("algorithm", "source")]
@@ -54,13 +56,13 @@ def published() -> dict[str, dict[str, float]]:
 
 
 def human_normalised(game: str, score: Any) -> Any:
-    """0 is random play, 1 is people's."""
+    """The score on a scale on which random play is 0 and humans are 1."""
     random, human = references()[game]
     return (score - random) / (human - random)
 
 
 def score_of(game: str, hns: float) -> float:
-    """The game's score that a human-normalised score stands for."""
+    """The inverse of `human_normalised`."""
     random, human = references()[game]
     return random + hns * (human - random)
 
@@ -71,21 +73,17 @@ def game_of(env: str) -> str | None:
     return env_id.name if env_id.source == "atari" and env_id.name in references() else None
 
 
-def scored(found: Sequence[tuple[str, runs.RunConfig, runs.RunResult | None]]) -> tuple[list[Scored], bool]:
-    """The finished runs on games, with their agent's name in the folder; and whether trained policies were evaluated."""
-    ended = [
-        (name, config, result, game)
-        for name, config, result in found
-        for game in [game_of(config.env)]
-        if game is not None and result is not None and result.mean_return is not None
-    ]
-    evaluated = all(result.greedy_return is not None for _, _, result, _ in ended)
+def scored(found: Sequence[StoredRun]) -> tuple[list[Scored], bool]:
+    """The scores of finished runs on games, and whether all trained policies were evaluated."""
+    ended = [(run, run.result, game) for run in found if run.result is not None and run.result.mean_return is not None
+             and (game := game_of(run.config.env)) is not None]  # fmt: skip
+    evaluated = all(result.greedy_return is not None for _, result, _ in ended)
     rows = []
-    for name, config, result, game in ended:
-        trained = result.greedy_return
-        score = trained.mean if evaluated and trained is not None else result.mean_return
+    for run, result, game in ended:
+        score = result.greedy_return.mean if evaluated and result.greedy_return else result.mean_return
         assert score is not None
-        rows.append(Scored(name, config.agent, game, config.seed, score, float(human_normalised(game, score))))
+        hns = float(human_normalised(game, score))
+        rows.append(Scored(run.agent, run.config.agent, game, run.config.seed, score, hns))
     return rows, evaluated
 
 
@@ -113,12 +111,12 @@ def tests(rows: Sequence[Scored]) -> dict[str, Any]:
     return {name: None if test is None else test._asdict() for name, test in found.items()}
 
 
-def curve(logs: Sequence[Mapping[str, np.ndarray]], most_steps: int) -> list[list[float | None]]:
-    """For each seed the return at evenly spaced steps; None before its first episode's end and after its run's.
+def curve(logs: Sequence[Mapping[str, np.ndarray]], max_steps: int) -> list[list[float | None]]:
+    """The return of each seed at evenly spaced steps; None before its first episode has ended and after its run.
 
-    A point is the mean return of the episodes that ended since the point before; where none did, that point's.
+    A point is the mean return of the episodes that ended since the last point, or the last point's value where none did.
     """
-    edges = np.linspace(0, most_steps, POINTS + 1)[1:]
+    edges = np.linspace(0, max_steps, POINTS + 1)[1:]
     found = []
     for log in logs:
         steps, returns = np.asarray(log["steps"]), np.asarray(log["episode_return"])
@@ -147,92 +145,88 @@ def aggregate_curve(games: Mapping[str, list[list[float | None]]]) -> dict[str, 
     return found
 
 
-def frames(most_steps: int) -> np.ndarray:
+def frames(max_steps: int) -> np.ndarray:
     """Frames at a curve's points."""
-    return np.linspace(0, most_steps, POINTS + 1)[1:] * atari.FRAMES_PER_STEP
+    return np.linspace(0, max_steps, POINTS + 1)[1:] * atari.FRAMES_PER_STEP
 
 
-def summarised(
-    found: Sequence[tuple[str, runs.RunConfig, runs.RunResult | None, Mapping[str, np.ndarray]]],
-) -> dict[str, Any] | None:
-    """All that a folder's runs on games amount to; None where there are none."""
-    on_games = [run for run in found if game_of(run[1].env) is not None and run[3] and len(run[3]["episode"])]
+def summarise(found: Sequence[StoredRun]) -> dict[str, Any] | None:
+    """Scores, aggregates, tests and learning curves of the runs on games; None where there are none."""
+    on_games = [run for run in found if run.has_episodes and game_of(run.config.env) is not None]
     if not on_games:
         return None
-    rows, evaluated = scored([run[:3] for run in on_games])
-    agents = list(dict.fromkeys(run[0] for run in on_games))
-    games = [game for game in atari.GAMES if any(game_of(run[1].env) == game for run in on_games)]
-    most_steps = max(int(run[3]["steps"][-1]) for run in on_games)
-    curves: dict[str, dict[str, Any]] = {agent: {} for agent in agents}
-    for agent in agents:
-        for game in games:
-            logs = [run[3] for run in on_games if run[0] == agent and game_of(run[1].env) == game]
-            if logs:
-                curves[agent][game] = curve(logs, most_steps)
+    rows, evaluated = scored(on_games)
+    agents = list(dict.fromkeys(run.agent for run in on_games))
+    max_steps = max(int(run.log["steps"][-1]) for run in on_games)
+    logs: dict[str, dict[str, list[Log]]] = {agent: {} for agent in agents}
+    for game in atari.GAMES:
+        for run in on_games:
+            if game_of(run.config.env) == game:
+                logs[run.agent].setdefault(game, []).append(run.log)
+    curves = {name: {game: curve(own, max_steps) for game, own in games.items()} for name, games in logs.items()}
     hard = [r for r in rows if r.game in atari.EXPLORATION]
     return {
         "evaluated": evaluated,
         "runs": [row._asdict() for row in rows],
         "agents": {
-            agent: {name: aggregate(mine) for name, of in (("all", rows), (HARD, hard))
-                    for mine in [[r for r in of if r.agent == agent]] if mine}
+            agent: {name: aggregate(own) for name, of in (("all", rows), (HARD, hard))
+                    for own in [[r for r in of if r.agent == agent]] if own}
             for agent in agents
         },
         "anova": {name: tests(of) for name, of in (("all", rows), (HARD, hard)) if of},
-        "curve_frames": frames(most_steps).tolist(),
+        "curve_frames": frames(max_steps).tolist(),
         "curves": curves,
     }  # fmt: skip
 
 
 def as_text(summary: dict[str, Any], with_published: bool) -> list[str]:
-    """Tables for people: a game a line, the aggregates, the analyses of variance."""
+    """Tables: a row for each game, the aggregates, the analyses of variance."""
     rows = [Scored(**row) for row in summary["runs"]]
     if not rows:
         return []
-    agents, games = (
-        list(dict.fromkeys(r.agent for r in rows)),
-        [g for g in atari.GAMES if any(r.game == g for r in rows)],
-    )
+    agents = list(dict.fromkeys(row.agent for row in rows))
     others = published() if with_published else {}
-    lines = [f"| Atari game | {' | '.join([*agents, *others])} |", "|" + "---|" * (len(agents) + len(others) + 1)]
-    for game in games:
-        cells = [_cell([r for r in rows if (r.agent, r.game) == (agent, game)]) for agent in agents]
-        cells += [f"{mine[game]:g}" if game in mine else "–" for mine in others.values()]
-        lines.append(f"| {game} | {' | '.join(cells)} |")
-    what = "the trained policy's return" if summary["evaluated"] else "the return of the last episodes of training"
-    parts = ["\n".join(lines), f"Scores are {what}, mean over seeds, with the human-normalised score in brackets."]
-    lines = ["| human-normalised score | games | runs | mean (95 %) | median (95 %) |", "|---|---|---|---|---|"]
-    for agent, sets in summary["agents"].items():
-        for name, of in sets.items():
-            words = [agent if name == "all" else f"{agent}, {name}", str(of["games"]), str(of["runs"])]
-            lines.append("| " + " | ".join([*words, _interval(of, "mean"), _interval(of, "median")]) + " |")
-    parts.append("\n".join(lines))
-    lines = ["| analysis of variance | F | degrees of freedom | p |", "|---|---|---|---|"]
-    for name, found in summary["anova"].items():
-        for test, it in found.items():
-            if it is not None:
-                freedom = f"{it['factor_freedom']}, {it['residual_freedom']}"
-                label = test if name == "all" else f"{test} ({name})"
-                lines.append(f"| {label} | {it['f']:.2f} | {freedom} | {it['p']:.4f} |")
-    return [*parts, "\n".join(lines)] if len(lines) > 2 else parts
+    scores = [
+        [game, *(_cell([r for r in rows if (r.agent, r.game) == (agent, game)]) for agent in agents),
+         *(f"{of[game]:g}" if game in of else "–" for of in others.values())]
+        for game in atari.GAMES if any(row.game == game for row in rows)
+    ]  # fmt: skip
+    what = "evaluation returns" if summary["evaluated"] else "returns of the last training episodes"
+    parts = [markdown_table(["Atari game", *agents, *others], scores)]
+    parts.append(f"Scores are {what}, means over seeds, with human-normalised scores in brackets.")
+    aggregates = [
+        [agent if name == "all" else f"{agent}, {name}", str(of["games"]), str(of["runs"]), _interval(of, "mean"),
+         _interval(of, "median")]
+        for agent, sets in summary["agents"].items() for name, of in sets.items()
+    ]  # fmt: skip
+    columns = ["human-normalised score", "games", "runs", "mean (95 %)", "median (95 %)"]
+    parts.append(markdown_table(columns, aggregates))
+    tests = [
+        [test if name == "all" else f"{test} ({name})", f"{it['f']:.2f}",
+         f"{it['factor_freedom']}, {it['residual_freedom']}", f"{it['p']:.4f}"]
+        for name, found in summary["anova"].items() for test, it in found.items() if it is not None
+    ]  # fmt: skip
+    if tests:
+        parts.append(markdown_table(["analysis of variance", "F", "degrees of freedom", "p"], tests))
+    return parts
 
 
 def write_figures(summary: dict[str, Any], folder: Path) -> list[Path]:
-    """Learning curves of every game beside published scores, and of the mean human-normalised score."""
+    """Draws the learning curves of each game beside published scores, and of the mean human-normalised score."""
     at = np.asarray(summary["curve_frames"])
     by_game: dict[str, dict[str, Any]] = {}
     for agent, games in summary["curves"].items():
         for game, seeds in games.items():
             by_game.setdefault(game, {})[agent] = _mean_and_spread(at, seeds)
-    shown = {name: mine for name, mine in published().items() if name in _SHOWN}
-    lines = {g: {name: mine[g] for name, mine in shown.items() if g in mine} for g in by_game}
+    shown = {name: own for name, own in published().items() if name in _SHOWN}
+    lines = {g: {name: own[g] for name, own in shown.items() if g in own} for g in by_game}
     paths = [folder / name for name in FIGURES]
     figures.curves(by_game, lines, paths[0], xlabel="frames", ylabel="return")
     means: dict[str, dict[str, Any]] = {}
     for name, chosen in (("mean HNS", atari.GAMES), (f"mean HNS, {HARD}", atari.EXPLORATION)):
         for agent, games in summary["curves"].items():
-            mine = {game: seeds for game, seeds in games.items() if game in chosen}
-            if mine and (found := aggregate_curve(mine))["point"]:
+            own = {game: seeds for game, seeds in games.items() if game in chosen}
+            if own and (found := aggregate_curve(own))["point"]:
                 bounds = np.asarray(found["low"]), np.asarray(found["high"])
                 means.setdefault(name, {})[agent] = (
                     at[np.asarray(found["point"], int)],
@@ -244,7 +238,7 @@ def write_figures(summary: dict[str, Any], folder: Path) -> list[Path]:
 
 
 _SHOWN = ("Avg. Human", "R2D2", "TDU-R2D2", "TDU-R2D2+prior")
-"""Of the published ones, those that are drawn."""
+"""Published algorithms that are drawn."""
 
 
 def _mean_and_spread(at: np.ndarray, seeds: list[list[float | None]]) -> tuple[np.ndarray, ...]:

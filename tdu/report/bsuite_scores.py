@@ -1,7 +1,7 @@
 """bsuite's official scores, per experiment and per tag, from the logs of runs. Needs the extra `bsuite`.
 
-The scores are computed by bsuite 0.3.6's own functions, except for the two Deep Seas, whose functions there do not run on
-today's pandas; they are written anew here. All are held by golden values that bsuite's own code gave.
+bsuite 0.3.6's own functions compute the scores, except for the two Deep Sea experiments: their functions do not run on
+today's pandas and are rewritten here. Tests compare all scores with golden values from bsuite's own code.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,17 +18,17 @@ from tdu.errors import UserError, writing
 from tdu.run import folder as runs
 
 COLUMNS = ("steps", "episode", "total_return", "episode_len", "episode_return")
-"""bsuite's standard columns, in its order; an experiment's own follow."""
+"""bsuite's standard columns, in its order; an experiment's own columns follow."""
 
 _NOT_BSUITE = {"head", "bonus", "loss", "seconds"}
 _POINTS = (1.0, 1.2, 1.4, 1.7, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0)
-"""bsuite logs at these times every power of ten."""
+"""bsuite logs at these multiples of every power of ten."""
 
 _FORGIVENESS = 100
-"""Deep Sea counts if it is solved before episode 2^size + 100, when dithering would have solved it."""
+"""Deep Sea counts if it is solved before episode 2^size + 100; dithering needs about 2^size episodes."""
 
 
-class Score(NamedTuple):
+class ExperimentScore(NamedTuple):
     """The score of one experiment."""
 
     experiment: str
@@ -36,7 +36,7 @@ class Score(NamedTuple):
     tags: tuple[str, ...]
     finished: bool
     every_episode: float | None = None
-    """Of Deep Sea alone: our own measure, the same rule checked at every episode."""
+    """Deep Sea only: the same rule checked at every episode, a measure of our own."""
 
 
 def logged_episodes(last: int) -> set[int]:
@@ -46,9 +46,9 @@ def logged_episodes(last: int) -> set[int]:
 
 
 def bsuite_rows(log: Mapping[str, np.ndarray], bsuite_id: str) -> dict[str, np.ndarray]:
-    """The rows and columns of a run's log that bsuite would have written; of a Deep Sea that ends solved, the last row too.
+    """The rows and columns of a run's log that bsuite writes, and the last row of a Deep Sea run that ends solved.
 
-    A run that stops once solved ends between two of bsuite's rows. It is taken to be still solved at the next one.
+    A run that stops once solved ends between two rows of bsuite. It counts as solved at the next one.
     """
     episodes = log["episode"]
     keep = np.isin(episodes, list(logged_episodes(int(episodes.max(initial=0)))))
@@ -60,7 +60,7 @@ def bsuite_rows(log: Mapping[str, np.ndarray], bsuite_id: str) -> dict[str, np.n
 
 
 def write_csv(log: Mapping[str, np.ndarray], bsuite_id: str, folder: Path) -> Path:
-    """A run's log as bsuite's CSV logger would have left it, for `bsuite.logging.csv_load`."""
+    """Writes a run's log in the format of bsuite's CSV logger, for `bsuite.logging.csv_load`."""
     rows = bsuite_rows(log, bsuite_id)
     runs.make_folder(folder)
     path = folder / f"bsuite_id_-_{bsuite_id.replace('/', '-')}.csv"
@@ -70,14 +70,14 @@ def write_csv(log: Mapping[str, np.ndarray], bsuite_id: str, folder: Path) -> Pa
     ]
     text = "\n".join(lines) + "\n"
     if path.exists() and not text.startswith(path.read_text()):
-        raise UserError(f"{path} is there already and is another log; choose another folder.")
+        raise UserError(f"{path} exists and is another log; choose another folder.")
     with writing(path):
         path.write_text(text)
     return path
 
 
-def score_logs(logs: Mapping[str, Mapping[str, np.ndarray]]) -> list[Score]:
-    """Scores of one agent from its logs by bsuite id; experiments without a log are left out."""
+def score_logs(logs: Mapping[str, Mapping[str, np.ndarray]]) -> list[ExperimentScore]:
+    """Scores of one agent from its logs by bsuite id, for each experiment with a log."""
     imported()
     import pandas as pd
 
@@ -93,7 +93,7 @@ def score_logs(logs: Mapping[str, Mapping[str, np.ndarray]]) -> list[Score]:
 
 
 def _every_episode(logs: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, float]:
-    """Share of each Deep Sea's sizes that are solved at any episode, before dithering would have."""
+    """Share of the sizes of each Deep Sea experiment that are solved before dithering would, checked at every episode."""
     _, sweep = imported()
     beaten: dict[str, list[bool]] = {}
     for bsuite_id, log in logs.items():
@@ -102,18 +102,18 @@ def _every_episode(logs: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, fl
             solved = log["episode"][_solved(log, bsuite_id)]
             size = sweep.SETTINGS[bsuite_id]["size"]
             beaten.setdefault(name, []).append(beats_dithering(float(solved[0]) if len(solved) else None, size))
-    return {name: float(np.mean(mine)) for name, mine in beaten.items()}
+    return {name: float(np.mean(sizes)) for name, sizes in beaten.items()}
 
 
-def score_frame(frame: Any, *, settled: Sequence[str] = ()) -> list[Score]:
-    """Scores from a table like `csv_load`'s, without its metadata; more episodes of `settled` ids would change nothing."""
+def score_frame(frame: Any, *, settled: Sequence[str] = ()) -> list[ExperimentScore]:
+    """Scores from a table like `csv_load`'s, without its metadata; `settled` ids need no more episodes."""
     _, sweep = imported()
     from bsuite.experiments import summary_analysis
     from bsuite.logging import logging_utils
 
     unknown = sorted(set(frame["bsuite_id"]) - set(sweep.SWEEP))
     if unknown:
-        raise UserError(f"'{unknown[0]}' is no id of bsuite 0.3.6; is the log from another version?")
+        raise UserError(f"'{unknown[0]}' is no id of bsuite 0.3.6; was the log written by another version?")
     joined = logging_utils.join_metadata(frame.copy())
     scores = []
     for experiment, rows in joined.groupby("bsuite_env"):
@@ -123,27 +123,27 @@ def score_frame(frame: Any, *, settled: Sequence[str] = ()) -> list[Score]:
             score = info.score(rows) if stochastic is None else _deep_sea(rows, stochastic)
         except (KeyError, AttributeError, AssertionError) as e:
             raise UserError(
-                f"the logs of {experiment} lack what bsuite 0.3.6 logs ({e}); are they from another version?"
+                f"the logs of {experiment} lack what bsuite 0.3.6 logs ({e}); were they written by another version?"
             ) from None
         last = rows.groupby("bsuite_id")["episode"].max().drop(labels=settled, errors="ignore")
-        scores.append(Score(experiment, float(score), tuple(info.tags), bool((last >= info.episode).all())))
+        scores.append(ExperimentScore(experiment, float(score), tuple(info.tags), bool((last >= info.episode).all())))
     return scores
 
 
 def beats_dithering(solved: float | None, size: int) -> bool:
-    """Whether a sea that was solved at that episode counts: dithering would need 2^size episodes."""
+    """Whether a Deep Sea solved at that episode counts: dithering needs 2^size episodes."""
     return solved is not None and solved < 2.0**size + _FORGIVENESS
 
 
 def logged_from(episode: int) -> int:
-    """The first episode from this one on at which bsuite writes a row."""
+    """The first episode, not before this one, at which bsuite writes a row."""
     return min(logged for logged in logged_episodes(10 * episode) if logged >= episode)
 
 
-def by_tag(scores: Iterable[Score]) -> dict[str, float]:
-    """Mean score of the experiments of each tag. Those without a number are left out, as bsuite does.
+def by_tag(scores: Iterable[ExperimentScore]) -> dict[str, float]:
+    """Mean score of the experiments of each tag. NaN scores are ignored, as in bsuite.
 
-    (bsuite has no number for MNIST before nine tenths of its episodes.)
+    (bsuite's score of MNIST is NaN before nine tenths of its episodes.)
     """
     found: dict[str, list[float]] = {}
     for score in scores:
@@ -153,22 +153,22 @@ def by_tag(scores: Iterable[Score]) -> dict[str, float]:
 
 
 def mean(values: Iterable[float]) -> float:
-    """Mean of those that are numbers; not a number if none is."""
+    """Mean of the values that are not NaN; NaN if there are none."""
     numbers = [v for v in values if not np.isnan(v)]
     return float(np.mean(numbers)) if numbers else float("nan")
 
 
 def _deep_sea(rows: Any, stochastic: bool) -> float:
-    """Share of the sizes that are solved, at an episode that bsuite logs, before dithering would have solved them."""
+    """Share of the sizes that are solved before dithering would, checked at the episodes that bsuite logs."""
     rule = solved_rule(stochastic)
     rows = rows[(rows.episode >= rule.from_episode) & (rows.episode <= 10_000)]
     beaten = []
-    for size, mine in rows.groupby("size"):
-        solved = mine.episode[mine.total_bad_episodes / mine.episode < rule.bad_share]
-        # One vote for each row at the deciding episode, as bsuite's merge has it where a size was run twice.
-        deciding = solved.min() if len(solved) else mine.episode.max()
+    for size, of_size in rows.groupby("size"):
+        solved = of_size.episode[of_size.total_bad_episodes / of_size.episode < rule.bad_share]
+        # One vote for each row at the deciding episode, as in bsuite where a size was run twice.
+        deciding = solved.min() if len(solved) else of_size.episode.max()
         beat = beats_dithering(logged_from(int(deciding)) if len(solved) else None, size)
-        beaten += [beat] * int((mine.episode == deciding).sum())
+        beaten += [beat] * int((of_size.episode == deciding).sum())
     return float(np.mean(beaten)) if beaten else float("nan")
 
 

@@ -1,150 +1,299 @@
-"""What `tdu report` and `tdu plot` are given: runs, sweeps and folders of results, read with all that is wrong with them."""
+"""Everything that scores, figures and pages read from folders: runs, sweeps and results, with their problems."""
 
 import csv
-from collections.abc import Sequence
+import dataclasses
+import shlex
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from tdu import agents
 from tdu.errors import UserError
-from tdu.report import page_parts
-from tdu.report.summary import label
+from tdu.options import unwritten
+from tdu.report import readme
 from tdu.run import folder as runs
 from tdu.run.folder import folder as folders
+from tdu.run.folder.log import Log
 from tdu.run.folder.snapshots import Record
 
+ROWS, TEXT, FILM = "runs.csv", "README.md", "film.gif"
+_MAX_FILM_BYTES = 4_000_000
 
-class Shown(NamedTuple):
-    """A run."""
+
+class StoredRun(NamedTuple):
+    """A run as its folder holds it."""
 
     name: str
-    """Of its folder."""
+    """The folder's name."""
+    agent: str
+    """The agent's label, with the budget where the agent has several on an environment."""
     config: runs.RunConfig
     result: runs.RunResult | None
+    """None while the run is not finished."""
     state: str
     """finished, running or cut off."""
-    log: dict[str, np.ndarray]
+    date: str
+    """The day on which the newest of its files was written."""
+    log: Log
+    evaluations: Log
+    """evaluations.csv, and the evaluation at the run's end; empty without --evaluate-every."""
     record: Record | None
+    film: bytes | None
     notes: list[str]
-    """What has to be known of it."""
-    evaluations: dict[str, np.ndarray]
-    """What its policy returned when it was tried out on the way; empty where it was not."""
+    """Problems and warnings."""
 
     @property
-    def agent(self) -> str:
-        """Its agent, with the options that are not the usual ones."""
-        return label(self.config)
+    def has_episodes(self) -> bool:
+        """Whether an episode has ended."""
+        return len(self.log.get("episode", ())) > 0
+
+    @property
+    def trained_return(self) -> runs.GreedyReturn | None:
+        """Return of the trained policy: at the end of the run, or at the last evaluation so far."""
+        if self.result is not None and self.result.greedy_return is not None:
+            return self.result.greedy_return
+        if not self.evaluations or not self.evaluations.keys() >= {"standard_error", "evaluation_episodes"}:
+            return None
+        last = {name: numbers[-1].item() for name, numbers in self.evaluations.items()}
+        return runs.GreedyReturn(last["greedy_return"], last["standard_error"], int(last["evaluation_episodes"]))
+
+    @property
+    def best_return(self) -> float | None:
+        """The best evaluation."""
+        returns = [*self.evaluations.get("greedy_return", np.zeros(0)).tolist()]
+        if self.trained_return is not None:
+            returns.append(self.trained_return.mean)
+        return max(returns, default=None)
+
+    def first_reached(self, target: float) -> tuple[int, int] | None:
+        """Episode and step of the first evaluation that returned at least `target`."""
+        for episode, steps, mean in zip(*(self.evaluations.get(name, ()) for name in _EVALUATION), strict=True):
+            if mean >= target:
+                return int(episode), int(steps)
+        return None
 
 
-class Table(NamedTuple):
-    """Rows that an experiment has left."""
+_EVALUATION = ("episode", "steps", "greedy_return")
+
+
+class CsvTable(NamedTuple):
+    """A CSV file of an experiment."""
 
     name: str
-    """Of its file."""
     columns: list[str]
     rows: list[list[str]]
 
 
-class Evidence(NamedTuple):
-    """A folder of results/: what its README says, the figures it shows, and the rows."""
+class Results(NamedTuple):
+    """A folder of results/: its README, the figures in it, and its CSV files."""
 
     name: str
     text: str
     figures: dict[str, bytes]
-    tables: list[Table]
+    tables: list[CsvTable]
     notes: list[str]
 
 
 class Collected(NamedTuple):
-    """Everything that was found, and what could not be used and why."""
+    """Everything that was read, and the reason for each path that was left out."""
 
-    runs: list[Shown]
-    evidence: list[Evidence]
+    runs: list[StoredRun]
+    results: list[Results]
     left_out: dict[str, str]
 
 
 def collect(paths: Sequence[Path], *, with_records: bool = True) -> Collected:
-    """Reads the folders. One that is damaged is left out with its reason; if nothing is left, that is the user's to mend."""
-    found, evidence, left_out = list[Shown](), list[Evidence](), dict[str, str]()
+    """Reads the folders. A damaged one is left out with a reason; it is an error if nothing can be read."""
+    found, results, left_out = list[StoredRun](), list[Results](), dict[str, str]()
     for path in dict.fromkeys(paths):
         if not path.is_dir():
             raise UserError(f"{path} is not a folder.")
         inside = [path] if (path / folders.CONFIG).exists() else runs.find_runs(path)
         for folder in inside:
             try:
-                found.append(_read(folder, with_records=with_records))
+                found.append(read_run(folder, with_record=with_records))
             except UserError as e:
                 left_out[str(folder)] = str(e)
         if (path / ROWS).exists() or (not inside and (path / TEXT).exists()):
-            evidence.append(_evidence(path, left_out))
+            results.append(_read_results(path, left_out))
         elif not inside:
             left_out[str(path)] = "it has no runs in it."
-    evidence = [one for one in evidence if one.text or one.tables]
-    if not found and not evidence:
+    results = [one for one in results if one.text or one.tables]
+    if not found and not results:
         raise UserError(" ".join(f"{name}: {why}" for name, why in left_out.items()) or "there is nothing to show.")
-    return Collected(found, evidence, left_out)
+    return Collected(with_budgets(found), results, left_out)
 
 
-ROWS, TEXT = "runs.csv", "README.md"
-
-
-def _read(folder: Path, *, with_records: bool) -> Shown:
+def read_run(folder: Path, *, with_record: bool = False) -> StoredRun:
+    """A run's folder. An unreadable config, result or log is an error; other unreadable files are noted."""
     notes: list[str] = []
     config, result = runs.read_config(folder), runs.read_result(folder)
     log = runs.read_checked_log(folder, config, result, notes.append)
-    label(config)
+    agent = label(config)  # refuses an agent that does not exist
     if log and "episode" not in log:
         raise UserError("its log has no column episode.")
     state = "finished" if result is not None else "running" if folders.is_in_use(folder) else "cut off"
-    strange = [name for name, numbers in log.items() if not np.isfinite(numbers).all()]
-    if strange:
-        notes.append(f"its log has something that is not a number in {', '.join(strange)}; that is left out.")
+    invalid = [name for name, numbers in log.items() if not np.isfinite(numbers).all()]
+    if invalid:
+        notes.append(f"its log has values that are not finite in {', '.join(invalid)}; they are ignored.")
     if not log or not len(log["episode"]):
-        notes.append("no episode of it has ended yet.")
-    evaluations: dict[str, np.ndarray] = {}
+        notes.append("no episode has ended yet.")
+    evaluations: Log = {}
     try:
-        found = runs.read_evaluations(folder, config, notes.append)
-        if found and not found.keys() >= {"episode", "greedy_return"}:
-            raise UserError("they have no columns episode and greedy_return.")
-        if found and len(found["episode"]):
-            evaluations = found
+        evaluations = _with_end(_checked(runs.read_evaluations(folder, config, notes.append)), result)
     except UserError as e:
         notes.append(f"its evaluations are left out: {e}")
     record = None
-    if with_records:
-        try:
-            record = runs.read_record(folder, config, notes.append)
-        except UserError as e:
-            notes.append(f"its record is left out: {e}")
-    return Shown(folder.name, config, result, state, log, record, list(dict.fromkeys(notes)), evaluations)
+    try:
+        record = runs.read_record(folder, config, notes.append) if with_record else None
+    except UserError as e:
+        notes.append(f"its record is left out: {e}")
+    film = _read_film(folder / FILM, notes.append) if with_record else None
+    notes = list(dict.fromkeys(notes))
+    return StoredRun(folder.name, agent, config, result, state, _date(folder), log, evaluations, record, film, notes)
 
 
-def _evidence(folder: Path, left_out: dict[str, str]) -> Evidence:
-    """What a folder of results has; a file of it that cannot be read is left out with its reason."""
-    text, figures, tables, notes = "", dict[str, bytes](), list[Table](), list[str]()
+def _checked(evaluations: Log) -> Log:
+    if evaluations and not evaluations.keys() >= set(_EVALUATION):
+        raise UserError(f"a column is missing; {', '.join(_EVALUATION)} are needed.")
+    return evaluations if len(evaluations.get("episode", ())) else {}
+
+
+def _with_end(evaluations: Log, result: runs.RunResult | None) -> Log:
+    """Evaluations during the run, and the one at its end where it came later."""
+    if (
+        not evaluations
+        or result is None
+        or result.greedy_return is None
+        or evaluations["episode"][-1] >= result.episodes
+    ):
+        return evaluations
+    greedy = result.greedy_return
+    end = {"episode": result.episodes, "steps": result.steps, "greedy_return": greedy.mean}
+    end |= {"standard_error": greedy.standard_error, "evaluation_episodes": greedy.episodes}
+    return {name: np.append(numbers, end[name]) for name, numbers in evaluations.items() if name in end}
+
+
+def _read_film(path: Path, note: Callable[[str], None]) -> bytes | None:
+    if not path.is_file():
+        return None
+    if path.stat().st_size > _MAX_FILM_BYTES:
+        note(f"{FILM} is larger than {_MAX_FILM_BYTES / 1e6:g} MB and is not shown.")
+        return None
+    film = path.read_bytes()
+    if film.startswith((b"GIF87a", b"GIF89a")):
+        return film
+    note(f"{FILM} is not a GIF and is not shown.")
+    return None
+
+
+def _date(folder: Path) -> str:
+    files = (folder / name for name in (folders.CONFIG, folders.LOG, folders.RESULT))
+    newest = max((path.stat().st_mtime for path in files if path.exists()), default=0.0)
+    return time.strftime("%Y-%m-%d", time.localtime(newest))
+
+
+def _read_results(folder: Path, left_out: dict[str, str]) -> Results:
+    """A folder of results; a file that cannot be read is left out with a reason."""
+    text, figures, tables, notes = "", dict[str, bytes](), list[CsvTable](), list[str]()
     try:
         text = (folder / TEXT).read_text()
     except FileNotFoundError:
-        notes.append(f"it has no {TEXT}, so its rows stand without a word.")
+        notes.append(f"it has no {TEXT}; only its tables are shown.")
     except (OSError, ValueError) as e:
         left_out[str(folder / TEXT)] = f"it cannot be read ({e})."
-    for name in page_parts.figures_of(text):
+    for name in readme.figures_of(text):
         try:
             figures[name] = (folder / name).read_bytes()
         except OSError:
-            notes.append(f"its figure {name} is not there.")
+            notes.append(f"its figure {name} is missing.")
     for path in sorted(folder.glob("*.csv")):
         try:
-            tables.append(_table(path))
+            tables.append(_read_table(path))
         except (OSError, ValueError, csv.Error) as e:
             left_out[str(path)] = f"it cannot be read ({e})."
-    return Evidence(folder.resolve().name, text, figures, tables, notes)
+    return Results(folder.resolve().name, text, figures, tables, notes)
 
 
-def _table(path: Path) -> Table:
+def _read_table(path: Path) -> CsvTable:
     with open(path, newline="") as f:
         columns, *rows = list(csv.reader(f)) or [[]]
     if not columns or any(len(row) != len(columns) for row in rows):
         raise ValueError("its rows are of different lengths" if columns else "it is empty")
-    return Table(path.name, columns, rows)
+    return CsvTable(path.name, columns, rows)
+
+
+def groups(shown: Sequence[StoredRun]) -> dict[tuple[str, str], list[StoredRun]]:
+    """Runs by environment and agent, in order of appearance. The runs of a group differ in their seed."""
+    found: dict[tuple[str, str], list[StoredRun]] = {}
+    for run in shown:
+        found.setdefault((run.config.env, run.agent), []).append(run)
+    return found
+
+
+def with_budgets(shown: Sequence[StoredRun]) -> list[StoredRun]:
+    """The runs, with the budget in the label of an agent that ran an environment with several budgets."""
+    budgets: dict[tuple[str, str], set[str]] = {}
+    for run in shown:
+        budgets.setdefault((run.agent, run.config.env), set()).add(_budget(run))
+    several = {agent for (agent, _), some in budgets.items() if len(some) > 1}
+    return [run._replace(agent=f"{run.agent} {_budget(run)}") if run.agent in several else run for run in shown]
+
+
+def _budget(run: StoredRun) -> str:
+    limits = (("episodes", run.config.episodes), ("steps", run.config.steps))
+    words = [f"{name}={limit}" for name, limit in limits if limit is not None]
+    return " ".join(words if run.config.until == "mastered" else [*words, f"until={run.config.until}"])
+
+
+def budget_axis(shown: Sequence[StoredRun]) -> str:
+    """The unit of the runs' budget: steps where one has a budget of steps, else episodes."""
+    return "steps" if any(run.config.steps is not None for run in shown) else "episodes"
+
+
+def label(config: runs.RunConfig) -> str:
+    """The agent's name, its nearest preset if that is not the paper's, its changed options, and several environments."""
+    preset, changed = _nearest_preset(config)
+    changed |= {"num_envs": config.num_envs} if config.num_envs != 1 else {}
+    words = (f"{k}={'x'.join(map(str, v)) if isinstance(v, list) else v}" for k, v in changed.items())
+    return " ".join((config.agent, *(() if preset == "paper" else (preset,)), *words))
+
+
+def command(config: runs.RunConfig, seeds: Sequence[int]) -> str | None:
+    """The command that trains such runs again; None for an environment that was a Python object."""
+    if config.env.startswith("object:"):
+        return None
+    preset, changed = _nearest_preset(config)
+    flags = {"agent": config.agent, "preset": preset, "episodes": config.episodes, "steps": config.steps}
+    flags |= {"until": config.until if config.until != "mastered" else None}
+    flags |= {"num_envs": config.num_envs if config.num_envs != 1 else None}
+    flags |= {"engine": "ray", "actors": config.actors} if config.actors else {}
+    several = len(seeds) > 1 and sorted(seeds) == list(range(len(seeds)))
+    flags |= {"seeds": len(seeds)} if several else {"seed": seeds[0]}
+    words = ["tdu", "train", config.env]
+    for name, value in (flags | changed).items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        elif value is not None:
+            words += [f"--{flag}", ",".join(map(str, value)) if isinstance(value, list) else str(value)]
+    return shlex.join(words)
+
+
+def _nearest_preset(config: runs.RunConfig) -> tuple[str, dict[str, Any]]:
+    """The preset with the fewest changes, and the changes."""
+    differences = {preset: _changed(config, preset) for preset in agents.presets(config.agent)}
+    return min(differences.items(), key=lambda item: len(item[1]))
+
+
+def _changed(config: runs.RunConfig, preset: str) -> dict[str, Any]:
+    default = dataclasses.asdict(agents.configure(config.agent, {}, preset))
+    options = unwritten(agents.find(config.agent).config) | config.config
+    return {k: v for k, v in options.items() if k in default and v != _json_value(default[k])}
+
+
+def _json_value(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value

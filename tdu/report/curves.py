@@ -1,11 +1,11 @@
-"""Learning curves: a column of a log over episodes, steps or seconds, smoothed, and what several seeds have in common.
+"""Learning curves: a column of a log over episodes, steps or seconds, smoothed, and the mean over seeds.
 
-A curve at x is the mean of the last `window` episodes that had ended by x. A group's curve is the mean over the seeds that
-get so far (drawn thin where not all do), with the 95 % interval of Student's t where there are two at least. Numbers that
-are not finite are left out.
+A seed's curve at x is the mean over the last `window` episodes that ended by x. The mean over seeds is defined only where
+every seed has a value: a seed that ends early would otherwise change the mean. Its 95 % interval is Student's t, cut at the
+range of the logged values. Values that are not finite are ignored.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,36 +14,24 @@ from scipy import special
 from tdu.run.folder.log import Log
 
 AXES = {"episodes": "episode", "steps": "steps", "seconds": "seconds"}
-"""Names of axes, and the columns they are."""
+"""The log's column of each axis."""
 
 POINTS = 200
 
+Bounds = tuple[float, float]
+NO_BOUNDS = (-np.inf, np.inf)
+
 
 class Band(NamedTuple):
-    """Over seeds, at each of X points; NaN where there is nothing."""
+    """Mean over seeds and its interval at X places; NaN where a seed has no value. One seed has no interval."""
 
     mean: np.ndarray
     low: np.ndarray
     high: np.ndarray
-    seeds: np.ndarray
-    """How many get so far."""
-
-    def of_all(self) -> np.ndarray:
-        """The mean where every seed gets so far, NaN elsewhere."""
-        return np.where(self.seeds == self.seeds.max(initial=0), self.mean, np.nan)
-
-    def of_some(self) -> np.ndarray:
-        """The mean where some seeds are missing, and the places beside, so that its line joins the other; NaN elsewhere.
-
-        Seeds that end earlier take their returns with them: what is left can look like forgetting, and is none.
-        """
-        few = self.seeds < self.seeds.max(initial=0)
-        beside = few | np.append(few[1:], False) | np.append(False, few[:-1])
-        return np.where(beside, self.mean, np.nan)
 
 
 def grid(logs: Sequence[Log], axis: str, points: int = POINTS) -> np.ndarray:
-    """Where curves are drawn, from the first episode's end to the last one's: at most `points` places, [X]."""
+    """The places of a chart, from the end of the first episode to the end of the last one: at most `points`, [X]."""
     ends = [log[AXES[axis]] for log in logs if len(log.get(AXES[axis], ()))]
     if not ends:
         return np.zeros(0)
@@ -70,16 +58,24 @@ def curve(log: Log, column: str, axis: str, at: np.ndarray, window: int) -> np.n
     return np.where((at < x[0]) | (at > x[-1]), np.nan, means)
 
 
-def band(curves: np.ndarray) -> Band:
-    """What seeds [N, X] have in common."""
-    there = np.isfinite(curves)
-    count = there.sum(axis=0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = np.where(count > 0, np.where(there, curves, 0.0).sum(axis=0) / count, np.nan)
-        squares = np.where(there, np.square(curves - mean), 0.0).sum(axis=0)
-        half = special.stdtrit(np.maximum(count - 1, 1), 0.975) * np.sqrt(squares / (count - 1) / count)
-    half = np.where(count > 1, half, np.nan)
-    return Band(mean, mean - half, mean + half, count)
+def bounds(values: Iterable[np.ndarray]) -> Bounds:
+    """The range that an interval may not leave: [0, 1], extended to all logged values."""
+    finite = np.concatenate([np.ravel(some)[np.isfinite(np.ravel(some))] for some in values] or [np.zeros(0)])
+    return float(finite.min(initial=0.0)), float(finite.max(initial=1.0))
+
+
+def band(curves: np.ndarray, within: Bounds = NO_BOUNDS) -> Band:
+    """Mean and interval over seeds [N, X]; a seed without any value does not count."""
+    curves = curves[np.isfinite(curves).any(axis=1)]
+    count = len(curves)
+    if not count:
+        nothing = np.full(curves.shape[1], np.nan)
+        return Band(nothing, nothing, nothing)
+    mean = curves.mean(axis=0)  # NaN where a seed has none
+    if count == 1:
+        return Band(mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan))
+    half = special.stdtrit(count - 1, 0.975) * curves.std(axis=0, ddof=1) / np.sqrt(count)
+    return Band(mean, np.maximum(mean - half, within[0]), np.minimum(mean + half, within[1]))
 
 
 def usual_window(logs: Sequence[Log]) -> int:
@@ -87,16 +83,16 @@ def usual_window(logs: Sequence[Log]) -> int:
     return max(1, max((len(log.get("episode", ())) for log in logs), default=0) // 50)
 
 
-def limits(groups: Sequence[np.ndarray]) -> tuple[float, float] | None:
-    """The ends of a chart of groups of seeds [N, X]: all seeds, and of intervals what leaves the seeds half of the height.
+def limits(groups: Sequence[np.ndarray], within: Bounds = NO_BOUNDS) -> Bounds | None:
+    """The ends of the y axis of groups of seeds [N, X]: all seeds, and intervals as far as the seeds keep half of the height.
 
-    The interval of two seeds is twelve times as wide as what lies between them, and would hide it.
+    The interval of two seeds is twelve times as wide as the distance between them.
     """
-    told = np.concatenate([own[np.isfinite(own)] for own in groups])
-    if not len(told):
+    finite = np.concatenate([seeds[np.isfinite(seeds)] for seeds in groups])
+    if not len(finite):
         return None
-    low, high = float(told.min()), float(told.max())
-    room, bands = (high - low) / 2, [band(own) for own in groups]
+    low, high = float(finite.min()), float(finite.max())
+    room, bands = (high - low) / 2, [band(seeds, within) for seeds in groups]
     lowest = np.nanmin(np.concatenate([b.low for b in bands]), initial=low)
     highest = np.nanmax(np.concatenate([b.high for b in bands]), initial=high)
     return max(float(lowest), low - room), min(float(highest), high + room)

@@ -1,13 +1,14 @@
 """Pictures: bsuite's radar and bars, and learning curves, as in the paper."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tdu.errors import writing
+from tdu.report import palette
 
 ORDER = (
     "bandit", "mnist", "catch", "mountain_car", "cartpole",
@@ -18,8 +19,6 @@ ORDER = (
 )  # fmt: skip
 """Experiments from the simplest to memory, as bsuite shows them."""
 
-COLOURS = ("#1f4e9c", "#d1495b", "#4d9a5f", "#e0912f", "#7a4fa3", "#4aa3b5", "#8a6d3b", "#000000")
-
 
 def radar(scores: Mapping[str, Mapping[str, float | None]], path: Path) -> None:
     """A polygon for each agent over the tags' mean scores."""
@@ -27,7 +26,7 @@ def radar(scores: Mapping[str, Mapping[str, float | None]], path: Path) -> None:
     tags = sorted({tag for mine in scores.values() for tag in mine})
     angles = np.linspace(0, 2 * np.pi, len(tags), endpoint=False)
     figure, axes = plt.subplots(figsize=(7.5, 6.5), subplot_kw={"polar": True})
-    for i, (colour, (agent, mine)) in enumerate(zip(_colours(len(scores)), scores.items(), strict=True)):
+    for i, (colour, (agent, mine)) in enumerate(zip(_colours(scores), scores.items(), strict=True)):
         values = [max(mine.get(tag) or 0.0, 0.02) for tag in tags]
         width = 2.2 + 1.2 * min(len(scores) - 1 - i, 3)  # the first are wider, so that equal ones are all seen
         axes.plot([*angles, angles[0]], [*values, values[0]], color=colour, linewidth=width, label=agent)
@@ -52,7 +51,7 @@ def bars(
     experiments = [name for name in ORDER if name in labels]
     width = 0.8 / max(len(scores), 1)
     figure, axes = plt.subplots(figsize=(min(max(8.0, 0.7 * len(experiments) + 2), 17.0), 5.0))
-    for i, (colour, (agent, mine)) in enumerate(zip(_colours(len(scores)), scores.items(), strict=True)):
+    for i, (colour, (agent, mine)) in enumerate(zip(_colours(scores), scores.items(), strict=True)):
         at = np.arange(len(experiments)) + (i - (len(scores) - 1) / 2) * width
         heights = [np.nan if mine.get(name) is None else mine[name] for name in experiments]
         axes.bar(at, heights, width, color=colour, label=agent, alpha=0.45 if agent in faint else 1.0)
@@ -81,7 +80,7 @@ def curves(
     figure, grid = plt.subplots(rows, columns, figsize=(max(4.2 * columns, 6.0), 3.2 * rows + 0.6), squeeze=False)
     agents = list(dict.fromkeys(agent for mine in panels.values() for agent in mine))
     others = list(dict.fromkeys(name for mine in lines.values() for name in mine))
-    colours = dict(zip(agents, _colours(len(agents)), strict=True))
+    colours = dict(zip(agents, _colours(agents), strict=True))
     handles: dict[str, Any] = {}
     for axes, (title, mine) in zip(grid.flat, panels.items(), strict=False):
         for agent, (x, middle, low, high) in mine.items():
@@ -131,8 +130,8 @@ def _legend(figure: Any, names: Collection[str], place: str) -> int:
     return math.ceil(count / columns)
 
 
-def _colours(count: int) -> Sequence[str]:
-    return [COLOURS[i % len(COLOURS)] for i in range(count)]
+def _colours(agents: Iterable[str]) -> list[str]:
+    return [palette.COLOURS[name].light for name in palette.assign(agents).values()]
 
 
 def _pyplot() -> Any:

@@ -1,4 +1,4 @@
-"""Films of what a run has learned: GIF by Pillow, MP4 by ffmpeg, the system's or that of the extra `films`."""
+"""Films of a trained agent: GIF with Pillow, MP4 with ffmpeg, the system's or that of the extra `films`."""
 
 import io
 import shutil
@@ -16,17 +16,17 @@ from tdu.errors import UserError, writing
 from tdu.run.trained import TrainedAgent
 from tdu.types import TimeStep
 
-MOST_FRAMES = 5000
-_MOST_BYTES = 2**30
-"""All frames are in memory."""
+MAX_FRAMES = 5000
+_MAX_BYTES = 2**30
+"""Size of all frames, which are in memory."""
 KINDS = (".gif", ".mp4")
 
 Policy = Callable[[int], Callable[[TimeStep], int]]
-"""policy(episode) -> what acts in that episode."""
+"""policy(episode) -> a function from time steps to actions."""
 
 
 def greedy(agent: TrainedAgent) -> Policy:
-    """Acts on the mean value over the exploiters."""
+    """Acts greedily on the mean value of the exploiters."""
 
     def begin(episode: int) -> Callable[[TimeStep], int]:
         del episode
@@ -37,7 +37,7 @@ def greedy(agent: TrainedAgent) -> Policy:
 
 
 def of_heads(agent: TrainedAgent, heads: Sequence[int]) -> Policy:
-    """Acts greedily on one head, another in each episode."""
+    """Acts greedily on one head, the next one in each episode."""
     examiner = agent.agent.examiner
     assert examiner is not None
     q = jax.jit(examiner.q)
@@ -50,12 +50,12 @@ def of_heads(agent: TrainedAgent, heads: Sequence[int]) -> Policy:
 
 
 def chosen(agent: TrainedAgent, *, head: int | None, explorer: bool) -> tuple[Policy, str]:
-    """The policy that was asked for, and what it is called."""
+    """The chosen policy and its description."""
     if head is None and not explorer:
         return greedy(agent), "greedy on the exploiters' mean"
     examiner = agent.agent.examiner
     if examiner is None:
-        raise UserError("this agent does not tell its heads' values; watch it with --greedy.")
+        raise UserError("this agent has no separate heads to act on; watch it with --greedy.")
     count = examiner.exploiters + examiner.explorers
     if explorer:
         if not examiner.explorers:
@@ -63,12 +63,12 @@ def chosen(agent: TrainedAgent, *, head: int | None, explorer: bool) -> tuple[Po
         return of_heads(agent, range(examiner.exploiters, count)), "explorers, one after the other"
     assert head is not None
     if head >= count:
-        raise UserError(f"this agent has heads 0 to {count - 1}, and no head {head}.")
+        raise UserError(f"this agent has heads 0 to {count - 1}, not {head}.")
     return of_heads(agent, [head]), f"head {head}, {'an exploiter' if head < examiner.exploiters else 'an explorer'}"
 
 
 def played(stage: Stage, policy: Policy, *, episodes: int, longest: int) -> Iterator[tuple[int, int, float, bool]]:
-    """(episode, step, return so far, whether it is over), once before the first step and once after each."""
+    """Plays; yields (episode, step, return so far, whether the episode has ended) before the first step and after each."""
     for episode in range(episodes):
         timestep, total = stage.reset(episode), 0.0
         act = policy(episode)
@@ -82,7 +82,7 @@ def played(stage: Stage, policy: Policy, *, episodes: int, longest: int) -> Iter
 
 
 def film(frames: Sequence[Frame], path: Path, frames_per_second: int) -> None:
-    """Writes a film of frames of one size."""
+    """Writes a film; all frames have one size."""
     is_gif = path.suffix == ".gif"
     data = gif(frames, 1000 // frames_per_second) if is_gif else _mp4(frames, frames_per_second)
     with writing(path):
@@ -91,24 +91,24 @@ def film(frames: Sequence[Frame], path: Path, frames_per_second: int) -> None:
 
 
 def check(path: Path) -> None:
-    """Refuses what no film can be written to, before anything is played."""
+    """Raises if no film can be written to the path."""
     if path.suffix not in KINDS:
-        raise UserError(f"{path} names no kind of film; end it with .gif or .mp4.")
+        raise UserError(f"{path} is not a known kind of film; end it with .gif or .mp4.")
     if path.suffix == ".mp4" and _ffmpeg() is None:
         raise UserError(
             f"an .mp4 needs ffmpeg, which is not installed: pip install 'tdu[films]', or write {path.with_suffix('.gif')}."
         )
     if path.exists():
-        raise UserError(f"{path} is there already; choose another --out.")
+        raise UserError(f"{path} exists; choose another --out.")
 
 
 def is_full(frames: Sequence[Frame]) -> bool:
-    """Whether a film is as long as it may be."""
-    return len(frames) >= MOST_FRAMES or (bool(frames) and len(frames) * frames[0].nbytes >= _MOST_BYTES)
+    """Whether a film has its maximum length."""
+    return len(frames) >= MAX_FRAMES or (bool(frames) and len(frames) * frames[0].nbytes >= _MAX_BYTES)
 
 
 def gif(frames: Sequence[Frame], milliseconds: int) -> bytes:
-    """A GIF that goes round for ever; its last frame stays a while."""
+    """A GIF that loops, with a pause on the last frame."""
     from PIL import Image
 
     pictures = [Image.fromarray(frame).quantize(64, dither=Image.Dither.NONE) for frame in frames]
@@ -121,14 +121,14 @@ def gif(frames: Sequence[Frame], milliseconds: int) -> bytes:
 
 
 def _ffmpeg() -> str | None:
-    """Where ffmpeg is."""
+    """The path of ffmpeg."""
     found = shutil.which("ffmpeg")
     if found is None:
         try:
             import imageio_ffmpeg
 
             found = imageio_ffmpeg.get_ffmpeg_exe()
-        except (ImportError, RuntimeError):  # it is not there, or has none for this machine
+        except (ImportError, RuntimeError):  # not installed, or no binary for this machine
             return None
     return found
 
@@ -145,5 +145,5 @@ def _mp4(frames: Sequence[Frame], frames_per_second: int) -> bytes:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True)
         if done.returncode:
             words = done.stderr.decode(errors="replace").strip().splitlines()
-            raise UserError(f"ffmpeg could not make the film: {words[-1] if words else 'it said nothing'}.")
+            raise UserError(f"ffmpeg could not make the film: {words[-1] if words else 'no message'}.")
         return out.read_bytes()

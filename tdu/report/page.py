@@ -1,9 +1,9 @@
-"""`tdu report`: one HTML page of runs, sweeps and results that opens from the disk and asks nothing of the network.
+"""`tdu report`: one HTML page of runs, sweeps and results. It opens from the disk and makes no request to the network.
 
-Its tables are written here, so that they can be read without a script; its charts are uPlot's, which is in the page, and its
-maps are drawn by page/page.js. Every name is escaped.
+Tables are HTML, readable without a script. Charts are drawn by uPlot, which the page contains, and maps by page/page.js.
 """
 
+import base64
 import html
 import json
 from collections.abc import Sequence
@@ -14,22 +14,27 @@ from typing import Any
 from tdu import agents, files
 from tdu.errors import UserError, writing
 from tdu.options import unwritten
-from tdu.report import page_data
-from tdu.report.collect import Collected, Evidence, Shown, Table, collect
-from tdu.report.page_parts import number_or_text, prose, section, table, title_of
+from tdu.report import page_data, palette, readme
+from tdu.report.collect import FILM, Collected, CsvTable, Results, StoredRun, collect, command, groups
+from tdu.report.headline import Headline, first_as_good, headline, mastered, solved
+from tdu.report.page_parts import number_or_text, section, table
 
-_MOST_ROWS = 2000
-_MOST_CONFIGS = 12
-_MOST_CHARTS = 40
-"""Environments with learning curves; others are in the tables."""
+_MAX_ROWS = 2000
+_MAX_CONFIGS = 12
+_MAX_CHARTS = 40
+"""Environments with learning curves; others are only in the tables."""
+_MAX_HEADLINES = 24
+_MAX_FILMS = 8
+
+Groups = dict[tuple[str, str], list[StoredRun]]
 
 
 def save(folders: Sequence[Path], out: Path, title: str | None = None) -> dict[str, str]:
-    """Writes the page of these folders; what is left out of it and why."""
+    """Writes the page of these folders; returns the reason for each path that is left out."""
     if out.is_dir():
         raise UserError(f"{out} is a folder; name a file, for example {out / 'report.html'}.")
     if out.exists() and b'id="data"' not in out.read_bytes():
-        raise UserError(f"{out} is there already and is no page of tdu's; choose another --out.")
+        raise UserError(f"{out} exists and is not a page of tdu report; choose another --out.")
     collected = collect(folders)
     names = ", ".join(dict.fromkeys(path.resolve().name for path in folders))
     text = write(collected, title or f"tdu: {names}")
@@ -40,31 +45,31 @@ def save(folders: Sequence[Path], out: Path, title: str | None = None) -> dict[s
 
 
 def write(collected: Collected, title: str) -> str:
-    """The page as a text."""
-    grouped = page_data.groups(collected.runs)
-    environments = dict.fromkeys(env for env, _ in grouped)
-    sections, data = [_runs(collected.runs)], dict[str, Any](environments=[])
-    begun = [run for run in collected.runs if len(run.log.get("episode", ()))]
-    drawn = [run for run in begun if run.config.env in list(environments)[:_MOST_CHARTS]]
-    places = page_data.points(drawn)
-    for env in dict.fromkeys(run.config.env for run in drawn):
-        mine = {agent: seeds for (other, agent), seeds in page_data.groups(drawn).items() if other == env}
-        data["environments"].append({"name": env, **page_data.environment(mine, places)})
-    data["maps"], data["strips"] = page_data.maps(collected.runs), page_data.strips(collected.runs)
-    data["distributions"] = page_data.distributions(collected.runs)
-    sections.insert(0, section("maps", "The frontier", _maps(collected.runs, data["maps"])))
-    curves = "".join(_curves(i, env["name"]) for i, env in enumerate(data["environments"]))
-    if len(environments) > _MOST_CHARTS:
-        more = len(environments) - _MOST_CHARTS
-        curves += (
-            f'<p class="note">{more} more environments are in the tables alone; give them a page of their own.</p>'
-        )
-    sections.insert(1, section("curves", "Learning curves", curves))
-    sections.append(section("heads", "Who acted when, and what it earned", _heads(collected.runs, data["strips"])))
-    sections.append(section("distributions", "Bonus and TD error", _distributions(collected.runs, data)))
-    sections.append(section("config", "Configurations", _configs(grouped)))
-    sections += [_evidence(f"evidence-{i}", one) for i, one in enumerate(collected.evidence)]
-    sections.append(section("missing", "What is missing", _missing(collected)))
+    """The page as text."""
+    shown, grouped = collected.runs, groups(collected.runs)
+    colours = palette.assign(agent for _, agent in grouped)
+    environments = list(dict.fromkeys(env for env, _ in grouped))
+    drawn = [run for run in shown if run.has_episodes and run.config.env in environments[:_MAX_CHARTS]]
+    data: dict[str, Any] = {
+        "palette": list(palette.COLOURS.values()),
+        "colours": {label: list(palette.COLOURS).index(agent) for label, agent in colours.items()},
+        "environments": _environments(drawn),
+        "maps": page_data.maps(shown),
+        "strips": page_data.strips(shown),
+        "distributions": page_data.distributions(shown),
+    }
+    sections = [
+        section("headline", "Results", _headlines(grouped, colours)),
+        section("films", "Films of the trained policy", _films(shown)),
+        section("maps", "Exploration frontier", _maps(shown, data["maps"])),
+        section("curves", "Learning curves", _curves(data["environments"], len(environments))),
+        section("heads", "Acting heads and their returns", _heads(shown, data["strips"])),
+        section("distributions", "Bonus and TD error", _distributions(shown, data["distributions"])),
+        section("runs", "Runs", _runs(shown)),
+        section("config", "Configurations", _configs(grouped)),
+        *(_results(f"results-{i}", one) for i, one in enumerate(collected.results)),
+        section("missing", "Problems and missing data", _missing(collected)),
+    ]
     return _TEMPLATE.format(
         title=html.escape(title),
         chart_style=_file("uPlot.min.css"),
@@ -77,41 +82,123 @@ def write(collected: Collected, title: str) -> str:
     )
 
 
-def _runs(shown: Sequence[Shown]) -> str:
-    columns = ("environment", "agent", "seed", "state", "episodes", "steps", "solved at episode", "last return",
-               "mean of the last returns", "greedy return", "seconds", "folder")  # fmt: skip
+def _environments(drawn: Sequence[StoredRun]) -> list[page_data.Data]:
+    places, by_env = page_data.points(drawn), dict[str, dict[str, list[StoredRun]]]()
+    for (env, agent), seeds in groups(drawn).items():
+        by_env.setdefault(env, {})[agent] = seeds
+    return [{"name": env, **page_data.environment(by_agent, places)} for env, by_agent in by_env.items()]
+
+
+def _headlines(grouped: Groups, colours: dict[str, str]) -> str:
+    cards = [
+        _card(env, agent, seeds, palette.COLOURS[colours[agent]])
+        for (env, agent), seeds in list(grouped.items())[:_MAX_HEADLINES]
+    ]
+    more = len(grouped) - len(cards)
+    note = f'<p class="note">{more} more agents and environments are in the tables.</p>' if more else ""
+    finished = [run for seeds in grouped.values() for run in seeds if run.result is not None]
+    if finished and not any(run.film for run in finished):
+        again = f"tdu watch {finished[0].name} --out {finished[0].name}/{FILM}"
+        note += f'<p class="note">To add a film: <code>{html.escape(again)}</code>, then make this page again.</p>'
+    return f'<div class="cards">{"".join(cards)}</div>{note}' if cards else ""
+
+
+def _card(env: str, agent: str, seeds: Sequence[StoredRun], colour: palette.Colour) -> str:
+    """The result of one agent on one environment."""
+    found, first = headline(seeds), first_as_good(seeds)
+    facts = {"First reached": first, "Mastered": mastered(seeds), "Solved by the environment's rule": solved(seeds)}
+    lines = [f"{name}: {when}." for name, when in facts.items() if when is not None]
+    if first is not None:
+        lines.append(f"Best evaluation: {found.best:.4g}.")
+    lines += _values(seeds)
+    unfinished = sum(run.result is None for run in seeds)
+    if unfinished:
+        lines.append(f"{unfinished} of {len(seeds)} runs are not finished.")
+    again = command(seeds[0].config, [run.config.seed for run in seeds])
+    dates = sorted({run.date for run in seeds})
+    when_run = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    code = f"<pre>{html.escape(again)}</pre>" if again else ""
+    items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
+    return (
+        f'<article class="card" style="--light:{colour.light};--dark:{colour.dark}"><h3>{html.escape(agent)}</h3>'
+        f'<p class="env">{html.escape(env)}</p>{_returned(found, seeds)}<ul>{items}</ul>{code}'
+        f'<p class="note">Run on {when_run}.</p></article>'
+    )
+
+
+def _returned(found: Headline, seeds: Sequence[StoredRun]) -> str:
+    """The return of the trained policy, in large; of the last training episodes where there was no evaluation."""
+    mean, label = (
+        found.mean,
+        "evaluation return, 1 seed" if found.seeds == 1 else f"evaluation return, {found.seeds} seeds",
+    )
+    if found.low is not None:
+        label += f", 95 % interval {found.low:.4g} to {found.high:.4g}"
+    if mean is None:
+        means = [
+            run.result.mean_return for run in seeds if run.result is not None and run.result.mean_return is not None
+        ]
+        mean, label = sum(means) / len(means) if means else None, "training return of the last episodes; no evaluation"
+    return f'<p class="big">{"–" if mean is None else f"{mean:.4g}"}</p><p class="label">{label}</p>'
+
+
+def _values(seeds: Sequence[StoredRun]) -> list[str]:
+    """Largest |Q| beside the return that rewards allow, of the seed with the largest |Q|."""
+    pairs = [
+        (run.result.largest_q, run.result.possible_return)
+        for run in seeds
+        if run.result is not None and run.result.largest_q is not None and run.result.possible_return is not None
+    ]
+    if not pairs:
+        return []
+    largest, possible = max(pairs)
+    verdict = " The values have diverged." if largest > _DRIFT * possible > 0 else ""
+    return [f"Largest |Q|: {largest:.3g}, possible return: {possible:.3g}.{verdict}"]
+
+
+_DRIFT = 2.0
+"""Values above this multiple of the possible return have diverged."""
+
+
+def _films(shown: Sequence[StoredRun]) -> str:
+    filmed = [(run, run.film) for run in shown if run.film is not None][:_MAX_FILMS]
+    if not filmed:
+        return ""
+    return '<div class="charts">' + "".join(
+        f"<figure><figcaption>{html.escape(page_data.title(run))}</figcaption>"
+        f'<img class="film" alt="film of {html.escape(page_data.title(run))}" '
+        f'src="data:image/gif;base64,{base64.b64encode(film).decode()}"></figure>'
+        for run, film in filmed
+    ) + "</div>"  # fmt: skip
+
+
+def _runs(shown: Sequence[StoredRun]) -> str:
+    """A line for each run; columns that apply to no run are left out."""
     rows = []
     for run in shown:
-        result, log = run.result, run.log
-        has_episodes = len(log.get("episode", ())) > 0
-        last = float(log["episode_return"][-1]) if has_episodes and "episode_return" in log else None
-        rows.append((
-            run.config.env, run.agent, run.config.seed, run.state,
-            int(log["episode"][-1]) if has_episodes else 0,
-            result.steps if result else int(log["steps"][-1]) if has_episodes and "steps" in log else 0,
-            _solved(run), last,
-            result.mean_return if result else None,
-            result.greedy_return.mean if result and result.greedy_return else None,
-            result.seconds if result else None, run.name,
-        ))  # fmt: skip
-    return section("runs", "Runs", table(columns, rows, "runs")) if rows else ""
+        result, log, trained = run.result, run.log, run.trained_return
+        row: dict[str, Any] = {"environment": run.config.env, "agent": run.agent, "seed": run.config.seed}
+        row |= {"state": run.state, "episodes": int(log["episode"][-1]) if run.has_episodes else 0}
+        row["steps"] = result.steps if result else int(log["steps"][-1]) if run.has_episodes and "steps" in log else 0
+        row["evaluation return"] = trained and trained.mean
+        row["best evaluation"] = run.best_return if run.evaluations else None
+        for name, when in (("mastered at episode", mastered([run])), ("solved at episode", solved([run]))):
+            row[name] = when and (when.by_seed[run.config.seed] or "no")
+        row["last-100 return"] = result and result.mean_return
+        row["last return"] = float(log["episode_return"][-1]) if run.has_episodes and "episode_return" in log else None
+        row |= {"largest |Q|": result and result.largest_q, "possible return": result and result.possible_return}
+        rows.append(row | {"seconds": result and result.seconds, "folder": run.name})
+    columns = [name for name in (rows[0] if rows else ()) if any(row[name] is not None for row in rows)]
+    return table(columns, ([row[name] for name in columns] for row in rows), "runs") if rows else ""
 
 
-def _solved(run: Shown) -> int | str | None:
-    if run.result is None or not run.result.has_solved_rule:
-        return None
-    return run.result.solved_episode or f"not within {run.result.episodes}"
-
-
-def _lacking(shown: Sequence[Shown], what: str, *, only: tuple[str, ...] = ("",)) -> str:
-    """Which runs were not recorded, on the environments that begin so, and why; but for runs that have not begun."""
-    without = [
-        run for run in shown if run.record is None and run.config.env.startswith(only) and len(run.log.get("episode", ()))
-    ]  # fmt: skip
+def _not_recorded(shown: Sequence[StoredRun], what: str, *, only: tuple[str, ...] = ("",)) -> str:
+    """How many runs on these environments have no record, and why."""
+    without = [run for run in shown if run.record is None and run.config.env.startswith(only) and run.has_episodes]
     words = ""
     for could, because in (
         (True, "trained without <code>--record</code>"),
-        (False, "agents of this kind do not tell their heads' values"),
+        (False, "this agent cannot be recorded"),
     ):
         count = sum(agents.find(run.config.agent).can_be_recorded is could for run in without)
         if count:
@@ -121,8 +208,8 @@ def _lacking(shown: Sequence[Shown], what: str, *, only: tuple[str, ...] = ("",)
     return words
 
 
-def _maps(shown: Sequence[Shown], maps: Sequence[dict[str, Any]]) -> str:
-    words = _lacking(shown, "map", only=("deep_sea", "binary_tree"))
+def _maps(shown: Sequence[StoredRun], maps: Sequence[page_data.Data]) -> str:
+    words = _not_recorded(shown, "map", only=("deep_sea", "binary_tree"))
     if not maps:
         return words
     layers = dict.fromkeys(layer["name"] for one in maps for layer in one["layers"])
@@ -130,74 +217,90 @@ def _maps(shown: Sequence[Shown], maps: Sequence[dict[str, Any]]) -> str:
     pictures = "".join(
         f'<figure class="map" data-map="{i}"><figcaption>{html.escape(one["name"])}</figcaption>'
         f'<canvas role="img" aria-label="map of {html.escape(one["name"])}"></canvas>'
-        '<p class="told" aria-live="off"></p><p class="cell"></p></figure>'
+        '<p class="caption" aria-live="off"></p><p class="cell"></p></figure>'
         for i, one in enumerate(maps)
     )
     return (
         '<div class="controls"><button type="button" id="play" aria-pressed="false">▶ play</button>'
         '<label class="wide">episode <output id="episode"></output>'
         '<input type="range" id="moment" min="0" value="0" step="1"></label>'
-        f'<label>what <select id="layer">{options}</select></label></div>'
+        f'<label>layer <select id="layer">{options}</select></label></div>'
         '<div class="scale" aria-hidden="true"><span id="low"></span><canvas id="scale" height="12"></canvas>'
         '<span id="high"></span></div>'
         f'<div class="maps">{pictures}</div>'
-        '<p class="note">Light cells are large, dark ones small, hatched ones nothing; the scale is logarithmic and the same '
-        "for all maps. The line is the greedy path of the exploiters' mean, ★ the reward.</p>"
+        '<p class="note">Light cells have large values, dark cells small ones, hatched cells none. The scale is logarithmic '
+        "and the same for all maps. The line is the greedy path of the exploiters' mean. ★ marks the reward.</p>"
         f"{words}"
     )
 
 
-def _curves(number: int, env: str) -> str:
-    return (
-        f'<figure class="curves" data-environment="{number}"><figcaption>{html.escape(env)}</figcaption>'
-        '<div class="controls"><label>what <select class="metric"></select></label>'
-        '<label>over <select class="axis"></select></label>'
-        '<label><input type="checkbox" class="every" checked> every seed</label></div>'
+def _curves(environments: Sequence[page_data.Data], count: int) -> str:
+    charts = "".join(
+        f'<figure class="curves" data-environment="{number}"><figcaption>{html.escape(env["name"])}</figcaption>'
+        '<div class="controls"><label>y axis <select class="metric"></select></label>'
+        '<label>x axis <select class="axis"></select></label>'
+        '<label class="seeds"><input type="checkbox" class="every" checked> every seed</label></div>'
         '<div class="chart"></div><div class="legend"></div><p class="note"></p></figure>'
+        for number, env in enumerate(environments)
     )
+    more = count - _MAX_CHARTS
+    note = f'<p class="note">{more} more environments are only in the tables; make a page for them alone.</p>'
+    return charts + (note if more > 0 else "")
 
 
-def _heads(shown: Sequence[Shown], strips: Sequence[dict[str, Any]]) -> str:
+def _heads(shown: Sequence[StoredRun], strips: Sequence[page_data.Data]) -> str:
     if not strips:
         return ""
     options = "".join(f'<option value="{i}">{html.escape(s["name"])}</option>' for i, s in enumerate(strips))
     rows = [
         (run.agent, run.config.seed, run.config.env, row["role"], row["head"], row["episodes"], row["mean"], row["last"],
          row["best"])
-        for run in shown[:200] if (told := page_data.heads(run)) is not None for row in told["rows"]
-    ][:_MOST_ROWS]  # fmt: skip
-    columns = ("agent", "seed", "environment", "role", "head", "episodes", "mean return", "mean of its last 20", "best")
+        for run in shown[:200] if (heads := page_data.heads(run)) is not None for row in heads["rows"]
+    ][:_MAX_ROWS]  # fmt: skip
+    columns = (
+        "agent",
+        "seed",
+        "environment",
+        "role",
+        "head",
+        "episodes",
+        "mean return",
+        "last-20 return",
+        "best return",
+    )
     return (
         f'<div class="controls"><label>run <select id="strip">{options}</select></label></div>'
-        '<figure><canvas id="who" role="img" aria-label="who acted when"></canvas><p class="told" id="who-told"></p>'
+        '<figure><canvas id="who" role="img" aria-label="which head acted when"></canvas>'
+        '<p class="caption" id="who-caption"></p>'
         '<div class="chart" id="earned"></div><div class="legend" id="earned-legend"></div></figure>'
-        '<p class="note">A line for each head, exploiters (●) above explorers (○). A cell is as light as the mean return '
-        "of the head's episodes in that time is large; an empty one had none.</p>" + table(columns, rows, "heads")
+        '<p class="note">One row per head: exploiters (●) above explorers (○). Lighter cells have a higher mean return. '
+        "In empty cells the head did not act.</p><details><summary>table of all heads</summary>"
+        f"{table(columns, rows, 'heads')}</details>"
     )
 
 
-def _distributions(shown: Sequence[Shown], data: dict[str, Any]) -> str:
-    words = _lacking(shown, "distributions")
-    if not data["distributions"]:
+def _distributions(shown: Sequence[StoredRun], distributions: Sequence[page_data.Data]) -> str:
+    words = _not_recorded(shown, "distributions")
+    if not distributions:
         return words
     charts = "".join(
         f'<figure class="distribution" data-run="{i}" data-kind="{html.escape(kind)}">'
         f"<figcaption>{html.escape(kind)}: {html.escape(one['name'])}</figcaption>"
         '<div class="chart"></div></figure>'
-        for i, one in enumerate(data["distributions"])
+        for i, one in enumerate(distributions)
         for kind in one["kinds"]
     )
     return (
-        f'<div class="charts">{charts}</div><p class="note">Of transitions the agent remembers: the median, '
-        f"the middle half, and nine tenths of them.</p>{words}"
+        f'<div class="charts">{charts}</div><p class="note">Over transitions from the replay: the median, the middle '
+        f"50 % and the middle 90 %.</p>{words}"
     )
 
 
-def _configs(grouped: dict[tuple[str, str], list[Shown]]) -> str:
-    """Options in which groups differ, and folded away, all of them."""
+def _configs(grouped: Groups) -> str:
+    """A table of the options in which groups differ, and one of all options, folded."""
     if not grouped:
         return ""
-    if len(grouped) > _MOST_CONFIGS:  # then the agents, each on its first environment
+    if len(grouped) > _MAX_CONFIGS:  # each agent on its first environment
         grouped = {key: seeds for key, seeds in grouped.items() if key == next(k for k in grouped if k[1] == key[1])}
     configs = {}
     for (env, agent), seeds in grouped.items():
@@ -210,7 +313,7 @@ def _configs(grouped: dict[tuple[str, str], list[Shown]]) -> str:
     differing = [row for row in rows if len(set(row[1:])) > 1]
     columns = ("option", *configs)
     parts = [table(columns, differing, "differences")] if differing else []
-    parts.append(f"<details><summary>every option</summary>{table(columns, rows, 'every option')}</details>")
+    parts.append(f"<details><summary>all options</summary>{table(columns, rows, 'all options')}</details>")
     return "".join(parts)
 
 
@@ -220,26 +323,26 @@ def _words(value: Any) -> str:
     return "no limit" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _evidence(name: str, its: Evidence) -> str:
-    """An experiment: what its README says, with its figures, and its rows, folded away where there is a text."""
-    title, text = title_of(its.text, f"Results: {its.name}")
+def _results(name: str, its: Results) -> str:
+    """An experiment: its README with figures, and its CSV files, folded where there is a README."""
+    title, text = readme.render(its.text, its.figures, its.name)
     rows = [_rows(one) for one in its.tables]
     if its.text:
         names = (f"{one.name}: {len(one.rows)} rows" for one in its.tables)
         rows = [f"<details><summary>{html.escape(n)}</summary>{r}</details>" for n, r in zip(names, rows, strict=True)]
-    return section(name, title, prose(text, its.figures, its.name) + "".join(rows))
+    return section(name, title or f"Results: {its.name}", text + "".join(rows))
 
 
-def _rows(its: Table) -> str:
-    rows = [[number_or_text(cell) for cell in row] for row in its.rows[:_MOST_ROWS]]
+def _rows(its: CsvTable) -> str:
+    rows = [[number_or_text(cell) for cell in row] for row in its.rows[:_MAX_ROWS]]
     more = len(its.rows) - len(rows)
-    return table(its.columns, rows, its.name) + (f"<p>{more} more rows are in its file.</p>" if more else "")
+    return table(its.columns, rows, its.name) + (f"<p>{more} more rows are in the file.</p>" if more else "")
 
 
 def _missing(collected: Collected) -> str:
     items = [f"{name} is left out: {why}" for name, why in collected.left_out.items()]
     items += [f"{run.name}: {note}" for run in collected.runs for note in run.notes]
-    items += [f"{one.name}: {note}" for one in collected.evidence for note in one.notes]
+    items += [f"{one.name}: {note}" for one in collected.results for note in one.notes]
     for state in ("running", "cut off"):
         names = [run.name for run in collected.runs if run.state == state]
         if names:
@@ -248,7 +351,7 @@ def _missing(collected: Collected) -> str:
 
 
 def _script_safe(text: str) -> str:
-    """JSON that no name in it can end the script with."""
+    """JSON in which no name can end the script element."""
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return text

@@ -1,7 +1,4 @@
-"""What a page shows, as plain data: curves of every group of runs, who acted when, and the maps of what was recorded.
-
-A group is an agent, with its options, on an environment; its runs differ in their seed.
-"""
+"""The data of a page's charts, as JSON can hold it: learning curves, acting heads, maps and distributions."""
 
 import base64
 from collections.abc import Sequence
@@ -10,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tdu.report import curves
-from tdu.report.collect import Shown
+from tdu.report.collect import StoredRun, budget_axis, groups
 from tdu.run.folder.log import Log
 from tdu.run.folder.snapshots import Record
 
@@ -19,8 +16,8 @@ Data = dict[str, Any]
 GREEDY = "greedy_return"
 
 METRICS = {
-    "episode_return": "return",
-    GREEDY: "greedy return",
+    "episode_return": "training return",
+    GREEDY: "evaluation return",
     "bad_share": "share of bad episodes",
     "episode_len": "length of episodes",
     "bonus": "bonus",
@@ -28,82 +25,63 @@ METRICS = {
     "largest_q": "largest |Q|",
 }
 UNSMOOTHED = ("bad_share", GREEDY)
-"""Of these the last number is drawn, and no mean of the last ones."""
+"""Drawn as they are, not as a mean over the last episodes."""
 _DIGITS = 5
-_MOST_NUMBERS, _FEWEST_POINTS = 500_000, 20
+_MAX_NUMBERS, _MIN_POINTS = 500_000, 20
 _BINS = 80
-_MOST_STRIPS = 24
+_MAX_RUNS = 24
+"""Runs with a chart of their own."""
 _MAP_BYTES = 5_000_000
-"""All maps of a page together; where there is more, moments are left out evenly."""
+"""Size of all maps of a page; above it, snapshots are dropped evenly."""
 
 
-def groups(shown: Sequence[Shown]) -> dict[tuple[str, str], list[Shown]]:
-    """Runs by environment and agent, in the order in which they were given."""
-    found: dict[tuple[str, str], list[Shown]] = {}
-    for run in shown:
-        found.setdefault((run.config.env, run.agent), []).append(run)
-    return found
-
-
-def points(shown: Sequence[Shown]) -> int:
-    """How many places curves have, so that a page of many runs stays small."""
+def points(shown: Sequence[StoredRun]) -> int:
+    """Number of places of each curve, fewer on a page of many runs."""
     metrics = len(METRICS) - 1 + any(run.evaluations for run in shown)
     numbers = len(curves.AXES) * metrics * (len(shown) + 4 * len(groups(shown)))
-    return min(curves.POINTS, max(_FEWEST_POINTS, _MOST_NUMBERS // max(numbers, 1)))
+    return min(curves.POINTS, max(_MIN_POINTS, _MAX_NUMBERS // max(numbers, 1)))
 
 
-def environment(mine: dict[str, list[Shown]], places: int = curves.POINTS) -> Data:
-    """Curves of every agent on one environment, over each axis."""
-    logs = {agent: [drawn_log(run) for run in seeds] for agent, seeds in mine.items()}
+def environment(by_agent: dict[str, list[StoredRun]], places: int = curves.POINTS) -> Data:
+    """Curves of every agent on one environment, over each axis; the first axis is the budget's."""
+    logs = {agent: [drawn_log(run) for run in seeds] for agent, seeds in by_agent.items()}
     every = [log for seeds in logs.values() for log in seeds]
     window = curves.usual_window(every)
     metrics = [name for name in METRICS if any(name in log for log in every)]
+    within = {name: curves.bounds(log[name] for log in every if name in log) for name in metrics}
+    first = budget_axis([run for seeds in by_agent.values() for run in seeds])
     axes: Data = {}
-    for axis in curves.AXES:
+    for axis in dict.fromkeys((first, *curves.AXES)):
         at = curves.grid(every, axis, places)
-        drawn: Data = {}
+        drawn: dict[str, list[Data]] = {metric: [] for metric in metrics}
         for metric in metrics:
-            window_here = 1 if metric in UNSMOOTHED else window
             for agent, seeds in logs.items():
-                own = np.stack([curves.curve(log, metric, axis, at, window_here) for log in seeds])
-                band = curves.band(own)
-                drawn.setdefault(metric, []).append(
-                    {
-                        "agent": agent,
-                        "mean": _plain(band.mean),
-                        "low": _plain(band.low),
-                        "high": _plain(band.high),
-                        "count": band.seeds.tolist(),
-                        "seeds": [_plain(one) for one in own] if len(own) > 1 else [],
-                    }
-                )
+                smoothed = 1 if metric in UNSMOOTHED else window
+                own = [curves.curve(log, metric, axis, at, smoothed) for log in seeds if metric in log]
+                band = curves.band(np.reshape(own, (len(own), len(at))), within[metric])
+                of_band = {name: _plain(numbers) for name, numbers in band._asdict().items()}
+                each = [_plain(seed) for seed in own] if len(own) > 1 else []
+                drawn[metric].append({"agent": agent, **of_band, "count": len(own), "seeds": each})
         axes[axis] = {"x": _plain(at), "metrics": drawn}
     return {"window": window, "metrics": {name: METRICS[name] for name in metrics}, "axes": axes}
 
 
-def drawn_log(run: Shown) -> Log:
-    """A run's log with the share of bad episodes so far, where the environment counts them, and its greedy return."""
+def drawn_log(run: StoredRun) -> Log:
+    """A run's log with two more columns: the share of bad episodes, where there are any, and the evaluation return.
+
+    The evaluation return at an episode is interpolated between evaluations, and NaN before the first.
+    """
     log = dict(run.log)
-    if not len(log.get("episode", ())):
-        return log
-    if "total_bad_episodes" in log:
+    if run.has_episodes and "total_bad_episodes" in log:
         log["bad_share"] = log["total_bad_episodes"] / np.maximum(log["episode"], 1)
-    if run.evaluations:
-        log[GREEDY] = _greedy_return(run)
+    if run.has_episodes and run.evaluations:
+        episodes, returns = run.evaluations["episode"], run.evaluations[GREEDY]
+        log[GREEDY] = np.interp(log["episode"], episodes, returns, left=np.nan)
     return log
 
 
-def _greedy_return(run: Shown) -> np.ndarray:
-    """At every episode's end, on straight lines from evaluation to evaluation, the one at the run's end too; NaN before."""
-    episodes, returns = (run.evaluations[name].tolist() for name in ("episode", GREEDY))
-    if run.result is not None and run.result.greedy_return is not None and episodes[-1] < run.result.episodes:
-        episodes.append(run.result.episodes)
-        returns.append(run.result.greedy_return.mean)
-    return np.interp(run.log["episode"], episodes, returns, left=np.nan)
-
-
-def heads(run: Shown) -> Data | None:
-    """Who acted when, and what it earned: by head, and by head and time; None where there is but one head."""
+def heads(run: StoredRun) -> Data | None:
+    """Episodes and returns of each head, in total and over time; None for an agent with one head."""
     log = run.log
     if not len(log.get("head", ())) or "episode_return" not in log:
         return None
@@ -123,15 +101,15 @@ def heads(run: Shown) -> Data | None:
         mean = earned / acted
     rows = []
     for k in range(count):
-        mine = returns[usable & (head == k)]
+        own = returns[usable & (head == k)]
         rows.append(
             {
                 "head": k,
                 "role": role(k, exploiters),
-                "episodes": len(mine),
-                "mean": float(mine.mean()) if len(mine) else None,
-                "last": float(mine[-20:].mean()) if len(mine) else None,
-                "best": float(mine.max()) if len(mine) else None,
+                "episodes": len(own),
+                "mean": float(own.mean()) if len(own) else None,
+                "last": float(own[-20:].mean()) if len(own) else None,
+                "best": float(own.max()) if len(own) else None,
             }
         )
     edges = [int(log["episode"][np.searchsorted(slot, b)]) for b in range(bins)]
@@ -145,26 +123,26 @@ def heads(run: Shown) -> Data | None:
 
 
 def role(head: int, exploiters: int) -> str:
-    """What a head is for."""
+    """Whether a head exploits or explores."""
     return "exploiter" if head < exploiters else "explorer"
 
 
-def strips(shown: Sequence[Shown]) -> list[Data]:
-    """Who acted when, of the first runs that have it."""
+def strips(shown: Sequence[StoredRun]) -> list[Data]:
+    """`heads` of the first runs with several heads."""
     found: list[Data] = []
     for run in shown:
-        if len(found) < _MOST_STRIPS and (told := heads(run)) is not None:
-            found.append({"name": title(run), **told})
+        if len(found) < _MAX_RUNS and (acting := heads(run)) is not None:
+            found.append({"name": title(run), "agent": run.agent, **acting})
     return found
 
 
-def title(run: Shown) -> str:
-    """What a run is called on the page."""
+def title(run: StoredRun) -> str:
+    """A run's name on the page."""
     return f"{run.agent}, seed {run.config.seed}, on {run.config.env}"
 
 
-def maps(shown: Sequence[Shown]) -> list[Data]:
-    """The maps of all runs that have some, in bytes: 0 for nothing, then 255 steps of a logarithmic scale for each layer."""
+def maps(shown: Sequence[StoredRun]) -> list[Data]:
+    """The maps of all recorded runs. A cell is a byte: 0 for no value, then 255 steps of each layer's logarithmic scale."""
     drawn = [
         (run, run.record, _layers(run.record))
         for run in shown
@@ -175,7 +153,7 @@ def maps(shown: Sequence[Shown]) -> list[Data]:
 
 
 class Layer(NamedTuple):
-    """Something that can be drawn of every state at every moment."""
+    """A value of every state at every snapshot."""
 
     name: str
     about: str
@@ -188,10 +166,10 @@ def _layers(record: Record) -> list[Layer]:
     names = about["map"]["layers"]
     visits = record.maps("visits").astype(np.int64)
     several = bool(about["exploiters"]) and bool(about["explorers"])
-    layers = [Layer("visits lately", "visits since the moment before", visits.sum(axis=1))]
+    layers = [Layer("recent visits", "visits since the last snapshot", visits.sum(axis=1))]
     if several:
-        layers.append(Layer("visits lately, exploiters", "visits of exploiters since the moment before", visits[:, 0]))
-        layers.append(Layer("visits lately, explorers", "visits of explorers since the moment before", visits[:, 1]))
+        layers.append(Layer("recent visits, exploiters", "visits by exploiters since the last snapshot", visits[:, 0]))
+        layers.append(Layer("recent visits, explorers", "visits by explorers since the last snapshot", visits[:, 1]))
     layers.append(Layer("visits", "visits so far", np.cumsum(visits.sum(axis=1), axis=0)))
     if "sigma" in names:
         layers.insert(0, Layer("bonus σ", "the exploiters' disagreement about the TD error", record.maps("sigma")))
@@ -199,7 +177,7 @@ def _layers(record: Record) -> list[Layer]:
         paid = record.maps("bonus")
         same = "sigma" in names and np.allclose(paid, record.maps("sigma"), rtol=1e-2, atol=1e-3)
         if np.any(paid) and not same:
-            layers.append(Layer("bonus paid", "what this agent pays for the cell", paid))
+            layers.append(Layer("bonus paid", "the bonus that the agent adds to the reward", paid))
     if "spread" in names:
         spread = record.maps("spread")
         for group, (count, name) in enumerate(((about["exploiters"], "exploiters"), (about["explorers"], "explorers"))):
@@ -208,12 +186,12 @@ def _layers(record: Record) -> list[Layer]:
     return layers
 
 
-def _map(run: Shown, record: Record, drawn: list[Layer], share: float) -> Data:
+def _map(run: StoredRun, record: Record, drawn: list[Layer], share: float) -> Data:
     about, count = record.about["map"], len(record.snapshots)
     kept = np.unique(np.linspace(0, count - 1, max(2, int(count * share))).round().astype(int))
     layers = []
     for name, sentence, numbers in drawn:
-        if name.startswith("visits lately") and len(kept) < count:  # what was left out is counted with the next
+        if name.startswith("recent visits") and len(kept) < count:  # dropped snapshots are added to the next one
             numbers = np.add.reduceat(numbers, np.concatenate([[0], kept[:-1] + 1]), axis=0)
         else:
             numbers = numbers[kept]
@@ -244,9 +222,9 @@ def _map(run: Shown, record: Record, drawn: list[Layer], share: float) -> Data:
 
 
 def scaled(numbers: np.ndarray) -> tuple[float, float, np.ndarray]:
-    """The ends of a scale, and every number in 255 steps of it; step 1 is the low end and all between it and 0.
+    """The ends of a logarithmic scale, and every number as one of its 255 steps.
 
-    Counts may be five powers of ten apart; of others, three show more of what is large.
+    Step 1 holds everything from 0 to the low end. The scale covers five powers of ten for counts and three for other values.
     """
     decades = 5 if numbers.dtype.kind == "i" else 3
     numbers = np.nan_to_num(np.asarray(numbers, np.float64), nan=0.0, posinf=0.0, neginf=0.0)
@@ -260,22 +238,27 @@ def scaled(numbers: np.ndarray) -> tuple[float, float, np.ndarray]:
     return low, high, np.where(numbers > 0, np.clip(steps, 1, 255), 0).astype(np.uint8)
 
 
-def distributions(shown: Sequence[Shown]) -> list[Data]:
-    """Quantiles of bonus and TD error over time, of every run that has recorded them."""
+def distributions(shown: Sequence[StoredRun]) -> list[Data]:
+    """Quantiles of bonus and TD error over time, of the first recorded runs."""
     found = []
     for run in shown:
         if run.record is None or len(run.record.snapshots) < 2:
             continue
-        told: Data = {"name": title(run), "episodes": [s["episode"] for s in run.record.snapshots], "kinds": {}}
+        quantiles: Data = {
+            "name": title(run),
+            "agent": run.agent,
+            "episodes": [s["episode"] for s in run.record.snapshots],
+            "kinds": {},
+        }
         for kind, words in (("bonus", "bonus"), ("td", "TD error of the exploiters' mean")):
             rows = [s.get(kind) or [None] * 5 for s in run.record.snapshots]
             if any(any(row) for row in rows):
-                told["kinds"][words] = [list(column) for column in zip(*rows, strict=True)]
-        if told["kinds"]:
-            found.append(told)
-    return found[:_MOST_STRIPS]
+                quantiles["kinds"][words] = [list(column) for column in zip(*rows, strict=True)]
+        if quantiles["kinds"]:
+            found.append(quantiles)
+    return found[:_MAX_RUNS]
 
 
 def _plain(numbers: np.ndarray) -> list[float | None]:
-    """As JSON can hold them, shortly; what is no number is null."""
+    """Rounded numbers; None for those that are not finite."""
     return [float(f"{x:.{_DIGITS}g}") if np.isfinite(x) else None for x in numbers.tolist()]

@@ -1,4 +1,4 @@
-"""How a run tells that it is alive: a bar on a terminal, plain lines elsewhere, JSON lines for a parent process."""
+"""Progress displays: a bar on a terminal, plain lines elsewhere, JSON lines for a parent process; and a result in words."""
 
 import contextlib
 import json
@@ -14,14 +14,15 @@ from tdu.run.folder.records import RunResult
 from tdu.run.session import Report
 
 _PLAIN_EVERY = 5.0
+"""Seconds between plain lines."""
 _ALL = "all runs"
 
 Facts = dict[str, Any]
-"""What any display shows of a run, as JSON can hold it; see `facts`."""
+"""The values that displays show, as JSON can hold them; see `facts`."""
 
 
 def facts(report: Report) -> Facts:
-    """What any display shows of a run."""
+    """The values that displays show."""
     rate = report.session_steps / report.session_seconds if report.session_seconds else 0.0
     return {
         "episode": report.episode,
@@ -44,13 +45,13 @@ def facts(report: Report) -> Facts:
 
 
 def _share(episode: int, episodes: int | None, steps: int, most_steps: int | None) -> float:
-    """How much of a run is done, by whichever of its limits is nearer."""
+    """The share of a run that is done, by the nearer of its limits."""
     shares = [done / limit for done, limit in ((episode, episodes), (steps, most_steps)) if limit]
     return max(shares, default=0.0)
 
 
 def _seconds_left(report: Report) -> float | None:
-    """At most so long, by whichever limit comes first; None while nothing is known."""
+    """Time to the nearer limit at the present speed; None before the first episode or step."""
     pairs = (
         (report.episode, report.episodes, report.session_episodes),
         (report.steps, report.most_steps, report.session_steps),
@@ -60,7 +61,7 @@ def _seconds_left(report: Report) -> float | None:
 
 
 def sentence(shown: Facts) -> str:
-    """The facts in one line, those first that a narrow terminal must not cut off."""
+    """The facts in one line. The most important come first, because a narrow terminal cuts the rest off."""
     depth = "" if shown["optimal_depth"] is None else f"  depth {shown['greedy_depth']} of {shown['optimal_depth']}"
     regret = "" if shown["regret"] is None else f"  regret {shown['regret']:.3f}"
     mean = "no episode has ended yet" if shown["return"] is None else f"last-100 return {shown['return']:.3f}"
@@ -74,12 +75,12 @@ def sentence(shown: Facts) -> str:
 
 
 def clock(seconds: float | None) -> str:
-    """A duration as people write it."""
+    """A duration as hours, minutes and seconds."""
     if seconds is None:
         return "?"
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
 
 
 class Throttle:
@@ -90,7 +91,7 @@ class Throttle:
         self._last = -math.inf if at_once else time.monotonic()
 
     def show(self, shown: Facts) -> None:
-        """Prints the facts if it is time again."""
+        """Prints the facts, at most every few seconds."""
         if time.monotonic() - self._last < _PLAIN_EVERY:
             return
         self._last = time.monotonic()
@@ -123,13 +124,13 @@ class Bars:
         self._move(name, share=shown["share"], done=done, text=sentence(shown))
 
     def finish(self, name: str, text: str) -> None:
-        """Leaves the last words of that name above the bars that are still moving."""
+        """Replaces the bar of that name by a line of text."""
         if name in self._tasks:
             self._bars.remove_task(self._tasks.pop(name))
         self._bars.console.print(f"{name}: {text}", highlight=False, markup=False, soft_wrap=True)
 
     def total(self, finished: float, jobs: int, text: str) -> None:
-        """Moves the bar of all jobs together, where there is more than one."""
+        """Moves the bar of all jobs, if there are several."""
         if jobs > 1:
             self._move(_ALL, share=finished / jobs, done=f"{math.floor(finished)}/{jobs}", text=text)
 
@@ -139,15 +140,14 @@ class Bars:
         self._bars.update(self._tasks[name], completed=share, done=done, text=text)
 
     def close(self) -> None:
-        """Leaves the terminal as it was found."""
+        """Restores the terminal."""
         self._bars.stop()
 
 
 def display(kind: str, name: str, output: TextIO) -> tuple[Callable[[Report], None], Callable[[], None]]:
-    """The display asked for, and how to close it.
+    """A display of that kind, and a function that closes it.
 
-    `auto` is a bar on a terminal and plain lines elsewhere; `json` is a line per report on `output`, for the process that
-    started this one.
+    `auto` is a bar on a terminal and plain lines elsewhere; `json` is a line per report on `output`, for a parent process.
     """
     if kind == "none":
         return lambda report: None, lambda: None
@@ -162,9 +162,9 @@ def display(kind: str, name: str, output: TextIO) -> tuple[Callable[[Report], No
 
 @contextlib.contextmanager
 def shown(how: Callable[[Report], None] | str | None, name: str) -> Iterator[Callable[[Report], None] | None]:
-    """What `tdu.train` tells its reports to: a function as it is, or a display that is closed in the end.
+    """The progress function of `tdu.train`: the given one, or a display that is closed at the end.
 
-    Without a terminal the first line comes after five seconds, so that short runs in a script say nothing.
+    Without a terminal the first line comes after five seconds, so that short runs in a script print nothing.
     """
     if not isinstance(how, str):
         yield how
@@ -182,11 +182,11 @@ def shown(how: Callable[[Report], None] | str | None, name: str) -> Iterator[Cal
 
 
 HOW = ("auto", "plain")
-"""Displays of a run in Python; a function or None will do too."""
+"""Displays of `tdu.train`, beside a function and None."""
 
 
 def summary(result: RunResult, best: str | None = None) -> str:
-    """A result in three sentences at most; `best` is the command that plays the best agent, where one was kept."""
+    """A result in at most three sentences; `best` is the command that plays the best agent, if one was kept."""
     text = f"{result.agent} seed {result.seed} on {result.env}: "
     if result.optimal_depth is not None:
         text += _mastery_words(result)
@@ -221,7 +221,7 @@ def _mastery_words(result: RunResult) -> str:
 
 
 def return_words(mean: float, standard_error: float, episodes: int) -> str:
-    """What a policy returns, and over how many episodes; with its error where they are enough for one."""
+    """A policy's mean return and its number of episodes, with the standard error if there are enough of them."""
     if episodes == 1:
         return f"{mean:.3f} in one episode"
     return f"{mean:.3f}{f' ± {standard_error:.3f}' if episodes >= _ENOUGH_FOR_ERROR else ''} over {episodes} episodes"
@@ -231,7 +231,7 @@ _ENOUGH_FOR_ERROR = 5
 
 
 def _was_better(result: RunResult, greedy: float) -> bool:
-    """Whether a run returned far more while it was training, and nobody has kept the agent of then."""
+    """Whether the training return was far above the evaluation return."""
     enough = result.mean_return is not None and result.mean_return_episodes >= _ENOUGH
     if not enough or result.mean_return is None:
         return False
@@ -239,11 +239,11 @@ def _was_better(result: RunResult, greedy: float) -> bool:
 
 
 _ENOUGH = 20
-"""Episodes whose mean says something."""
+"""Training episodes that are enough for a comparison."""
 
 
 class Overall:
-    """How far a number of jobs has come, and how long the rest may take."""
+    """Progress of several jobs, and the time left."""
 
     def __init__(self, total: int):
         self._total, self._done, self._failed = total, 0, 0
@@ -251,22 +251,22 @@ class Overall:
         self._started = time.monotonic()
 
     def move(self, name: str, share: float) -> None:
-        """A job that is under way."""
+        """Sets the share of a running job that is done."""
         self._shares[name] = share
 
     def end(self, name: str, failed: bool) -> None:
-        """A job that is over."""
+        """Counts a job that has ended."""
         self._shares.pop(name, None)
         self._done += 1
         self._failed += failed
 
     @property
     def finished(self) -> float:
-        """Jobs that are over, those under way by their share."""
+        """Ended jobs, plus the shares of the running ones."""
         return self._done + sum(self._shares.values())
 
     def sentence(self) -> str:
-        """All of it in one line."""
+        """The progress of all jobs in one line."""
         left = (time.monotonic() - self._started) * (self._total - self.finished) / max(self.finished, 1e-9)
         failed = f", {self._failed} failed" if self._failed else ""
         return f"{self._done} of {self._total} runs{failed}, about {clock(left if self.finished else None)} left"
@@ -278,12 +278,12 @@ Engine = Callable[..., list[parallel.Outcome]]
 def run_jobs(
     jobs: list[parallel.Job], kind: str, *, workers: int | None = None, engine: Engine = parallel.run_all
 ) -> list[parallel.Outcome]:
-    """Runs jobs in parallel with a bar for each on a terminal, or a line when one ends; and how far all of them are."""
+    """Runs jobs in parallel, with a bar for each on a terminal, and elsewhere a line when one ends."""
     overall = Overall(len(jobs))
     bars = Bars() if kind == "auto" and sys.stderr.isatty() else None
     throttles = {job.name: Throttle(job.name) for job in jobs}
 
-    def tell(name: str, shown: Facts) -> None:
+    def show(name: str, shown: Facts) -> None:
         overall.move(name, float(shown.get("share") or 0.0))
         if bars is not None:
             bars.show(name, shown)
@@ -303,7 +303,7 @@ def run_jobs(
 
     try:
         with parallel.ending_as_interrupted():
-            return engine(jobs, workers=workers, tell=tell, done=done)
+            return engine(jobs, workers=workers, tell=show, done=done)
     finally:
         if bars is not None:
             bars.close()

@@ -135,8 +135,7 @@ class Session:
         self._evaluation: Row | None = None
         """What it returned then."""
         self._is_told_to_end = False
-        self._track: Callable[[Row], None] | None = None
-        self._end_track: Callable[[], None] | None = None
+        self._tracker: tracking.Tracker | None = None
         self._runner, self._agent = make_runner(plan.config, plan.env, address=address, say=say)
         for note in self._runner.notes:
             say(note)
@@ -163,7 +162,7 @@ class Session:
         self._seconds_before = self._seconds
         self._clock_before = self._runner.clock
         if track:  # last, when nothing can be refused any more
-            self._track, self._end_track = tracking.start(track, folder.path if folder else None, plan.config.to_json())
+            self._tracker = tracking.start(track, folder.path if folder else None, plan.config.to_json())
 
     def _restore(self, folder: runs.Folder, resuming: bool) -> None:
         loaded = folders.latest_checkpoint(folder.path, self._config, self._runner.save(), self._say, set_aside=True)
@@ -231,8 +230,8 @@ class Session:
             self._loop()
             return self._finish()
         finally:
-            if self._end_track is not None:
-                self._end_track()
+            if self._tracker is not None:
+                self._tracker.close()
             if isinstance(self._plan.source, str):  # an object is the user's to close
                 self._runner.close()
 
@@ -310,6 +309,8 @@ class Session:
             if returns.mean > self._best:
                 self._checkpoint(self._folder, best=True, saved=saved)
         self._best = max(self._best, returns.mean)
+        if self._tracker is not None:
+            self._tracker.evaluation(row, self._best)
         if self._watching.on_evaluation is not None:
             evaluation = Evaluation(clock.episodes, clock.steps, returns, trained)
             self._is_told_to_end |= self._watching.on_evaluation(evaluation) is True
@@ -320,8 +321,8 @@ class Session:
             row[WALL_TIME] = round(self._seconds, 3)
             if not math.isfinite(row["loss"]):
                 raise self._diverged(f"in episode {row['episode']}")
-            if self._track is not None:
-                self._track(row)
+            if self._tracker is not None:
+                self._tracker.episode(row)
             if self._watching.on_episode is not None:
                 self._is_told_to_end |= self._watching.on_episode(dict(row)) is True
             self._last = row

@@ -1,26 +1,17 @@
 "use strict";
-// The page's own script: it fills uPlot's charts, draws maps on canvases, sorts and copies tables. It asks nothing of the network.
+// Draws the charts with uPlot and the maps on canvases; sorts and copies tables. It makes no request to the network.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  const COLOURS = [["#0b6e4f", "#58c49c"], ["#3b6fb6", "#84b1f0"], ["#c0504d", "#f08a84"], ["#b8741a", "#e8b061"],
-    ["#7a4fa3", "#bd97e4"], ["#3a3f44", "#c9ced3"], ["#2b8ea3", "#71cfe2"], ["#9a7a1f", "#d9c067"]];
   const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3], [5, 5], [14, 4], [2, 6], [8, 3, 2, 3, 2, 3]];
-  const colour = i => COLOURS[i % COLOURS.length][dark.matches ? 1 : 0];
-  // The three of the demo have one colour on every page and picture; the others, and a second of one, take what is left.
-  const KNOWN = { tdu: 0, bdqn: 1, dqn: 2 };
-  function hues(labels) {
-    const agents = labels.map(label => label.match(/^\w*/)[0]);
-    const kept = agents.map((name, i) => agents.indexOf(name) === i ? KNOWN[name] : undefined), left = [...Array(2 * agents.length + 3).keys()].filter(i => !kept.includes(i));
-    return kept.map(hue => hue ?? left.shift());
-  }
+  const colour = i => data.palette[i % data.palette.length][dark.matches ? 1 : 0];
   const dash = i => DASHES[i % DASHES.length];
   const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const shown = x => x == null ? "–" : Number.isInteger(x) ? String(x) : Number(x.toPrecision(3)).toString();
   const made = (tag, text) => { const e = document.createElement(tag); if (text != null) e.textContent = text; return e; };
   const redraws = [];
 
-  // Lightness alone tells large from small: dark is little, light is much.
+  // Lightness alone carries the value: dark is small, light is large.
   const STOPS = [[62, 44, 128], [62, 74, 148], [33, 104, 140], [40, 160, 124], [140, 205, 80], [253, 240, 130]];
   function shade(part) {
     const at = Math.min(Math.max(part, 0), 1) * (STOPS.length - 1), i = Math.min(Math.floor(at), STOPS.length - 2);
@@ -61,13 +52,16 @@
     const [metric, axis, every] = [".metric", ".axis", ".every"].map(s => figure.querySelector(s));
     for (const [name, words] of Object.entries(env.metrics)) metric.append(new Option(words, name));
     for (const name of Object.keys(env.axes)) axis.append(new Option(name, name));
+    const several = Object.values(env.axes)[0].metrics[metric.value].some(c => c.seeds.length);
+    figure.querySelector(".seeds").hidden = !several;
     const draw = () => {
-      const here = env.axes[axis.value], own = hues(here.metrics[metric.value].map(c => c.agent));
-      const curves = here.metrics[metric.value].map((c, i) => ({ ...c, hue: own[i], dash: own[i] }));
-      // What was tried out on the way stands beside what training returned, which includes exploration.
+      const here = env.axes[axis.value];
+      const curves = here.metrics[metric.value].map(c => ({ ...c, hue: data.colours[c.agent], dash: data.colours[c.agent] }));
+      // Evaluations are drawn beside the training return, which includes exploration.
       const evaluated = metric.value === "episode_return" && here.metrics.greedy_return;
-      if (evaluated) evaluated.forEach((c, i) => {
-        if (c.mean.some(x => x != null)) curves.push({ ...c, agent: c.agent + ", greedy return", seeds: [], hue: own[i], dash: own[i] + 2 });
+      if (evaluated) evaluated.forEach(c => {
+        const hue = data.colours[c.agent];
+        if (c.mean.some(x => x != null)) curves.push({ ...c, agent: c.agent + ", evaluation return", seeds: [], hue, dash: hue + 2 });
       });
       const columns = [here.x], series = [{}], bands = [], means = [];
       curves.forEach(c => {
@@ -78,12 +72,10 @@
           bands.push({ series: [columns.length - 2, columns.length - 1], fill: colour(c.hue) + "2e" });
         }
         const one = here.x.length < 3 || c.mean.filter(x => x != null).length === 1;
-        const most = Math.max(...c.count), few = k => c.count[k] < most;
-        add(c.mean.map((x, k) => few(k) || few(k - 1) || few(k + 1) ? x : null), { stroke: colour(c.hue), width: 1, dash: dash(c.dash) });
-        add(c.mean.map((x, k) => few(k) ? null : x), { stroke: colour(c.hue), width: 2.5, dash: dash(c.dash), points: { show: one } });
-        means.push(columns.length - 1, columns.length - 2);
+        add(c.mean, { stroke: colour(c.hue), width: 2.5, dash: dash(c.dash), points: { show: one } });
+        means.push(columns.length - 1);
       });
-      // The interval of two seeds is twelve times as wide as what lies between them: it gets half of the height at most.
+      // The interval of two seeds is twelve times as wide as their distance: it gets at most half of the height.
       const range = (u, min, max) => {
         if (min == null) return [0, 1];
         let low = min, high = max;
@@ -100,21 +92,24 @@
         entry.append(sample(c.hue, c.dash), made("span", c.agent), made("b"));
         return entry;
       }));
-      const tell = at => curves.forEach((c, i) => {
-        const x = at == null ? c.mean.findLastIndex(v => v != null) : at;
-        legend.children[i].lastChild.textContent = x < 0 || c.mean[x] == null ? "–"
-          : shown(c.mean[x]) + (c.low[x] == null ? "" : ` (${shown(c.low[x])} to ${shown(c.high[x])}, ${c.count[x]} seeds)`);
+      // Quoted: the value under the cursor, or the last one that all seeds have.
+      const quote = at => curves.forEach((c, i) => {
+        const x = at ?? c.mean.findLastIndex(v => v != null);
+        legend.children[i].lastChild.textContent = x < 0 || c.mean[x] == null ? "–" : shown(c.mean[x])
+          + (c.low[x] == null ? "" : ` (${shown(c.low[x])} to ${shown(c.high[x])}, ${c.count} seeds)`)
+          + (at == null && x < here.x.length - 1 ? ` at ${shown(Math.round(here.x[x]))} ${axis.value}` : "");
       });
       chart(figure.querySelector(".chart"), { axes: axes(axis.value, env.metrics[metric.value]), series, bands,
         scales: { x: { time: false }, y: { range } }, cursor: { points: { show: (u, i) => means.includes(i) } },
-        hooks: { setCursor: [u => tell(u.cursor.idx)] } }, columns);
-      tell(null);
-      const seeds = curves.some(c => c.seeds.length);
-      const greedy = "Greedy return: what the trained policy returns, without exploration, from evaluation to evaluation.";
-      figure.querySelector(".note").textContent = (metric.value === "bad_share" ? "Share of all episodes so far."
-        : metric.value === "greedy_return" ? greedy
-        : env.window > 1 ? `Mean of the last ${env.window} episodes.` : "Every episode.") + (evaluated ? ` ${greedy}` : "") + (seeds ? " Thick: mean over all seeds, thin: over those that "
-        + "get so far, where others have ended; shaded: its 95 % interval, as far as there is room; faint: every seed." : "");
+        hooks: { setCursor: [u => quote(u.cursor.idx)] } }, columns);
+      quote(null);
+      const evaluation = "Evaluation return: the return of the trained policy without exploration, interpolated between evaluations.";
+      figure.querySelector(".note").textContent = [
+        metric.value === "bad_share" ? "Share of all episodes so far." : metric.value === "greedy_return" ? evaluation
+          : env.window > 1 ? `Mean over the last ${env.window} episodes.` : "Every episode.",
+        evaluated ? evaluation : "",
+        several ? "Thick: mean over seeds, as far as all seeds have run. Shaded: its 95 % interval. Faint: single seeds." : "",
+      ].filter(Boolean).join(" ");
     };
     for (const control of [metric, axis, every]) control.addEventListener("change", draw);
     redraws.push(draw);
@@ -123,16 +118,17 @@
   for (const figure of document.querySelectorAll(".distribution")) {
     const one = data.distributions[figure.dataset.run], q = one.kinds[figure.dataset.kind];
     redraws.push(() => {
-      const series = [{}, ...q.map((_, i) => ({ stroke: i === 2 ? colour(0) : "transparent", width: i === 2 ? 2 : 0, points: { show: false } }))];
-      const bands = [{ series: [5, 1], fill: colour(0) + "22" }, { series: [4, 2], fill: colour(0) + "44" }];
+      const own = colour(data.colours[one.agent]);
+      const series = [{}, ...q.map((_, i) => ({ stroke: i === 2 ? own : "transparent", width: i === 2 ? 2 : 0, points: { show: false } }))];
+      const bands = [{ series: [5, 1], fill: own + "22" }, { series: [4, 2], fill: own + "44" }];
       chart(figure.querySelector(".chart"), { axes: axes("episodes", figure.dataset.kind.split(" of ")[0]), series, bands }, [one.episodes, ...q]);
     });
   }
 
-  // ------------------------------------------------------------------ who acted when
+  // ------------------------------------------------------------------ acting heads
   const who = document.getElementById("who");
   if (who) {
-    const choice = document.getElementById("strip"), told = document.getElementById("who-told");
+    const choice = document.getElementById("strip"), caption = document.getElementById("who-caption");
     const draw = () => {
       const one = data.strips[choice.value], heads = one.acted.length, bins = one.acted[0].length;
       const height = Math.max(60, Math.min(22, 420 / heads) * heads + 4), [pen, width] = sized(who, height);
@@ -149,20 +145,20 @@
         });
       });
       const share = part => one.rows.filter(r => (r.head < one.exploiters) === part).reduce((n, r) => n + r.episodes, 0);
-      told.textContent = `Episodes ${one.edges[0]} to ${one.edges[bins]}: exploiters acted in ${share(true)}, explorers in ${share(false)}; `
-        + `mean returns from ${shown(low)} (dark) to ${shown(high)} (light).`;
+      caption.textContent = `Episodes ${one.edges[0]} to ${one.edges[bins]}: exploiters acted in ${share(true)}, explorers in ${share(false)}. `
+        + `Mean returns from ${shown(low)} (dark) to ${shown(high)} (light).`;
       const groups = [["exploiters", k => k < one.exploiters], ["explorers", k => k >= one.exploiters]]
-        .filter(([, mine]) => one.rows.some(r => mine(r.head) && r.episodes));
-      const columns = groups.map(([, mine]) => one.edges.slice(0, bins).map((_, b) => {
+        .filter(([, has]) => one.rows.some(r => has(r.head) && r.episodes));
+      const columns = groups.map(([, has]) => one.edges.slice(0, bins).map((_, b) => {
         let n = 0, sum = 0;
-        one.acted.forEach((row, k) => { if (mine(k) && row[b]) { n += row[b]; sum += row[b] * one.earned[k][b]; } });
+        one.acted.forEach((row, k) => { if (has(k) && row[b]) { n += row[b]; sum += row[b] * one.earned[k][b]; } });
         return n ? sum / n : null;
       }));
       chart(document.getElementById("earned"), { axes: axes("episodes", "mean return"),
-        series: [{}, ...groups.map((_, i) => ({ stroke: colour(i), width: 2, dash: dash(i), spanGaps: true, points: { show: false } }))] },
+        series: [{}, ...groups.map((_, i) => ({ stroke: colour(data.colours[one.agent]), width: 2, dash: dash(i), spanGaps: true, points: { show: false } }))] },
         [one.edges.slice(0, bins), ...columns]);
       document.getElementById("earned-legend").replaceChildren(...groups.map(([name], i) => {
-        const entry = made("span"); entry.append(sample(i), made("span", name)); return entry;
+        const entry = made("span"); entry.append(sample(data.colours[one.agent], i), made("span", name)); return entry;
       }));
     };
     choice.addEventListener("change", draw);
@@ -184,7 +180,7 @@
     moment.max = times.length - 1;
     const value = (layer, step) => step === 0 ? 0 : layer.high === layer.low ? layer.high
       : layer.low * Math.pow(layer.high / layer.low, (step - 1) / 254);
-    const told = (layer, step) => (step > 1 ? "about " : step && !layer.whole ? "at most " : "")
+    const words = (layer, step) => (step > 1 ? "about " : step && !layer.whole ? "at most " : "")
       + shown(layer.whole ? Math.round(value(layer, step)) : value(layer, step));
     let ends = [1, 1];
     const frameAt = map => Math.max(map.episodes.findLastIndex(e => e <= times[moment.value]), 0);
@@ -201,7 +197,7 @@
     function draw(figure) {
       const map = data.maps[figure.dataset.map], frame = frameAt(map), layer = layerOf(map), canvas = figure.querySelector("canvas");
       const size = Math.min(Math.max(canvas.clientWidth, 40) / map.columns, 60), [pen] = sized(canvas, Math.ceil(size * map.rows));
-      const count = map.cells.length, told = figure.querySelector(".told");
+      const count = map.cells.length;
       const at = s => [map.cells[s] % map.columns, Math.floor(map.cells[s] / map.columns)];
       let largest = 0, where = -1, filled = 0;
       for (let s = 0; s < count; s++) {
@@ -233,7 +229,7 @@
       pen.strokeText("★", (gx + 1) * size, (gy + 1) * size); pen.fillText("★", (gx + 1) * size, (gy + 1) * size);
       const last = path.length ? at(path[path.length - 1]) : [0, 0], reached = map.goal === map.cells[path[path.length - 1]];
       const place = where < 0 ? "" : `, largest in row ${at(where)[1] + 1}, column ${at(where)[0] + 1}: ${shown(largest)}`;
-      told.textContent = `Episode ${map.episodes[frame]}, step ${map.steps[frame]}. ` + (layer
+      figure.querySelector(".caption").textContent = `Episode ${map.episodes[frame]}, step ${map.steps[frame]}. ` + (layer
         ? `${layer.about[0].toUpperCase() + layer.about.slice(1)}: ${filled} of ${count} cells${place}. ` : `This run has no ${what.value}. `)
         + (reached ? "The greedy path ends at the reward." : `The greedy path ends in row ${last[1] + 1}, column ${last[0] + 1}.`);
       figure.dataset.frame = frame;
@@ -255,13 +251,13 @@
     moment.addEventListener("input", () => { if (timer) stop(); show(); });
     what.addEventListener("change", () => { bounds(); show(); });
     for (const figure of figures) {
-      const canvas = figure.querySelector("canvas"), words = figure.querySelector(".cell");
+      const canvas = figure.querySelector("canvas"), place = figure.querySelector(".cell");
       canvas.addEventListener("pointermove", event => {
         const map = data.maps[figure.dataset.map], size = Math.min(canvas.clientWidth / map.columns, 60);
         const x = Math.floor(event.offsetX / size), y = Math.floor(event.offsetY / size), s = map.place[y * map.columns + x];
         const layer = layerOf(map);
-        words.textContent = x < map.columns && s >= 0 && layer
-          ? `row ${y + 1}, column ${x + 1}: ${told(layer, layer.steps[frameAt(map) * map.cells.length + s])}` : "";
+        place.textContent = x < map.columns && s >= 0 && layer
+          ? `row ${y + 1}, column ${x + 1}: ${words(layer, layer.steps[frameAt(map) * map.cells.length + s])}` : "";
       });
     }
     redraws.push(() => { bounds(); show(); });

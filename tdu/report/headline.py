@@ -1,0 +1,95 @@
+"""The result of a group of runs, one agent on one environment, in a few numbers."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tdu.report import curves
+from tdu.report.collect import StoredRun
+
+
+class Headline(NamedTuple):
+    """The trained policies of a group. None is a value that the runs do not have."""
+
+    seeds: int
+    """Seeds with an evaluation of the trained policy."""
+    mean: float | None
+    low: float | None
+    """95 % interval: over seeds, or over the evaluation's episodes where there is one seed."""
+    high: float | None
+    best: float | None
+    """The best single evaluation of any seed."""
+
+
+class Reached(NamedTuple):
+    """When the seeds of a group reached a return, or met a rule."""
+
+    unit: str
+    """step or episode."""
+    by_seed: dict[int, int | None]
+    """None for a seed that did not."""
+
+    def __str__(self) -> str:
+        """The median over all seeds; one that did not get there counts as later than all others."""
+        middle = float(np.median([np.inf if when is None else when for when in self.by_seed.values()]))
+        count = sum(when is not None for when in self.by_seed.values())
+        if not np.isfinite(middle):
+            return f"{count} of {len(self.by_seed)} seeds" if count else "not reached"
+        return f"{self.unit} {middle:,.0f}" + (
+            f" (median of {len(self.by_seed)} seeds)" if len(self.by_seed) > 1 else ""
+        )
+
+
+def headline(seeds: Sequence[StoredRun]) -> Headline:
+    """Return of the trained policies of a group."""
+    trained = [run.trained_return for run in seeds if run.trained_return is not None]
+    if not trained:
+        return Headline(0, None, None, None, None)
+    best = max(run.best_return for run in seeds if run.best_return is not None)
+    means = np.asarray([[one.mean] for one in trained])
+    logged = [run.log["episode_return"] for run in seeds if "episode_return" in run.log]
+    within = curves.bounds([means, *logged])
+    if len(trained) == 1:
+        mean, half = trained[0].mean, 1.96 * trained[0].standard_error
+        if trained[0].episodes < _ENOUGH:
+            return Headline(1, mean, None, None, best)
+        return Headline(1, mean, max(mean - half, within[0]), min(mean + half, within[1]), best)
+    band = curves.band(means, within)
+    return Headline(len(trained), float(band.mean[0]), float(band.low[0]), float(band.high[0]), best)
+
+
+_ENOUGH = 5
+"""Episodes of an evaluation that are enough for an interval."""
+
+
+def reached(seeds: Sequence[StoredRun], target: float) -> Reached | None:
+    """The step of each seed's first evaluation of at least `target`; None without evaluations during the runs."""
+    evaluated = [run for run in seeds if run.evaluations]
+    found = {run.config.seed: run.first_reached(target) for run in evaluated}
+    return Reached("step", {seed: at and at[1] for seed, at in found.items()}) if found else None
+
+
+def first_as_good(seeds: Sequence[StoredRun]) -> Reached | None:
+    """The step at which each seed's policy was first as good as at the end, within a standard error."""
+    found: dict[int, int | None] = {}
+    for run in seeds:
+        trained = run.trained_return
+        if run.evaluations and trained is not None:
+            at = run.first_reached(trained.mean - trained.standard_error)
+            found[run.config.seed] = at and at[1]
+    return Reached("step", found) if found else None
+
+
+def mastered(seeds: Sequence[StoredRun]) -> Reached | None:
+    """When the greedy policy mastered the task; None where the environment has no optimal path."""
+    ended = [(run.config.seed, run.result) for run in seeds if run.result is not None]
+    found = {seed: result.mastered_episode for seed, result in ended if result.optimal_depth is not None}
+    return Reached("episode", found) if found else None
+
+
+def solved(seeds: Sequence[StoredRun]) -> Reached | None:
+    """When the environment's rule for a solved task first held; None where it has no rule."""
+    ended = [(run.config.seed, run.result) for run in seeds if run.result is not None]
+    found = {seed: result.solved_episode for seed, result in ended if result.has_solved_rule}
+    return Reached("episode", found) if found else None
