@@ -6,14 +6,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from reproduction.experiment import Measured, Verdict, cell, interval_words, markdown
-from reproduction.rows import Row, first_of_each, identity
+from reproduction import drawing, statistics, wording
+from reproduction.experiment import Measured, Verdict, cell
+from reproduction.rows import RunRow, first_of_each, identity
+from reproduction.statistics import Interval
 from tdu import agents
 from tdu.environments.atari import DENSE, EXPLORATION, FRAMES_PER_STEP, PREFIX
-from tdu.report import atari_scores, drawing, statistics, variance
+from tdu.report import atari_scores, variance
 from tdu.report.atari_scores import Scored
-from tdu.report.statistics import Interval
-from tdu.run import folder as runs
+from tdu.run import folder as run_folder
 from tdu.run.sweeps import Cell
 
 FEWEST = 3
@@ -26,7 +27,7 @@ LOSS = 0.1
 """Share of the score that may be lost where a claim says that it is kept."""
 
 
-class Plan(NamedTuple):
+class GamePlan(NamedTuple):
     """Every setting on every game with every seed."""
 
     settings: Mapping[str, tuple[str, Mapping[str, Any]]]
@@ -51,7 +52,7 @@ class Plan(NamedTuple):
         """The runs alone."""
         return [made for _, _, made in self.runs()]
 
-    def scored(self, rows: Sequence[Row]) -> list[Scored]:
+    def scored(self, rows: Sequence[RunRow]) -> list[Scored]:
         """The runs that have a score, under the name of their setting."""
         found = first_of_each(rows)
         there = [(name, game, found[key]) for name, game, made in self.runs() if (key := identity(made)) in found]
@@ -62,7 +63,7 @@ class Plan(NamedTuple):
         ]
 
 
-def measure(folder: Path, result: runs.RunResult) -> Measured:
+def measure(folder: Path, result: run_folder.RunResult) -> Measured:
     """The human-normalised score of a run: the return of its trained policy, or else of its last episodes of training."""
     del folder
     game = atari_scores.game_of(result.env)
@@ -97,7 +98,7 @@ def mean(scored: Sequence[Scored]) -> float:
 def difference(first: Sequence[Scored], second: Sequence[Scored]) -> Interval:
     """How much more the first runs score, the mean over games; the interval draws the seeds of each game anew."""
     games = list(dict.fromkeys(run.game for run in first))
-    groups = [np.asarray([r.hns for r in mine if r.game == game]) for mine in (first, second) for game in games]
+    groups = [np.asarray([r.hns for r in runs if r.game == game]) for runs in (first, second) for game in games]
 
     def gap(means: np.ndarray) -> float:
         return float(means[: len(games)].mean() - means[len(games) :].mean())
@@ -125,7 +126,7 @@ def compare(first: Sequence[Scored], second: Sequence[Scored]) -> Tested:
     return Tested(above, f"{words}, F = {test.f:.2f}, p = {test.p:.4f}")
 
 
-def body(plans: Mapping[str, Plan], rows: Sequence[Row]) -> tuple[str, dict[str, Callable[[], Any]]]:
+def body(plans: Mapping[str, GamePlan], rows: Sequence[RunRow]) -> tuple[str, dict[str, Callable[[], Any]]]:
     """Tables and a figure of each preset that has runs; the figures by name."""
     parts, figures = ["## Human-normalised scores"], {}
     for preset, plan in plans.items():
@@ -143,38 +144,38 @@ def body(plans: Mapping[str, Plan], rows: Sequence[Row]) -> tuple[str, dict[str,
     return "\n\n".join(parts if figures else [*parts, "None was run yet."]), figures
 
 
-def _set_table(scored: Sequence[Scored], plan: Plan) -> str:
+def _set_table(scored: Sequence[Scored], plan: GamePlan) -> str:
     sets = {"all": plan.games, "exploration": EXPLORATION, "dense rewards": DENSE}
     lines = []
     for name in plan.settings:
         for games, of in sets.items():
-            mine = pick(scored, [name], of)
-            if mine:
-                found = atari_scores.aggregate(mine)
+            runs = pick(scored, [name], of)
+            if runs:
+                found = atari_scores.aggregate(runs)
                 cells = [
                     f"{found[what]:.3f}"
                     if found[f"{what}_interval"] is None
-                    else interval_words(Interval(found[what], *found[f"{what}_interval"]), 3)
+                    else wording.interval(Interval(found[what], *found[f"{what}_interval"]), 3)
                     for what in ("mean", "median")
                 ]
                 lines.append([name, games, str(found["games"]), str(found["runs"]), *cells])
-    return markdown(["agent", "games", "number of games", "runs", "mean (95 %)", "median (95 %)"], lines)
+    return wording.table(["agent", "games", "number of games", "runs", "mean (95 %)", "median (95 %)"], lines)
 
 
-def _game_table(scored: Sequence[Scored], plan: Plan) -> str:
+def _game_table(scored: Sequence[Scored], plan: GamePlan) -> str:
     lines = []
     for game in plan.games:
         for name in plan.settings:
-            mine = pick(scored, [name], [game])
-            if mine:
-                hns = [run.hns for run in mine]
-                words = interval_words(statistics.mean_interval(hns), 3) if len(hns) > 1 else f"{hns[0]:.3f}"
-                score = f"{np.mean([run.score for run in mine]):,.1f}"
+            runs = pick(scored, [name], [game])
+            if runs:
+                hns = [run.hns for run in runs]
+                words = wording.interval(statistics.mean_interval(hns), 3) if len(hns) > 1 else f"{hns[0]:.3f}"
+                score = f"{np.mean([run.score for run in runs]):,.1f}"
                 lines.append([game, name, score, words, ", ".join(f"{value:.3f}" for value in hns)])
-    return markdown(["game", "agent", "score", "human-normalised (95 %)", "every seed"], lines)
+    return wording.table(["game", "agent", "score", "human-normalised (95 %)", "every seed"], lines)
 
 
-def _drawing(scored: Sequence[Scored], plan: Plan) -> Callable[[], Any]:
+def _drawing(scored: Sequence[Scored], plan: GamePlan) -> Callable[[], Any]:
     """Every run as a dot, and the mean of each setting on each game as a line."""
 
     def draw() -> Any:

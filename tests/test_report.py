@@ -13,9 +13,9 @@ from browser import Browser, executable
 from small import SEA
 
 import tdu
+from reproduction.drawing import COLOURS
 from tdu.cli import main
 from tdu.report import collect, curves, page, page_data
-from tdu.report.drawing import COLOURS
 from tdu.run import folder as runs
 from tdu.run.folder.records import written_json
 

@@ -1,7 +1,5 @@
 """`tdu reproduce`: rows are neither lost nor made twice, runs go on, pages come out the same from the same rows."""
 
-import csv
-import io
 import os
 import signal
 import subprocess
@@ -11,17 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from reproduction import binary_tree, bsuite, catalogue, deep_sea, pages, reproduce, rows
-from reproduction import deep_sea_runs as seas
-from reproduction import deep_sea_scores as sea_scores
-from reproduction.experiment import Grid, Own, Report, Verdict, cell, select
-from reproduction.rows import FILE, Row
+from reproduction import catalogue, deep_sea_runs, pages, reproduce, rows
+from reproduction.experiment import Findings, Grid, Own, Verdict, cell, select
+from reproduction.experiments import binary_tree, bsuite, deep_sea
+from reproduction.rows import FILE, RunRow
 from tdu import cli
 from tdu.errors import UserError
 
 ROOT = Path(__file__).parent.parent
 SMALL = {"hidden_sizes": (8,), "exploiters": 2, "explorers": 1, "min_replay": 16, "batch_size": 8}
-ROW = Row("deep_sea:size=10", "tdu", "paper", "", 0, 10_000, 49, 49, 490, 1.0, 3, 0.5, "abc1234", "a processor")
+ROW = RunRow("deep_sea:size=10", "tdu", "paper", "", 0, 10_000, 49, 49, 490, 1.0, 3, 0.5, "abc1234", "a processor")
 
 
 def text_of(path):
@@ -69,19 +66,17 @@ def test_a_damaged_row_is_named_and_the_rest_goes_on_and_nothing_is_taken_out(tm
     assert [r.seed for r in rows.read(path, said.append)] == [0, 5]
 
 
-def test_rows_of_an_older_version_are_read_and_kept(tmp_path):
+def test_rows_without_the_newest_columns_are_read_and_kept(tmp_path):
     path = tmp_path / FILE
-    path.write_text(
-        "env,preset,agent,seed,size,solved_episode,episodes,steps,commit,processor\n"
-        "deep_sea:size=10,paper,tdu,0,10,5,5,50,eab4571,AMD EPYC\n"
-    )
-    (old,) = rows.read(path, pytest.fail)
-    assert old.identity == ROW.identity
-    assert (old.solved_episode, old.seconds, old.processor) == (5, None, "AMD EPYC")
-    rows.append(path, ROW._replace(seed=1))
-    assert [(r.seed, r.solved_episode) for r in rows.read(path, pytest.fail)] == [(0, 5), (1, 49)]
-    assert rows.read(path, pytest.fail)[0] == old, "known by the same name as before"
-    assert next(csv.DictReader(io.StringIO(path.read_text())))["size"] == "10"
+    rows.append(path, ROW)
+    old = [line.removesuffix(",,") for line in text_of(path)]
+    old[0] = ",".join(rows.COLUMNS[:-2])
+    path.write_text("\n".join([*old, "damaged"]) + "\n")
+    assert rows.read(path, lambda sentence: None) == [ROW]
+    later = ROW._replace(seed=1, mastered_episode=40)
+    rows.append(path, later)
+    assert rows.read(path, lambda sentence: None) == [ROW, later]
+    assert "damaged" in text_of(path)
 
 
 def test_a_file_that_is_no_table_of_runs_is_named_and_not_touched(tmp_path, capsys):
@@ -112,7 +107,7 @@ def test_a_run_has_one_name_in_every_grid():
     shared = {"deep_sea_grid", "forgetting", "bsuite", "deep_sea"}
     sizes = {"deep_sea_grid": 20, "forgetting": 30, "bsuite": 30, "deep_sea": 20}
     for name in shared:
-        env = seas.sea(sizes[name], stochastic=True)
+        env = deep_sea_runs.deep_sea_id(sizes[name], stochastic=True)
         assert rows.identity(cell(env, "tdu", 0)) in {rows.identity(c) for c in catalogue.grids()[name].cells("laptop")}
 
 
@@ -183,8 +178,8 @@ def tiny(monkeypatch, *cells):
     """An experiment of short runs in place of all others."""
     grid = Grid(
         summary="short runs", claims={"C0": "short runs end."}, rules="by eye.", cells=lambda preset: list(cells),
-        left_out="nothing.", measure=deep_sea.measure,
-        report=lambda rows: Report({"C0": Verdict("reproduced", f"{len(rows)} runs")}, "", {}),
+        left_out="nothing.", measure=deep_sea_runs.measure,
+        report=lambda rows: Findings({"C0": Verdict("reproduced", f"{len(rows)} runs")}, "", {}),
     )  # fmt: skip
     monkeypatch.setattr(catalogue, "EXPERIMENTS", {"tiny": grid})
 
@@ -242,11 +237,11 @@ def test_a_run_that_time_or_a_signal_cut_off_goes_on_from_its_checkpoint(tmp_pat
     """The process is ended in the middle of a run; started again it ends with the row that it would have had."""
     code = (
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # ignored in the background
-        "from tdu import cli; from reproduction import catalogue, deep_sea\n"
-        "from reproduction.experiment import Grid, Report, cell\n"
+        "from tdu import cli; from reproduction import catalogue, deep_sea_runs\n"
+        "from reproduction.experiment import Grid, Findings, cell\n"
         f"small = {SMALL!r}\n"
         "c = cell('deep_sea:size=12', 'tdu', 0, episodes=4000, **small)\n"
-        "g = Grid('x', {}, '', lambda p: [c], '', deep_sea.measure, lambda r: Report({}, '', {}))\n"
+        "g = Grid('x', {}, '', lambda p: [c], '', deep_sea_runs.measure, lambda r: Findings({}, '', {}))\n"
         "catalogue.EXPERIMENTS.clear(); catalogue.EXPERIMENTS['tiny'] = g\n"
         "sys.exit(cli.main(sys.argv[1:]))"
     )
@@ -307,8 +302,8 @@ def test_foreign_seas_disturb_neither_the_list_nor_a_page(tmp_path, capsys):
 
 
 def test_rows_without_a_score_count_as_what_they_solved():
-    old = [ROW._replace(env=seas.sea(n, stochastic=False), score=None) for n in sea_scores.SIZES]
-    found = sea_scores.score(sea_scores.group(old, "tdu", stochastic=False), sea_scores.SIZES)
+    old = [ROW._replace(env=deep_sea_runs.deep_sea_id(n, stochastic=False), score=None) for n in deep_sea_runs.SIZES]
+    found = deep_sea_runs.score(deep_sea_runs.group(old, "tdu", stochastic=False), deep_sea_runs.SIZES)
     assert found.by_seed == {0: 21}
 
 
@@ -341,7 +336,7 @@ def test_a_page_of_no_rows_says_that_nothing_is_there(name, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--pages"], "say which pages"),
+        (["--pages"], "--pages needs a name"),
         (["deep_sea", "--results", __file__], "--results is a folder"),
         (["deep_see"], "did you mean 'deep_sea'?"),
         (["deep_sea", "--preset", "papre"], "did you mean 'paper'?"),

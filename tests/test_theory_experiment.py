@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from reproduction import theory, theory_agents, theory_page, theory_rows
-from reproduction.theory_agents import Training
+from reproduction import theory
+from reproduction.theory import agents as theory_agents
+from reproduction.theory import page as theory_page
+from reproduction.theory import statements as theory_rows
+from reproduction.theory.agents import Training
 from tdu.errors import UserError
 from tdu.theory import transition_bias
 

@@ -16,7 +16,7 @@ from tdu import agents
 from tdu.environments import bsuite
 from tdu.errors import UserError
 from tdu.options import unwritten
-from tdu.report import atari_scores, bsuite_scores, figures, statistics
+from tdu.report import atari_scores, bsuite_scores, figures
 from tdu.run import folder as runs
 from tdu.run import sweeps
 from tdu.run.folder.folder import CONFIG
@@ -327,7 +327,9 @@ def _solved_words(environment: dict[str, Any]) -> str:
     if not solved:
         return "–"
     words = [str(x or f">{environment['episodes']}") for x in solved]
-    return f"{statistics.median_words(solved, environment['episodes'])} ({', '.join(words)})"
+    middle = np.median([np.inf if episode is None else episode for episode in solved])
+    median = f"{middle:g}" if np.isfinite(middle) else f">{environment['episodes']}"
+    return f"{median} ({', '.join(words)})"
 
 
 def _or_none(values: Iterable[float]) -> float | None:

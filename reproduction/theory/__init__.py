@@ -18,9 +18,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from reproduction import theory_agents, theory_figures, theory_page, theory_rows
-from reproduction.theory_agents import Training
-from reproduction.theory_rows import Row, Sizes, Tell
+from reproduction import origin
+from reproduction.theory import agents, figures, statements
+from reproduction.theory import page as pages
+from reproduction.theory.agents import Training
+from reproduction.theory.statements import Row, Sizes, Tell
 from tdu import files
 from tdu.errors import UserError, tell, unknown, writing
 from tdu.run.processes import use_one_core
@@ -63,14 +65,14 @@ Part = Callable[[Preset, Tell], Iterator[Row]]
 
 
 def _agents(task: str) -> Part:
-    return lambda preset, tell: theory_agents.rows(task, preset.training, tell)
+    return lambda preset, tell: agents.rows(task, preset.training, tell)
 
 
 PARTS: dict[str, Part] = {
-    "lemma1": lambda preset, tell: theory_rows.lemma1(preset.sizes, tell),
-    "theorem1": lambda preset, tell: theory_rows.theorem1(preset.sizes, tell),
-    "theorem2": lambda preset, tell: theory_rows.theorem2(preset.sizes, tell),
-    **{f"agents_{task}": _agents(task) for task in theory_agents.TASKS},
+    "lemma1": lambda preset, tell: statements.lemma1(preset.sizes, tell),
+    "theorem1": lambda preset, tell: statements.theorem1(preset.sizes, tell),
+    "theorem2": lambda preset, tell: statements.theorem2(preset.sizes, tell),
+    **{f"agents_{task}": _agents(task) for task in agents.TASKS},
 }
 
 
@@ -114,9 +116,9 @@ def draw(out: Path) -> Path:
         raise UserError(f"{out} has no settings.json, which says of what its tables are; compute them anew elsewhere.")
     page = out / "README.md"
     try:
-        text = theory_page.page(tables, json.loads((out / "settings.json").read_text()))
+        text = pages.page(tables, json.loads((out / "settings.json").read_text()))
         with writing(out):
-            theory_figures.figures(tables, out)
+            figures.figures(tables, out)
             files.write_atomically(page, text.encode())
     except KeyError as e:
         raise UserError(
@@ -177,13 +179,11 @@ class _Stopwatch:
 
 def _write_timing(path: Path, preset: str, took: Row, whole: Row | None) -> None:
     """What each part took; parts that were kept keep what is said of them, and then there is no time of the whole."""
-    from reproduction.reproduce import processor
-
     before = json.loads(path.read_text())["seconds"] if path.exists() and whole is None else {}
     told = {
         "command": f"tdu reproduce theory --preset {preset}",
         "machine": {
-            "processor": processor(), "cores": os.cpu_count() or 1, "cores_used": 1,
+            "processor": origin.processor(), "cores": os.cpu_count() or 1, "cores_used": 1,
             "python": platform.python_version(),
         },
         "seconds": {part: took.get(part, before.get(part)) for part in PARTS},

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from reproduction.statistics import Episodes
 from tdu import files
 from tdu.errors import writing
-from tdu.report.statistics import Episodes
 
 COLOURS = {"tdu": "#0b6e4f", "bdqn": "#3b6fb6"}
 GREYS = ("#8a8a8a", "#b08a3e", "#a05a8a", "#5aa0a0")

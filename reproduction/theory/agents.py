@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from reproduction.theory_rows import MAPPING_SEED, Row, Tell
+from reproduction.theory.statements import MAPPING_SEED, Row, Tell
 from tdu import agents, environments, values
 from tdu.agents import assemble
 from tdu.environments.binary_tree import onward_actions

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from reproduction.theory_agents import AGENTS, TASKS
-from reproduction.theory_page import TRACKS, Rows, Tables, agents_of, correlation, median, share, share_outside, where
-from reproduction.theory_rows import BIAS_FAMILIES, DISTRIBUTIONS, FAMILIES, READINGS
+from reproduction.theory.agents import AGENTS, TASKS
+from reproduction.theory.page import TRACKS, Rows, Tables, agents_of, correlation, median, share, share_outside, where
+from reproduction.theory.statements import BIAS_FAMILIES, DISTRIBUTIONS, FAMILIES, READINGS
 
 COLOURS = ("#1f4e9c", "#d1495b", "#4d9a5f", "#e0912f", "#7a4fa3")
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from reproduction.theory_agents import AGENTS, TASKS
-from reproduction.theory_rows import BIAS_FAMILIES, DISTRIBUTIONS, FAMILIES, READINGS, Row
+from reproduction.theory.agents import AGENTS, TASKS
+from reproduction.theory.statements import BIAS_FAMILIES, DISTRIBUTIONS, FAMILIES, READINGS, Row
 
 Rows = Sequence[Row]
 Tables = dict[str, list[Row]]

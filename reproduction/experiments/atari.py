@@ -7,9 +7,10 @@ can do in an afternoon: Freeway and Montezuma's Revenge, in small pictures.
 
 from collections.abc import Sequence
 
-from reproduction.atari_runs import FEWEST, LOSS, Plan, body, compare, difference, mean, measure, pick, too_few
-from reproduction.experiment import Grid, Report, Verdict, at_least, interval_words, judged
-from reproduction.rows import Row
+from reproduction import analysis, wording
+from reproduction.atari_runs import FEWEST, LOSS, GamePlan, body, compare, difference, mean, measure, pick, too_few
+from reproduction.experiment import Findings, Grid, Verdict
+from reproduction.rows import RunRow
 from tdu.environments.atari import DENSE, EXPLORATION
 from tdu.report.atari_scores import Scored
 from tdu.run.sweeps import Cell
@@ -27,14 +28,14 @@ time (results/recurrent_speed.json, tdu_r2d2 on Montezuma's Revenge), compilatio
 LAPTOP_SEEDS = 2
 
 PLANS = {
-    "laptop": Plan(
+    "laptop": GamePlan(
         {agent: (agent, {}) for agent in AGENTS},
         ("freeway", "montezuma_revenge"),
         seeds=LAPTOP_SEEDS,
         preset="atari-small",
         frames=LAPTOP_FRAMES,
     ),
-    "paper": Plan(
+    "paper": GamePlan(
         {agent: (agent, {}) for agent in AGENTS},
         (*EXPLORATION, *DENSE),
         seeds=8,
@@ -61,35 +62,35 @@ def cells(preset: str) -> list[Cell]:
     return PLANS[preset].cells()
 
 
-def report(rows: Sequence[Row]) -> Report:
+def report(rows: Sequence[RunRow]) -> Findings:
     """A line per game and agent, and the verdicts."""
     scored = PLANS["paper"].scored(rows)
     text, figures = body(PLANS, rows)
     verdicts = {"C9": verdict(scored), "dense": dense(scored), "small": small(PLANS["laptop"].scored(rows))}
-    return Report(verdicts, text, figures)
+    return Findings(verdicts, text, figures)
 
 
 def verdict(scored: Sequence[Scored]) -> Verdict:
     """The verdict on C9."""
     if few := too_few(scored, AGENTS, EXPLORATION):
         return few
-    ours, theirs = (pick(scored, group, EXPLORATION) for group in (OURS, BASELINES))
-    test = compare(ours, theirs)
+    ours, baselines = (pick(scored, group, EXPLORATION) for group in (OURS, BASELINES))
+    test = compare(ours, baselines)
     words = f"mean human-normalised score with TDU against without: {test.words}"
     if test.above:
-        enough = mean(ours) - mean(theirs) >= (PAPER_GAIN - 1) / 2 * abs(mean(theirs))
+        enough = mean(ours) - mean(baselines) >= (PAPER_GAIN - 1) / 2 * abs(mean(baselines))
         return Verdict("reproduced" if enough else "partly reproduced", words)
-    return Verdict(judged(test.above), words)
+    return Verdict(analysis.judged(test.above), words)
 
 
 def dense(scored: Sequence[Scored]) -> Verdict:
     """The verdict on the games with dense rewards."""
     if few := too_few(scored, AGENTS, DENSE):
         return few
-    ours, theirs = (pick(scored, group, DENSE) for group in (OURS, BASELINES))
-    found = difference(ours, theirs)
-    words = f"TDU less baselines is {interval_words(found, 3)}; the baselines' mean is {mean(theirs):.3f}"
-    return Verdict(judged(at_least(found, -LOSS * abs(mean(theirs)))), words)
+    ours, baselines = (pick(scored, group, DENSE) for group in (OURS, BASELINES))
+    found = difference(ours, baselines)
+    words = f"TDU less baselines is {wording.interval(found, 3)}; the baselines' mean is {mean(baselines):.3f}"
+    return Verdict(analysis.judged(analysis.at_least(found, -LOSS * abs(mean(baselines)))), words)
 
 
 def small(scored: Sequence[Scored]) -> Verdict:
