@@ -56,7 +56,8 @@ def _page(name: str, preset: str, every: RowsByExperiment, findings: Findings) -
     counts = {other: len(those) for other, those in every.items() if those}
     parts = [
         f"<!-- {preset}, rows: {json.dumps(counts, sort_keys=True)} -->",
-        f"# {name}: {grid.summary}",
+        f"# {name}",
+        _sentence(grid.summary),
         "\n".join(claims),
         f"*Rule:* {_sentence(grid.rules)} [All rules](../RULES.md).",
         findings.body,

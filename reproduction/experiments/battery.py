@@ -95,7 +95,7 @@ def _draw(runs: dict[tuple[str, str], list[RunRow]]) -> Any:
 
 
 BATTERY = Grid(
-    summary="ours: every agent with its defaults on Deep Sea 4, Deep Sea 10 and Catch",
+    summary="every agent with its defaults on Deep Sea 4, Deep Sea 10 and Catch (our own question)",
     claims={"battery": "Which agents solve small tasks with their defaults?"},
     rules="counts only, without a test.",
     cells=cells,

@@ -102,7 +102,7 @@ def _draw(runs: Runs) -> Any:
 
 
 DEEP_ABLATION = Grid(
-    summary="ours: what each part of the preset deep is worth",
+    summary="what each part of the preset deep is worth (our own question)",
     claims={"parts": "How many more episodes does TDU need on deterministic sizes 40 and 60 without each part?"},
     rules="the ratio of the median episodes of mastery without the part and with it, at each size.",
     cells=cells,

@@ -191,7 +191,7 @@ def _draw(groups: dict[int, Groups]) -> Any:
 
 
 FORGETTING = Grid(
-    summary="ours: why some runs on stochastic Deep Sea take so long (replay, batch, λ, double Q)",
+    summary="why some runs on stochastic Deep Sea take so long (replay, batch, λ, double Q) (our own question)",
     claims={
         "tail": "are some of TDU's runs stuck at the paper's settings, and does a larger replay, a larger "
         "batch, λ = 5 or double Q help?"

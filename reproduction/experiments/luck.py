@@ -101,7 +101,7 @@ def _draw(runs: dict[tuple[int, tuple[str, str]], list[RunRow]]) -> Any:
 
 
 LUCK = Grid(
-    summary="ours: how often bsuite's rule holds too early on stochastic Deep Sea",
+    summary="how often bsuite's rule holds too early on stochastic Deep Sea (our own question)",
     claims={"luck": "How many runs on sizes 10 to 22 meet bsuite's rule before the greedy policy reaches the chest?"},
     rules="a solve is lucky if the rule held before the greedy policy first followed the whole diagonal.",
     cells=cells,

@@ -234,7 +234,7 @@ def _draw(times: Mapping[str, Mapping[int, Sequence[Episodes]]], laws: Mapping[s
 
 
 SCALING = Grid(
-    summary="ours: Deep Sea from size 10 to 120, with the preset deep",
+    summary="Deep Sea from size 10 to 120, with the preset deep (our own question)",
     claims={
         "suite": "TDU with the preset deep masters all 21 deterministic and all 21 stochastic sizes from 10 to 50 on three "
         "of three seeds within 10,000 episodes, and bsuite's official score is 1.00 on both.",
