@@ -1,4 +1,4 @@
-"""What the Atari experiments share: runs as data, their human-normalised scores, tests between agents, tables and figures."""
+"""Shared by the Atari experiments: plans of runs, human-normalised scores, tests between agents, tables and figures."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,13 +18,13 @@ from tdu.run import folder as run_folder
 from tdu.run.sweeps import Cell
 
 FEWEST = 3
-"""Seeds of every setting on every game that a verdict requires."""
+"""Seeds per setting and game that a verdict requires."""
 
 _FEW = 12
-"""Games that are named one by one."""
+"""Up to this number, missing games are listed by name."""
 
 LOSS = 0.1
-"""Share of the score that may be lost where a claim says that it is kept."""
+"""Share of the score that may be lost if a claim states that it is kept."""
 
 
 class GamePlan(NamedTuple):
@@ -35,12 +35,12 @@ class GamePlan(NamedTuple):
     games: Sequence[str]
     seeds: int
     preset: str
-    """The agents'."""
+    """The preset of the agents."""
     frames: int
-    """Of a run."""
+    """Frames of a run."""
 
     def runs(self) -> Iterator[tuple[str, str, Cell]]:
-        """The name of a setting, a game and the run, all of one seed before the next."""
+        """(Name of the setting, game, run), all of one seed before the next."""
         for seed in range(self.seeds):
             for game in self.games:
                 for name, (agent, options) in self.settings.items():
@@ -49,7 +49,7 @@ class GamePlan(NamedTuple):
                     yield name, game, made._replace(steps=self.frames // FRAMES_PER_STEP, num_envs=num_envs)
 
     def cells(self) -> list[Cell]:
-        """The runs alone."""
+        """The runs without their names."""
         return [made for _, _, made in self.runs()]
 
     def scored(self, rows: Sequence[RunRow]) -> list[Scored]:
@@ -64,7 +64,7 @@ class GamePlan(NamedTuple):
 
 
 def measure(folder: Path, result: run_folder.RunResult) -> Measured:
-    """The human-normalised score of a run: the return of its trained policy, or else of its last episodes of training."""
+    """The human-normalised score: the return of the trained policy, or else of the last episodes of training."""
     del folder
     game = atari_scores.game_of(result.env)
     score = result.greedy_return.mean if result.greedy_return is not None else result.mean_return
@@ -81,7 +81,7 @@ def pick(scored: Sequence[Scored], settings: Sequence[str], games: Sequence[str]
 def too_few(
     scored: Sequence[Scored], settings: Sequence[str], games: Sequence[str], fewest: int = FEWEST
 ) -> Verdict | None:
-    """The verdict where a setting lacks seeds on a game."""
+    """The verdict if a setting lacks seeds on a game."""
     lacking = [game for game in games if any(len(pick(scored, [name], [game])) < fewest for name in settings)]
     if not lacking:
         return None
@@ -96,7 +96,7 @@ def mean(scored: Sequence[Scored]) -> float:
 
 
 def difference(first: Sequence[Scored], second: Sequence[Scored]) -> Interval:
-    """How much more the first runs score, the mean over games; the interval draws the seeds of each game anew."""
+    """How much more the first runs score, mean over games; the interval resamples the seeds of each game."""
     games = list(dict.fromkeys(run.game for run in first))
     groups = [np.asarray([r.hns for r in runs if r.game == game]) for runs in (first, second) for game in games]
 
@@ -110,7 +110,7 @@ class Tested(NamedTuple):
     """Two groups of runs on the same games, compared by an analysis of variance that controls for game."""
 
     above: bool | None
-    """Whether the first scores more; None where p is 0.05 or more."""
+    """Whether the first scores more; None if p is 0.05 or more."""
     words: str
 
 
@@ -134,14 +134,14 @@ def body(plans: Mapping[str, GamePlan], rows: Sequence[RunRow]) -> tuple[str, di
         if scored:
             parts += [
                 f"### Preset `{preset}`: {plan.frames:,} frames a run",
-                "The mean is over games of the mean over seeds. Its interval draws the seeds of each game anew.",
+                "The mean is over games of the mean over seeds. Its interval resamples the seeds of each game.",
                 _set_table(scored, plan),
                 f"![Human-normalised scores, preset {preset}]({preset}.svg)",
                 "The interval of a game is Student's over its seeds.",
                 _game_table(scored, plan),
             ]
             figures[preset] = _drawing(scored, plan)
-    return "\n\n".join(parts if figures else [*parts, "None was run yet."]), figures
+    return "\n\n".join(parts if figures else [*parts, "There are no runs yet."]), figures
 
 
 def _set_table(scored: Sequence[Scored], plan: GamePlan) -> str:

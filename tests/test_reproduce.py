@@ -113,7 +113,7 @@ def test_a_run_has_one_name_in_every_grid():
 
 def test_runs_of_different_lengths_are_different_runs(tmp_path, monkeypatch):
     """Limits of steps are in a row's identity, and two lengths that are run together each leave their own row."""
-    long, short = (sea(0)._replace(episodes=None, steps=n) for n in (60, 30))
+    long, short = (deep_sea_3(0)._replace(episodes=None, steps=n) for n in (60, 30))
     tiny(monkeypatch, long, short)
     assert cli.main(asking(tmp_path)) == 0
     found = rows.read(tmp_path / "r" / "tiny" / FILE, pytest.fail)
@@ -132,8 +132,8 @@ def test_what_has_to_be_shown_is_in_the_laptop_s_grids():
         )
         assert grid.left_out
         assert grid.claims
-    sea = {rows.identity(c) for c in deep_sea.cells("laptop")}
-    assert len(sea) == 2 * 2 * 21 * 2 + 2 * 21 + 3 * 21 * 2 + 3 * 4 + 5 * 2 + 2 * 21
+    deep_sea_runs_asked = {rows.identity(c) for c in deep_sea.cells("laptop")}
+    assert len(deep_sea_runs_asked) == 2 * 2 * 21 * 2 + 2 * 21 + 3 * 21 * 2 + 3 * 4 + 5 * 2 + 2 * 21
     tree = {rows.identity(c) for c in binary_tree.cells("laptop")}
     assert len(tree) == 5 * 4 * 3 + 4 * 2 * 2 * 3
     assert sum(bsuite.SETTINGS.values()) == len(bsuite.ids("paper")) == 468
@@ -189,30 +189,30 @@ def asking(tmp_path):
     return ["reproduce", "tiny", "--results", f"{tmp_path / 'r'}", "--runs", f"{tmp_path / 's'}", "--progress", "none"]
 
 
-def sea(seed, **options):
+def deep_sea_3(seed, **options):
     return cell("deep_sea:size=3", "tdu", seed, episodes=20, **SMALL, **options)
 
 
 def test_runs_leave_rows_one_that_fails_stops_no_other_and_nothing_is_made_twice(tmp_path, monkeypatch, capsys):
     bad = cell("python:not_there:make", "tdu", 0, episodes=20, preset="paper")
-    tiny(monkeypatch, bad, sea(0), sea(1))
+    tiny(monkeypatch, bad, deep_sea_3(0), deep_sea_3(1))
     command = asking(tmp_path)
     assert cli.main([*command, "--agent", "bdqn"]) == 2
     assert "no run of tiny is of bdqn; its agents are tdu" in capsys.readouterr().err
     assert cli.main([*command, "--env", "deep_sea:size=4"]) == 2
     assert "no run of tiny is on 'deep_sea:size=4'" in capsys.readouterr().err
     assert cli.main([*command, "--env", "deep_sea:*", "--hours", "1e-9"]) == 0
-    assert "2 runs are missing" in capsys.readouterr().err, "on seas"
+    assert "2 runs are missing" in capsys.readouterr().err, "on Deep Sea"
     assert cli.main(command) == 2
     said = capsys.readouterr()
     assert "not_there" in said.err
     found = rows.read(tmp_path / "r" / "tiny" / FILE, pytest.fail)
     assert [r.seed for r in found] == [0, 1]
     assert all(r.steps == 3 * r.episodes and r.commit and r.processor and r.successes is not None for r in found)
-    assert [rows.identity(sea(k)) for k in (0, 1)] == [r.identity for r in found]
+    assert [rows.identity(deep_sea_3(k)) for k in (0, 1)] == [r.identity for r in found]
     assert "reproduced; 2 runs" in said.out
     assert "2 of 3 runs are done" in (tmp_path / "r" / "tiny" / "README.md").read_text()
-    tiny(monkeypatch, sea(1), sea(0))
+    tiny(monkeypatch, deep_sea_3(1), deep_sea_3(0))
     assert cli.main(command) == 0
     assert "no run is missing" in capsys.readouterr().err
 
@@ -223,7 +223,7 @@ def test_a_missing_extra_is_named_and_the_rest_goes_on(tmp_path, monkeypatch, ca
     out = capsys.readouterr().out
     assert "cannot be run here: this environment needs the extra 'bsuite'" in out
     assert "atari" in out
-    tiny(monkeypatch, sea(0))
+    tiny(monkeypatch, deep_sea_3(0))
     monkeypatch.setitem(catalogue.EXPERIMENTS, "bsuite", bsuite.BSUITE)
     command = ["reproduce", "all", "--results", str(tmp_path), "--runs", str(tmp_path / "s"), "--progress", "none"]
     assert cli.main(command) == 0
@@ -268,7 +268,7 @@ def test_a_run_that_time_or_a_signal_cut_off_goes_on_from_its_checkpoint(tmp_pat
 
 @pytest.mark.parametrize("what", ["folder", "pipe", "another table"])
 def test_a_file_that_no_row_can_be_added_to_is_named_before_anything_is_run(what, tmp_path, monkeypatch, capsys):
-    tiny(monkeypatch, sea(0))
+    tiny(monkeypatch, deep_sea_3(0))
     monkeypatch.setitem(catalogue.EXPERIMENTS, "other", catalogue.EXPERIMENTS["tiny"]._replace(cells=lambda preset: []))
     path = tmp_path / "tiny" / FILE
     path.parent.mkdir()
@@ -308,7 +308,7 @@ def test_rows_without_a_score_count_as_what_they_solved():
 
 
 def test_hours_end_it_cleanly(tmp_path, monkeypatch, capsys):
-    tiny(monkeypatch, sea(0), sea(1))
+    tiny(monkeypatch, deep_sea_3(0), deep_sea_3(1))
     assert cli.main([*asking(tmp_path), "--hours", "1e-9"]) == 0
     assert "the time is up; 2 runs are left" in capsys.readouterr().err
 
@@ -330,7 +330,7 @@ def test_a_page_of_no_rows_says_that_nothing_is_there(name, tmp_path):
     """And no warning comes with it, which here would be an error."""
     verdicts = pages.write(name, "laptop", {}, tmp_path)
     assert {verdict.word for verdict in verdicts.values()} == {"not yet enough data"}
-    assert "None was run yet" in (tmp_path / pages.PAGE).read_text()
+    assert "no runs yet" in (tmp_path / pages.PAGE).read_text()
 
 
 @pytest.mark.parametrize(

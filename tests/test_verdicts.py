@@ -119,13 +119,15 @@ def test_the_official_score_counts_a_run_at_the_next_logged_episode():
     assert (found.all.estimate, found.official.estimate) == (1.0, 0.0)
 
 
-def test_runs_that_luck_has_solved_are_marked_and_the_verdict_without_them_is_told():
+def test_runs_that_luck_has_solved_are_marked_and_the_verdict_without_them_is_given():
     def row(agent, size, solved, chests):
         return made_up(agent, size, 0, solved, stochastic=True)._replace(successes=chests)
 
     lucky, sober, old = row("tdu", 10, 100, 9), row("tdu", 12, 100, 10), row("bdqn", 12, 100, None)
     assert [deep_sea_runs.luck(r) for r in (lucky, sober, old, row("tdu", 14, None, 0))] == ["°", "", "?", ""]
-    assert deep_sea_runs.luck(made_up("tdu", 10, 0, 5, stochastic=False)) == "", "in a deterministic sea it cannot help"
+    assert deep_sea_runs.luck(made_up("tdu", 10, 0, 5, stochastic=False)) == "", (
+        "deterministic Deep Sea has no lucky solves"
+    )
     taken = deep_sea_runs.without_luck([lucky, sober, old])
     assert taken == [lucky._replace(solved_episode=None, score=0.0), sober, old]
     early, late = old, row("bdqn", 14, deep_sea_runs.EARLY, None)
@@ -203,7 +205,7 @@ def test_the_preset_deep_is_judged_by_mastery():
     assert {v.word for v in scaling.report([]).verdicts.values()} == {"not yet enough data"}
 
 
-def test_the_ablation_of_deep_tells_the_price_of_each_part():
+def test_the_ablation_of_deep_gives_the_price_of_each_part():
     def rows_with(cells, batch=None):
         found = []
         for c in cells:
@@ -225,7 +227,7 @@ def test_the_ablation_of_deep_tells_the_price_of_each_part():
     assert deep_ablation.report(rows_with(cells[1:])).verdicts["parts"].word == "not yet enough data"
 
 
-def test_luck_is_told_from_knowing_the_way():
+def test_lucky_solves_are_told_apart():
     def row(c, solved, known, score=1.0):
         row = ROW._replace(env=c.env, agent=c.agent, preset=c.preset, options="until=budget", seed=c.seed, limit=2000)
         return row._replace(solved_episode=solved, episodes=2000, score=score, full_depth_episode=known)
@@ -335,8 +337,8 @@ def of_bsuite(without, with_bonus, bandit, *, elsewhere=(0.7,) * 10):
 
 def of_seed(seed, rows_there, agent, score):
     """More runs of one agent alone, with another seed."""
-    mine = [row for row in rows_there if row.agent == agent and not row.options]
-    return [row._replace(seed=seed, score=score) for row in mine]
+    same = [row for row in rows_there if row.agent == agent and not row.options]
+    return [row._replace(seed=seed, score=score) for row in same]
 
 
 FIVE = (0.88, 0.9, 0.9, 0.91, 0.92)

@@ -1,7 +1,7 @@
 """Appendix E: all 57 Atari games, with the variants L of TDU-R2D2 and TDU-R2D2+, whose β is 0.1.
 
-The paper has 3 seeds. It gives no length for this figure: the main experiment's 20 billion frames are used, so that runs are
-shared with it.
+The paper has 3 seeds and does not give a length for this figure. Runs have 20 billion frames, so that they are shared
+with the main experiment.
 """
 
 from collections.abc import Sequence
@@ -78,10 +78,8 @@ ATARI_57 = Grid(
         "exploration": "It does not strongly lower the score on the seven hard exploration games.",
     },
     rules=RULE,
-    cells=cells,
     left_out="55 of the 57 games, one of three seeds, and nearly all frames. Gopher and Gravitar at 400,000 frames "
     "with the preset atari-small are in their place. They show that the experiment runs, and are too short to judge a "
     "claim.",
-    measure=measure,
-    report=report,
-)
+    cells=cells, measure=measure, report=report,
+)  # fmt: skip

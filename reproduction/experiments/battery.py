@@ -75,7 +75,9 @@ def report(rows: Sequence[RunRow]) -> Findings:
             f"{task} by {sum(_all_solved(runs[name, task]) for name in AGENTS_SHOWN)}" for task in list(TASKS)[:2]
         ]
         caught = sum(min(values) > 0.9 for values in returns.values())
-        words = f"solved on every seed: {' and '.join(counts)} of {len(AGENTS_SHOWN)} agents; Catch's return is above 0.9 "
+        words = (
+            f"solved on every seed: {' and '.join(counts)} of {len(AGENTS_SHOWN)} agents; Catch's return is above 0.9 "
+        )
         verdict = Verdict("answered", f"{words}on every seed with {caught} agents")
     return Findings({"battery": verdict}, "\n\n".join(body), {"battery": lambda: _draw(runs)})
 
@@ -98,9 +100,7 @@ BATTERY = Grid(
     summary="every agent with its defaults on Deep Sea 4, Deep Sea 10 and Catch (our own question)",
     claims={"battery": "Which agents solve small tasks with their defaults?"},
     rules="counts only, without a test.",
-    cells=cells,
     left_out="seven of ten seeds.",
-    measure=measure,
-    report=report,
+    cells=cells, measure=measure, report=report,
     check=imported,
-)
+)  # fmt: skip

@@ -191,8 +191,7 @@ def _draw_betas(betas: dict[float, ByDepth]) -> Any:
         medians = [analysis.middle(runs) for runs in by_depth.values()]
         axes.plot([d + shift for d in by_depth], medians, color=_COLOURS[beta], linewidth=1.5, label=name)
     axes.set(xlabel="depth", ylabel="episodes to solve", yscale="log", title="Binary Tree, λ = 3")
-    if betas:
-        axes.legend(frameon=False, fontsize=9)
+    drawing.legend(axes)
     return drawn
 
 
@@ -212,8 +211,7 @@ def _draw_explorers(explorers: dict[tuple[int, float], ByDepth]) -> Any:
     if analysis.solved_count(every) < len(every):
         axes.plot([], [], "^", color="0.4", markerfacecolor="none", label="not solved (× runs)")
     drawing.plain_numbers(axes)
-    if depths:
-        axes.legend(frameon=False, fontsize=9)
+    drawing.legend(axes)
     return drawn
 
 
@@ -222,8 +220,6 @@ BINARY_TREE = Grid(
     claims={"C6": "TDU beats BDQN, roughly monotone in β; more explorers N act like more β (without priors)."},
     rules="TDU with β = 1 solves sooner than BDQN (log-rank test, p < 0.05), a larger β mostly does not slow it down, and "
     "without priors 15 explorers solve sooner than 2.",
-    cells=cells,
     left_out="20 of 25 depths, β 0.5 and 2, seeds 3 and 4, and of the runs without priors all but depths 50 and 100.",
-    measure=measure,
-    report=report,
-)
+    cells=cells, measure=measure, report=report,
+)  # fmt: skip

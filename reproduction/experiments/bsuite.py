@@ -351,10 +351,8 @@ BSUITE = Grid(
     },
     rules=f"a bonus lowers Mountain Car's score by more than {LOSS}, the bandit brings back half of that, and the other "
     f"experiments lose less than {LOSS} (95 % intervals). Experiments that are identical in all variants do not count.",
-    cells=cells,
     left_out="all settings but the first, the middle and the last of each experiment (Mountain Car is whole), MNIST, "
     "which needs its data, β other than 0 and 1, QU and Q+UCB, and the bandit's η other than 8.",
-    measure=measure,
-    report=report,
+    cells=cells, measure=measure, report=report,
     check=imported,
-)
+)  # fmt: skip

@@ -97,7 +97,7 @@ def _draw(runs: Runs) -> Any:
     if any(runs.values()):
         axes.set_yscale("log")
         drawing.plain_numbers(axes)
-        axes.legend(frameon=False, fontsize=9)
+        drawing.legend(axes)
     return drawn
 
 
@@ -105,8 +105,6 @@ DEEP_ABLATION = Grid(
     summary="what each part of the preset deep is worth (our own question)",
     claims={"parts": "How many more episodes does TDU need on deterministic sizes 40 and 60 without each part?"},
     rules="the ratio of the median episodes of mastery without the part and with it, at each size.",
-    cells=cells,
     left_out="stochastic Deep Sea.",
-    measure=measure,
-    report=report,
-)
+    cells=cells, measure=measure, report=report,
+)  # fmt: skip

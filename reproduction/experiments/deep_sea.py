@@ -199,9 +199,7 @@ DEEP_SEA = Grid(
     },
     rules="C1: every run is solved. C2: BDQN's official score misses 0.9, TDU's reaches it, and TDU is faster by the paired "
     "test. Both verdicts use preset `listing`.",
-    cells=cells,
     left_out="DQN at 16 of 21 sizes, boot_dqn's settings on deterministic Deep Sea, and all seeds but 0 "
     "and 1 (of DQN and of boot_dqn's settings all but 0).",
-    measure=measure,
-    report=report,
-)
+    cells=cells, measure=measure, report=report,
+)  # fmt: skip

@@ -275,8 +275,6 @@ DEEP_SEA_GRID = Grid(
     },
     rules="C4: of β > 0, λ = 3 solves more runs than λ = 0 and sooner, and without priors a larger β solves sooner (log-rank "
     "tests, p < 0.05). C5: TDU is faster than QU and than Q+UCB by the paired test.",
-    cells=cells,
     left_out="18 of 21 sizes, deterministic Deep Sea, β 0.01, 0.5, 2 and 5, and every β but 1 of QU and Q+UCB.",
-    measure=measure,
-    report=report,
-)
+    cells=cells, measure=measure, report=report,
+)  # fmt: skip

@@ -198,8 +198,6 @@ FORGETTING = Grid(
     },
     rules="a change counts if it solves sooner on both sizes together (log-rank test, p < 0.0125 for four changes). Stuck "
     "runs: a body plus stuck runs beats one Weibull law (p < 0.05).",
-    cells=cells,
     left_out="six of twelve seeds of every change, and BDQN's with the same changes.",
-    measure=measure,
-    report=report,
-)
+    cells=cells, measure=measure, report=report,
+)  # fmt: skip

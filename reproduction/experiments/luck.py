@@ -95,17 +95,14 @@ def _draw(runs: dict[tuple[int, tuple[str, str]], list[RunRow]]) -> Any:
             label = f"{agent.upper()}, {preset}"
             axes.plot(*zip(*shares, strict=True), style, color=drawing.COLOURS[agent], label=label)
     axes.set(xlabel="size N", ylabel="share of lucky solves", ylim=(-0.03, 1.03), title="Stochastic Deep Sea")
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False, fontsize=9)
+    drawing.legend(axes)
     return drawn
 
 
 LUCK = Grid(
     summary="how often bsuite's rule holds too early on stochastic Deep Sea (our own question)",
+    left_out="seven of ten seeds.",
     claims={"luck": "How many runs on sizes 10 to 22 meet bsuite's rule before the greedy policy reaches the chest?"},
     rules="a solve is lucky if the rule held before the greedy policy first followed the whole diagonal.",
-    cells=cells,
-    left_out="seven of ten seeds.",
-    measure=measure,
-    report=report,
-)
+    cells=cells, measure=measure, report=report,
+)  # fmt: skip

@@ -227,8 +227,7 @@ def _draw(times: Mapping[str, Mapping[int, Sequence[Episodes]]], laws: Mapping[s
         axes.set_xticks(TICKS, [str(n) for n in TICKS])
         axes.set_xticks([], minor=True)
         drawing.plain_numbers(axes)
-        if axes.get_legend_handles_labels()[0]:
-            axes.legend(frameon=False, fontsize=8)
+        drawing.legend(axes, 8)
     both[0].set_ylabel("episodes")
     return drawn
 
@@ -243,8 +242,6 @@ SCALING = Grid(
         "exponent": "With which power of the size do the episodes grow?",
     },
     rules="every run of the first two claims has to be mastered; the third compares means.",
-    cells=cells,
     left_out="two of three seeds of BDQN with the preset deep, and three of five seeds with the paper's settings.",
-    measure=measure,
-    report=report,
-)
+    cells=cells, measure=measure, report=report,
+)  # fmt: skip
