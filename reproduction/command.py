@@ -37,33 +37,25 @@ def run(arguments: list[str]) -> int:
         allow_abbrev=False,
         epilog=_EXAMPLES,
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(catalogue.EXPERIMENTS)}, or all")
-    parser.add_argument(
-        "--preset",
-        default="laptop",
-        help=" or ".join(f"{name}: {words}" for name, words in PRESETS.items()) + " (default laptop)",
+    presets = " or ".join(f"{name}: {words}" for name, words in PRESETS.items())
+    add, default = parser.add_argument, f"(default {reproduce.SCRATCH})"
+    add("names", nargs="*", metavar="NAME", help=f"{', '.join(catalogue.EXPERIMENTS)}, or all")
+    add("--preset", default="laptop", help=f"{presets} (default laptop)")
+    add("--agent", action="append", metavar="AGENT", help="only runs of this agent; can be repeated")
+    add(
+        "--env",
+        action="append",
+        metavar="PATTERN",
+        help="only runs on environments that match; * and ?; can be repeated",
     )
-    parser.add_argument("--agent", action="append", metavar="AGENT", help="only runs of this agent; can be repeated")
-    parser.add_argument(
-        "--env", action="append", metavar="PATTERN",
-        help="only runs on matching environments, with * and ? as in a shell; can be repeated",
-    )  # fmt: skip
-    parser.add_argument("--hours", type=number("hours"), metavar="H", help="stop after H hours; nothing is lost")
-    parser.add_argument("--jobs", type=whole("jobs", 1, 10**6), default=1, help="parallel runs (default 1)")
-    parser.add_argument(
-        "--engine", choices=("local", "ray"), default="local", help="where runs are made (default local)"
-    )
-    parser.add_argument("--address", help="address of a Ray cluster; without it one is started on this machine")
-    parser.add_argument("--pages", action="store_true", help="no training: only the pages, from the existing rows")
-    parser.add_argument(
-        "--results", type=folder, metavar="DIR", default=reproduce.RESULTS, help="rows and pages (default results)"
-    )
-    parser.add_argument(
-        "--runs", type=folder, metavar="DIR", default=reproduce.SCRATCH, help=f"runs (default {reproduce.SCRATCH})"
-    )
-    parser.add_argument(
-        "--progress", choices=("auto", "plain", "none"), default="auto", help="how to show progress (default auto)"
-    )
+    add("--hours", type=number("hours"), metavar="H", help="stop after H hours; nothing is lost")
+    add("--jobs", type=whole("jobs", 1, 10**6), default=1, help="parallel runs (default 1)")
+    add("--engine", choices=("local", "ray"), default="local", help="where runs are made (default local)")
+    add("--address", help="address of a Ray cluster; without it one is started on this machine")
+    add("--pages", action="store_true", help="no training: only the pages, from the existing rows")
+    add("--results", type=folder, metavar="DIR", default=reproduce.RESULTS, help="rows and pages (default results)")
+    add("--runs", type=folder, metavar="DIR", default=reproduce.SCRATCH, help=f"folders of the runs {default}")
+    add("--progress", choices=("auto", "plain", "none"), default="auto", help="how to show progress (default auto)")
     parsed = parser.parse_args(arguments)
     if parsed.preset not in PRESETS:
         raise unknown("preset", parsed.preset, PRESETS)
@@ -75,9 +67,7 @@ def run(arguments: list[str]) -> int:
         agents.find(agent)
     names = _names(parsed.names)
     if (parsed.agent or parsed.env) and (parsed.pages or not names):
-        raise UserError(
-            "--agent and --env choose which runs of an experiment are made; give its name, without --pages."
-        )
+        raise UserError("--agent and --env choose runs of an experiment; give its name, without --pages.")
     if parsed.pages and not names:
         raise UserError(f"--pages needs a name: {', '.join(catalogue.EXPERIMENTS)}, or all.")
     if parsed.results.exists() and not parsed.results.is_dir():

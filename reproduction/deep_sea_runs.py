@@ -1,16 +1,18 @@
 """Runs on Deep Sea: ids, rows by size, bsuite's score of them, and lucky solves."""
 
 import csv
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from reproduction import statistics
-from reproduction.experiment import EPISODES, Measured, Verdict
+from reproduction.experiment import EPISODES, Measured, Verdict, cell
 from reproduction.rows import RunRow, first_of_each
 from reproduction.statistics import Interval
 from tdu.report.bsuite_scores import beats_dithering, logged_from
 from tdu.run import folder as run_folder
+from tdu.run.sweeps import Cell
 
 SIZES = tuple(range(10, 51, 2))
 FEW_SIZES = (10, 20, 30, 40, 50)
@@ -47,6 +49,21 @@ def is_stochastic(env: str) -> bool:
 def variant(stochastic: bool) -> str:
     """The word for a variant."""
     return "stochastic" if stochastic else "deterministic"
+
+
+def deep_sea_cells(
+    agents: Sequence[str],
+    seeds: Iterable[int],
+    *,
+    sizes: Sequence[int] = SIZES,
+    variants: Sequence[bool] = VARIANTS,
+    **options: Any,
+) -> list[Cell]:
+    """Runs by seed, variant, size and agent, in this order; `options` are those of `cell`."""
+    return [
+        cell(deep_sea_id(size, stochastic=stochastic), agent, seed, **options)
+        for seed, stochastic, size, agent in itertools.product(seeds, variants, sizes, agents)
+    ]
 
 
 def measure(folder: Path, result: run_folder.RunResult) -> Measured:

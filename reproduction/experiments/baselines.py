@@ -16,6 +16,7 @@ from reproduction.deep_sea_runs import (
     SIZES,
     VARIANTS,
     DeepSeaScore,
+    deep_sea_cells,
     deep_sea_id,
     is_stochastic,
     luck,
@@ -123,19 +124,15 @@ def _ranked(
     return sorted(chosen, key=order)
 
 
-Scores = Mapping[str, tuple[DeepSeaScore, DeepSeaScore]]
+ScorePairs = Mapping[str, tuple[DeepSeaScore, DeepSeaScore]]
 """Deterministic and stochastic, by method."""
 
 
-def scores(rows: Sequence[RunRow]) -> Scores:
+def scores(rows: Sequence[RunRow]) -> ScorePairs:
     """Over the five sizes and seeds 0–2. TDU and BDQN use `paper` on deterministic and `listing` on stochastic Deep Sea."""
     wanted = {
-        agent: [
-            cell(deep_sea_id(size, stochastic=stochastic), agent, seed, preset=preset)
-            for preset, stochastic in (("paper", False), ("listing", True))
-            for seed in SEEDS
-            for size in FEW_SIZES
-        ]
+        agent: deep_sea_cells([agent], SEEDS, sizes=FEW_SIZES, variants=[False])
+        + deep_sea_cells([agent], SEEDS, sizes=FEW_SIZES, variants=[True], preset="listing")
         for agent in ENSEMBLES
     }
     for agent in METHODS:
@@ -153,7 +150,7 @@ def by_variant(runs: Sequence[RunRow]) -> dict[bool, dict[int, list[RunRow]]]:
     return found
 
 
-def c3(found: Scores) -> Verdict:
+def c3(found: ScorePairs) -> Verdict:
     """Of all methods TDU alone is near-optimal on both variants."""
     lacking = [
         name.upper()
@@ -204,7 +201,7 @@ def report(rows: Sequence[RunRow]) -> Findings:
     return Findings({"C3": c3(found)}, "\n\n".join(body), figures, "\n\n".join(filter(None, every)), shown)
 
 
-def _score_table(found: Scores) -> str:
+def _score_table(found: ScorePairs) -> str:
     lines = []
     for name, both in found.items():
         for stochastic, one in zip(VARIANTS, both, strict=True):

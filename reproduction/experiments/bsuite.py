@@ -112,12 +112,12 @@ def measure(folder: Path, result: run_folder.RunResult) -> Measured:
     return Measured(score=round(min(max(score.score, 0.0), 1.0), 4))
 
 
-Scores = dict[str, dict[str, float]]
+VariantScores = dict[str, dict[str, float]]
 """By variant and bsuite id."""
 
 
 def report(rows: Sequence[RunRow]) -> Findings:
-    """Scores by experiment and by tag, of the settings and seeds that all three variants have."""
+    """VariantScores by experiment and by tag, of the settings and seeds that all three variants have."""
     every = _scores(rows, VARIANTS)
     shared = set.intersection(*(set(scores) for scores in every.values()))
     ordered = sorted({i for i, _ in shared}, key=ids("paper").index)
@@ -145,7 +145,7 @@ def report(rows: Sequence[RunRow]) -> Findings:
 
 def _compared(
     every: Mapping[str, Mapping[tuple[str, int], float]], shared: Set[tuple[str, int]], ordered: Sequence[str]
-) -> Scores:
+) -> VariantScores:
     """Means over the seeds that all variants have."""
     return {
         name: {
@@ -197,7 +197,7 @@ def _how_far(every: Mapping[str, Mapping[tuple[str, int], float]], shared: Set[t
     )
 
 
-def _table(by_experiment: Scores, compared: Scores, own: Scores) -> str:
+def _table(by_experiment: VariantScores, compared: VariantScores, own: VariantScores) -> str:
     first = next(iter(by_experiment.values()))
     counts = Counter(i.partition("/")[0] for i in next(iter(compared.values())))
     lines = []
@@ -228,12 +228,12 @@ def _more_words(rows: Sequence[RunRow], ordered: Sequence[str]) -> str:
     return words + _score_table("experiment", names, found) if found else ""
 
 
-def _score_table(title: str, names: Sequence[str], columns: Scores) -> str:
+def _score_table(title: str, names: Sequence[str], columns: VariantScores) -> str:
     lines = [[n, *(f"{scores[n]:.3f}" if n in scores else "–" for scores in columns.values())] for n in names]
     return wording.table([title, *columns], lines)
 
 
-def _differences(compared: Scores) -> dict[str, tuple[int, Interval]]:
+def _differences(compared: VariantScores) -> dict[str, tuple[int, Interval]]:
     """By comparison: the number of settings or experiments, and the mean difference with its interval."""
     without, with_bonus, bandit = compared.values()
     cars = [i for i in without if i.startswith("mountain_car/")]
@@ -248,13 +248,13 @@ def _differences(compared: Scores) -> dict[str, tuple[int, Interval]]:
     return {what: (len(scores), statistics.mean_interval(scores)) for what, scores in pairs.items() if len(scores) > 1}
 
 
-def _others(compared: Scores) -> list[str]:
+def _others(compared: VariantScores) -> list[str]:
     """The experiments that are not Mountain Car."""
     names = dict.fromkeys(i.partition("/")[0] for i in next(iter(compared.values())))
     return [name for name in names if not name.startswith("mountain_car")]
 
 
-def _judged(compared: Scores) -> list[str]:
+def _judged(compared: VariantScores) -> list[str]:
     """The other experiments that are not identical in all variants; all of them if fewer than two are not."""
     by_experiment = [_by_experiment(scores) for scores in compared.values()]
     others = _others(compared)
@@ -273,7 +273,7 @@ def _difference_table(differences: dict[str, tuple[int, Interval]]) -> str:
     return wording.table(["score", "settings or experiments", "mean difference (95 %)"], lines)
 
 
-def _verdict(compared: Scores) -> Verdict:
+def _verdict(compared: VariantScores) -> Verdict:
     cars, others = [i for i in compared["β = 1"] if i.startswith("mountain_car/")], _others(compared)
     if len(cars) < CARS or len(others) < ENOUGH:
         words = f"all three variants have {len(cars)} settings of Mountain Car and {len(others)} other experiments"
@@ -309,7 +309,7 @@ def _title(shared: Sequence[str]) -> str:
     )
 
 
-def _draw_bars(by_experiment: Scores, title: str) -> Any:
+def _draw_bars(by_experiment: VariantScores, title: str) -> Any:
     drawn, axes = drawing.figure(10.5, 4.2)
     axes.set_title(title, fontsize=10)
     names = list(next(iter(by_experiment.values())))
@@ -325,7 +325,7 @@ def _draw_bars(by_experiment: Scores, title: str) -> Any:
     return drawn
 
 
-def _draw_radar(by_tag: Scores, title: str) -> Any:
+def _draw_radar(by_tag: VariantScores, title: str) -> Any:
     drawn, axes = drawing.figure(6, 5.4, subplot_kw={"polar": True})
     drawn.suptitle(title, fontsize=10)
     tags = list(next(iter(by_tag.values())))

@@ -12,14 +12,14 @@ from reproduction.deep_sea_runs import (
     VARIANTS,
     DeepSeaScore,
     best_score,
-    deep_sea_id,
+    deep_sea_cells,
     group,
     luck,
     measure,
     prior_scale_one,
     variant,
 )  # fmt: skip
-from reproduction.experiment import Findings, Grid, cell
+from reproduction.experiment import Findings, Grid
 from reproduction.experiments import deep_sea_verdicts
 from reproduction.rows import RunRow
 from tdu.run.sweeps import Cell
@@ -35,30 +35,14 @@ def cells(preset: str) -> list[Cell]:
     """TDU and BDQN on every size, TDU at λ = 1, both with `listing`, DQN, then both with `boot_dqn`."""
     thin = preset == "laptop"
     several, one = range(2 if thin else 5), range(1 if thin else 5)
-    wanted = [
-        cell(deep_sea_id(n, stochastic=s), agent, seed)
-        for seed in several
-        for s in VARIANTS
-        for n in SIZES
-        for agent in ENSEMBLES
+    return [
+        *deep_sea_cells(ENSEMBLES, several),
+        *deep_sea_cells(["tdu"], several, variants=[False], prior_scale=1.0),
+        *deep_sea_verdicts.listing_cells(range(3 if thin else 5)),
+        *deep_sea_verdicts.listing_prior_scale_one(),
+        *deep_sea_cells(["dqn"], one, sizes=FEW_SIZES if thin else SIZES),
+        *deep_sea_cells(ENSEMBLES, one, variants=[True] if thin else VARIANTS, preset="boot_dqn"),
     ]
-    wanted += [cell(deep_sea_id(n, stochastic=False), "tdu", seed, prior_scale=1.0) for seed in several for n in SIZES]
-    wanted += deep_sea_verdicts.listing_cells(range(3 if thin else 5))
-    wanted += deep_sea_verdicts.listing_prior_scale_one()
-    wanted += [
-        cell(deep_sea_id(n, stochastic=s), "dqn", seed)
-        for seed in one
-        for n in (FEW_SIZES if thin else SIZES)
-        for s in VARIANTS
-    ]
-    wanted += [
-        cell(deep_sea_id(n, stochastic=s), agent, seed, preset="boot_dqn")
-        for seed in one
-        for s in ((True,) if thin else VARIANTS)
-        for n in SIZES
-        for agent in ENSEMBLES
-    ]
-    return wanted
 
 
 def report(rows: Sequence[RunRow]) -> Findings:

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from reproduction import analysis, drawing, statistics, wording
-from reproduction.deep_sea_runs import ABOUT_LUCK, SIZES, deep_sea_id, luck, luck_words, measure
+from reproduction.deep_sea_runs import ABOUT_LUCK, SIZES, deep_sea_cells, deep_sea_id, luck, luck_words, measure
 from reproduction.experiment import EPISODES, Findings, Grid, Verdict, cell, select
 from reproduction.rows import RunRow
 from reproduction.statistics import Episodes, Interval
@@ -47,12 +47,7 @@ def cells(preset: str) -> list[Cell]:
 
 def paired_cells() -> list[Cell]:
     """C5's pairs by size and seed: TDU with QU and with Q+UCB."""
-    return [
-        cell(deep_sea_id(size, stochastic=True), agent, seed)
-        for seed in PAIRED_SEEDS
-        for size in FEW_SIZES
-        for agent in (*OVER_VALUES.values(), "tdu")
-    ]
+    return deep_sea_cells([*OVER_VALUES.values(), "tdu"], PAIRED_SEEDS, sizes=FEW_SIZES, variants=[True])
 
 
 class Setting(NamedTuple):

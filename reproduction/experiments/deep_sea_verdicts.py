@@ -9,12 +9,12 @@ from reproduction.deep_sea_runs import (
     SIZES,
     DeepSeaScore,
     counts_officially,
-    deep_sea_id,
+    deep_sea_cells,
     group,
     prior_scale_one,
     score,
 )  # fmt: skip
-from reproduction.experiment import Verdict, Word, cell, select
+from reproduction.experiment import Verdict, Word, select
 from reproduction.rows import RunRow
 from reproduction.statistics import Paired
 from tdu.run.sweeps import Cell
@@ -30,21 +30,13 @@ LARGEST = (44, 46, 48, 50)
 
 def listing_prior_scale_one() -> list[Cell]:
     """C1's runs with `listing` and λ = 1."""
-    return [
-        cell(deep_sea_id(size, stochastic=False), "tdu", seed, preset="listing", prior_scale=1.0)
-        for seed in SEEDS["listing"]
-        for size in LARGEST
-    ]
+    seeds = SEEDS["listing"]
+    return deep_sea_cells(["tdu"], seeds, sizes=LARGEST, variants=[False], preset="listing", prior_scale=1.0)
 
 
 def listing_cells(seeds: Sequence[int] = SEEDS["listing"]) -> list[Cell]:
     """C2's runs with `listing`."""
-    return [
-        cell(deep_sea_id(size, stochastic=True), agent, seed, preset="listing")
-        for seed in seeds
-        for size in SIZES
-        for agent in ENSEMBLES
-    ]
+    return deep_sea_cells(ENSEMBLES, seeds, variants=[True], preset="listing")
 
 
 def c1(rows: Sequence[RunRow]) -> Verdict:

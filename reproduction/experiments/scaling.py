@@ -10,6 +10,7 @@ from reproduction.deep_sea_runs import (
     ENSEMBLES,
     SIZES,
     VARIANTS,
+    deep_sea_cells,
     deep_sea_id,
     group,
     measure,
@@ -45,12 +46,9 @@ def cells(preset: str) -> list[Cell]:
     wanted += [_deep("tdu", LARGEST, False, 0)]
     wanted += [_deep("bdqn", n, s, seed) for seed in range(1 if thin else SEEDS) for n, s in sizes]
     for seed in range(2 if thin else 5):
-        wanted += [cell(deep_sea_id(n, stochastic=False), agent, seed) for n in SIZES for agent in ENSEMBLES]
-        wanted += [
-            cell(deep_sea_id(n, stochastic=False), agent, seed, episodes=PAPER_LIMIT)
-            for n in LARGE
-            for agent in (ENSEMBLES[:1] if thin else ENSEMBLES)
-        ]
+        wanted += deep_sea_cells(ENSEMBLES, [seed], variants=[False])
+        large = ENSEMBLES[:1] if thin else ENSEMBLES
+        wanted += deep_sea_cells(large, [seed], sizes=LARGE, variants=[False], episodes=PAPER_LIMIT)
     return wanted
 
 
