@@ -9,6 +9,7 @@ reproduce.py      makes the missing runs and adds their rows
 pages.py          results/NAME/README.md, made from rows alone
 command.py        the command `tdu reproduce`
 statistics.py     intervals and tests for censored runs; analysis.py applies them to rows; wording.py formats them
+origin.py         the commit and the processor of a row
 drawing.py        figures that are the same bytes from the same numbers
 deep_sea_runs.py, deep_sea_figures.py, atari_runs.py    shared by the experiments on Deep Sea and on Atari
 """

@@ -62,7 +62,7 @@ def report(rows: Sequence[RunRow]) -> Findings:
         catch = f"{np.mean(values):.2f} ({', '.join(f'{value:.2f}' for value in values)})" if values else "–"
         lines.append([name, *solved, catch])
     body = [
-        f"Seeds 0 to 2, at most {EPISODES:,} episodes. Deep Sea: the episode at which each seed is solved by bsuite's rule. "
+        f"Runs have at most {EPISODES:,} episodes. Deep Sea: the episode at which each seed is solved by bsuite's rule. "
         f"Catch: the return of the greedy policy over {EVALUATIONS} episodes, mean and every seed; the best is 1.",
         "![Episodes to solve Deep Sea 10](battery.svg)",
         wording.table(["agent", "Deep Sea 4, solved at", "Deep Sea 10, solved at", "Catch, greedy return"], lines),

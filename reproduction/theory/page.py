@@ -87,7 +87,7 @@ def page(tables: Tables, settings: TableRow) -> str:
     """The page in Markdown."""
     parts = [
         "# The theory, checked",
-        f"Made by `tdu reproduce theory` (preset {settings['preset']}) from the tables beside it; "
+        f"Made by `tdu reproduce theory` (preset {settings['preset']}) from the tables in this folder; "
         "docs/theory.md explains the statements and the checks. Intervals are 95 % of a bootstrap over problems or seeds.",
         _outcomes(tables),
         "## Lemma 1",
