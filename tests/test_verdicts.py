@@ -7,6 +7,7 @@ import pytest
 from reproduction import catalogue, deep_sea_runs, pages, rows
 from reproduction.experiment import Verdict, cell
 from reproduction.experiments import (
+    battery,
     binary_tree,
     bsuite,
     deep_ablation,
@@ -225,6 +226,21 @@ def test_the_ablation_of_deep_gives_the_price_of_each_part():
     assert "| batch 32 | >10,000, >10,000, >10,000 |" in found.body
     assert "no bonus (β = 0): 1.00 and 1.00" in found.verdicts["parts"].because
     assert deep_ablation.report(rows_with(cells[1:])).verdicts["parts"].word == "not yet enough data"
+
+
+def test_the_battery_counts_agents_and_shows_returns():
+    def row(c):
+        at = None if (c.agent, c.env) == ("dqn", "deep_sea:size=10") else 50
+        row = ROW._replace(env=c.env, agent=c.agent, options=c.options_text, seed=c.seed, limit=c.episodes)
+        return row._replace(solved_episode=at, episodes=at or c.episodes, score=0.75 if c.agent == "su" else 1.0)
+
+    cells = battery.cells("laptop")
+    found = battery.report([row(c) for c in cells])
+    agents = len(battery.AGENTS_SHOWN)
+    assert f"Deep Sea 4 by {agents} and Deep Sea 10 by {agents - 1} of {agents}" in found.verdicts["battery"].because
+    assert f"with {agents - 1} agents" in found.verdicts["battery"].because, "SU's return is 0.5"
+    assert "| su | 50, 50, 50 | 50, 50, 50 | 0.50 (0.50, 0.50, 0.50) |" in found.body
+    assert battery.report([row(c) for c in cells[1:]]).verdicts["battery"].word == "not yet enough data"
 
 
 def test_lucky_solves_are_told_apart():

@@ -119,16 +119,16 @@ def lemma1(sizes: Workload, progress: Progress) -> Iterator[TableRow]:
         draws = posterior.draw(sizes.lemma_samples, rng)
         q = values(draws, policy, gamma=gamma)
         truth = moments(q)
-        for reading, its in zip(READINGS, (task, posterior.mean(), draws), strict=True):
-            found = bellman.residuals(q, policy, its, gamma=gamma)
+        for reading, mdp in zip(READINGS, (task, posterior.mean(), draws), strict=True):
+            found = bellman.residuals(q, policy, mdp, gamma=gamma)
             for moment, residual, error, size in (
                 ("mean", found.mean, found.mean_error, np.sqrt(truth.variance)),
                 ("variance", found.variance, found.variance_error, truth.variance),
             ):
-                surely = np.abs(residual) > 5 * error + 1e-9 * np.abs(size).max()
+                refuting = np.abs(residual) > 5 * error + 1e-9 * np.abs(size).max()
                 yield {
                     "family": family, "transitions": transitions, "gamma": gamma, "seed": seed, "reading": reading,
-                    "moment": moment, "pairs": residual.size, "refuting_pairs": int(surely.sum()),
+                    "moment": moment, "pairs": residual.size, "refuting_pairs": int(refuting.sum()),
                     "relative_residual": _rms(residual) / _rms(size), "relative_error": _rms(error) / _rms(size),
                 }  # fmt: skip
 
@@ -295,7 +295,7 @@ def _compared(theta: Real, truth: Real, gamma: float) -> TableRow:
     )
     true_variance = truth[..., 0].var(axis=0)
     true_td = (gamma * truth[..., 1] - truth[..., 0]).var(axis=0)
-    own, its = np.abs(record.var_td) * true_variance, np.abs(record.var_q) * true_td
+    own_td, own_q = np.abs(record.var_td) * true_variance, np.abs(record.var_q) * true_td
     error, of_members = (moments(samples[..., 0]).variance_error for samples in (truth, theta))
     measured = max(_rms(np.asarray(record.var_q)), 1e-12)
     counts = {
@@ -306,7 +306,7 @@ def _compared(theta: Real, truth: Real, gamma: float) -> TableRow:
     row |= {f"less_{name}": int((which & less).sum()) for name, which in counts.items()}
     return row | {
         "less_sd": int((_sd_bias(theta, truth, gamma) < 0).sum()),
-        "less_relative": int((own < (1 - 1e-9) * its).sum()),  # equal up to rounding from a state to itself
+        "less_relative": int((own_td < (1 - 1e-9) * own_q).sum()),  # equal up to rounding from a state to itself
         "less_mean": int((np.abs(record.mean_td) < np.abs(record.mean_q)).sum()),
         "mean_inside": int((np.abs(gamma * np.asarray(record.rho) - 1) < 1).sum()),
         "ratios_undefined": int(np.isnan(np.stack(ratios)).any(axis=0).sum()),
