@@ -343,9 +343,9 @@ def test_a_page_of_no_rows_says_that_nothing_is_there(name, tmp_path):
         (["deep_sea", "--hours", "0"], "hours must be above 0"),
         (["deep_sea", "--address", "x"], "add --engine ray"),
         (["deep_sea", "--agent", "ctz"], "did you mean 'cts'?"),
-        (["theory", "--env", "bandit*"], "theory is not made of runs"),
+        (["theory", "--env", "bandit*"], "theory is not a grid of runs"),
         (["--env", "bandit*"], "give its name"),
-        (["deep_sea", "--agent", "tdu", "--pages"], "no --pages"),
+        (["deep_sea", "--agent", "tdu", "--pages"], "without --pages"),
     ],
 )
 def test_mistakes_are_one_sentence(arguments, words, capsys):

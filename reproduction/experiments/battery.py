@@ -92,7 +92,9 @@ def _draw(runs: dict[tuple[str, str], list[RunRow]]) -> Any:
         times = analysis.solve_times(runs[name, "Deep Sea 10"])
         drawing.runs(axes, at, times, colour=drawing.COLOURS.get(name, drawing.GREYS[0]))
     axes.set_xticks(range(len(AGENTS_SHOWN)), [name.replace(", ", ",\n") for name in AGENTS_SHOWN], rotation=30)
-    axes.set(ylabel="episodes to solve", yscale="log", title="Deep Sea 10 (triangle: not solved within 2,000 episodes)")
+    axes.set(ylabel="episodes to solve", title="Deep Sea 10 (triangle: not solved within 2,000 episodes)")
+    if any(runs.values()):
+        axes.set_yscale("log")
     return drawn
 
 
