@@ -25,7 +25,7 @@ from tdu.run.processes import use_one_core
 from tdu.run.recording import Recorder
 
 CASES = (("tdu", 20, 275), ("tdu", 50, 2951), ("dqn", 50, None))
-"""Agent, size of Deep Sea, and the episode at which results/core.csv has it solved."""
+"""Agent, size of Deep Sea, and the episode at which results/deep_sea/runs.csv has it solved."""
 EPISODES, SHORT = 10_000, 300
 """Lengths of runs, in episodes."""
 TIMES = 3

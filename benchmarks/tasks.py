@@ -26,6 +26,8 @@ from typing import Any, NamedTuple
 
 import rows
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `reproduction`, which is not installed
+
 ROOT = Path(__file__).parent.parent
 SB3 = ("torch==2.13.0", "stable-baselines3==2.7.1", "minigrid==3.0.0")
 
@@ -301,7 +303,7 @@ def medians(steps: dict[str, list[float]]) -> dict[str, Any]:
     """The median step of each agent that has runs, with its bootstrap interval."""
     import numpy as np
 
-    from tdu.report.statistics import bootstrap
+    from reproduction.statistics import bootstrap
 
     return {agent: bootstrap(matching, lambda x: np.median(x, axis=1)) for agent, matching in steps.items() if matching}
 
@@ -322,7 +324,7 @@ def pairs(rows: list[dict[str, str]]) -> str:
 
     A run that never reached the target has its task's limit of steps.
     """
-    from tdu.report.statistics import Episodes, sign_flip
+    from reproduction.statistics import Episodes, sign_flip
 
     steps = {
         (r["agent"], r["task"], r["seed"]): Episodes(

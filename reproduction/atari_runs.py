@@ -1,4 +1,4 @@
-"""What the Atari experiments share: runs as data, their human-normalised scores, tests between agents, tables and figures."""
+"""Shared by the Atari experiments: plans of runs, human-normalised scores, tests between agents, tables and figures."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -6,27 +6,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from reproduction.experiment import Measured, Verdict, cell, interval_words, markdown
-from reproduction.rows import Row, first_of_each, identity
+from reproduction import drawing, statistics, wording
+from reproduction.experiment import Measured, Verdict, cell
+from reproduction.rows import RunRow, first_of_each, identity
+from reproduction.statistics import Interval
 from tdu import agents
 from tdu.environments.atari import DENSE, EXPLORATION, FRAMES_PER_STEP
-from tdu.report import atari_scores, drawing, statistics, variance
+from tdu.report import atari_scores, variance
 from tdu.report.atari_scores import Scored
-from tdu.report.statistics import Interval
-from tdu.run import folder as runs
+from tdu.run import folder as run_folder
 from tdu.run.sweeps import Cell
 
 FEWEST = 3
-"""Seeds of every setting on every game that a verdict requires."""
+"""Seeds per setting and game that a verdict requires."""
 
 _FEW = 12
-"""Games that are named one by one."""
+"""Up to this number, missing games are listed by name."""
 
 LOSS = 0.1
-"""Share of the score that may be lost where a claim says that it is kept."""
+"""Share of the score that may be lost if a claim states that it is kept."""
 
 
-class Plan(NamedTuple):
+class GamePlan(NamedTuple):
     """Every setting on every game with every seed."""
 
     settings: Mapping[str, tuple[str, Mapping[str, Any]]]
@@ -34,12 +35,12 @@ class Plan(NamedTuple):
     games: Sequence[str]
     seeds: int
     preset: str
-    """The agents'."""
+    """The preset of the agents."""
     frames: int
-    """Of a run."""
+    """Frames of a run."""
 
     def runs(self) -> Iterator[tuple[str, str, Cell]]:
-        """The name of a setting, a game and the run, all of one seed before the next."""
+        """(Name of the setting, game, run), all of one seed before the next."""
         for seed in range(self.seeds):
             for game in self.games:
                 for name, (agent, options) in self.settings.items():
@@ -48,10 +49,10 @@ class Plan(NamedTuple):
                     yield name, game, made._replace(steps=self.frames // FRAMES_PER_STEP, num_envs=num_envs)
 
     def cells(self) -> list[Cell]:
-        """The runs alone."""
+        """The runs without their names."""
         return [made for _, _, made in self.runs()]
 
-    def scored(self, rows: Sequence[Row]) -> list[Scored]:
+    def scored(self, rows: Sequence[RunRow]) -> list[Scored]:
         """The runs that have a score, under the name of their setting."""
         found = first_of_each(rows)
         there = [(name, game, found[key]) for name, game, made in self.runs() if (key := identity(made)) in found]
@@ -62,8 +63,8 @@ class Plan(NamedTuple):
         ]
 
 
-def measure(folder: Path, result: runs.RunResult) -> Measured:
-    """The human-normalised score of a run: the return of its trained policy, or else of its last episodes of training."""
+def measure(folder: Path, result: run_folder.RunResult) -> Measured:
+    """The human-normalised score: the return of the trained policy, or else of the last episodes of training."""
     del folder
     game = atari_scores.game_of(result.env)
     score = result.greedy_return.mean if result.greedy_return is not None else result.mean_return
@@ -80,7 +81,7 @@ def pick(scored: Sequence[Scored], settings: Sequence[str], games: Sequence[str]
 def too_few(
     scored: Sequence[Scored], settings: Sequence[str], games: Sequence[str], fewest: int = FEWEST
 ) -> Verdict | None:
-    """The verdict where a setting lacks seeds on a game."""
+    """The verdict if a setting lacks seeds on a game."""
     lacking = [game for game in games if any(len(pick(scored, [name], [game])) < fewest for name in settings)]
     if not lacking:
         return None
@@ -95,9 +96,9 @@ def mean(scored: Sequence[Scored]) -> float:
 
 
 def difference(first: Sequence[Scored], second: Sequence[Scored]) -> Interval:
-    """How much more the first runs score, the mean over games; the interval draws the seeds of each game anew."""
+    """How much more the first runs score, mean over games; the interval resamples the seeds of each game."""
     games = list(dict.fromkeys(run.game for run in first))
-    groups = [np.asarray([r.hns for r in mine if r.game == game]) for mine in (first, second) for game in games]
+    groups = [np.asarray([r.hns for r in runs if r.game == game]) for runs in (first, second) for game in games]
 
     def gap(means: np.ndarray) -> float:
         return float(means[: len(games)].mean() - means[len(games) :].mean())
@@ -109,7 +110,7 @@ class Tested(NamedTuple):
     """Two groups of runs on the same games, compared by an analysis of variance that controls for game."""
 
     above: bool | None
-    """Whether the first scores more; None where p is 0.05 or more."""
+    """Whether the first scores more; None if p is 0.05 or more."""
     words: str
 
 
@@ -125,7 +126,7 @@ def compare(first: Sequence[Scored], second: Sequence[Scored]) -> Tested:
     return Tested(above, f"{words}, F = {test.f:.2f}, p = {test.p:.4f}")
 
 
-def body(plans: Mapping[str, Plan], rows: Sequence[Row]) -> tuple[str, dict[str, Callable[[], Any]]]:
+def body(plans: Mapping[str, GamePlan], rows: Sequence[RunRow]) -> tuple[str, dict[str, Callable[[], Any]]]:
     """Tables and a figure of each preset that has runs; the figures by name."""
     parts, figures = ["## Human-normalised scores"], {}
     for preset, plan in plans.items():
@@ -133,48 +134,48 @@ def body(plans: Mapping[str, Plan], rows: Sequence[Row]) -> tuple[str, dict[str,
         if scored:
             parts += [
                 f"### Preset `{preset}`: {plan.frames:,} frames a run",
-                "The mean is over games of the mean over seeds. Its interval draws the seeds of each game anew.",
+                "The mean is over games of the mean over seeds. Its interval resamples the seeds of each game.",
                 _set_table(scored, plan),
                 f"![Human-normalised scores, preset {preset}]({preset}.svg)",
                 "The interval of a game is Student's over its seeds.",
                 _game_table(scored, plan),
             ]
             figures[preset] = _drawing(scored, plan)
-    return "\n\n".join(parts if figures else [*parts, "None was run yet."]), figures
+    return "\n\n".join(parts if figures else [*parts, "There are no runs yet."]), figures
 
 
-def _set_table(scored: Sequence[Scored], plan: Plan) -> str:
+def _set_table(scored: Sequence[Scored], plan: GamePlan) -> str:
     sets = {"all": plan.games, "exploration": EXPLORATION, "dense rewards": DENSE}
     lines = []
     for name in plan.settings:
         for games, of in sets.items():
-            mine = pick(scored, [name], of)
-            if mine:
-                found = atari_scores.aggregate(mine)
+            runs = pick(scored, [name], of)
+            if runs:
+                found = atari_scores.aggregate(runs)
                 cells = [
                     f"{found[what]:.3f}"
                     if found[f"{what}_interval"] is None
-                    else interval_words(Interval(found[what], *found[f"{what}_interval"]), 3)
+                    else wording.interval(Interval(found[what], *found[f"{what}_interval"]), 3)
                     for what in ("mean", "median")
                 ]
                 lines.append([name, games, str(found["games"]), str(found["runs"]), *cells])
-    return markdown(["agent", "games", "number of games", "runs", "mean (95 %)", "median (95 %)"], lines)
+    return wording.table(["agent", "games", "number of games", "runs", "mean (95 %)", "median (95 %)"], lines)
 
 
-def _game_table(scored: Sequence[Scored], plan: Plan) -> str:
+def _game_table(scored: Sequence[Scored], plan: GamePlan) -> str:
     lines = []
     for game in plan.games:
         for name in plan.settings:
-            mine = pick(scored, [name], [game])
-            if mine:
-                hns = [run.hns for run in mine]
-                words = interval_words(statistics.mean_interval(hns), 3) if len(hns) > 1 else f"{hns[0]:.3f}"
-                score = f"{np.mean([run.score for run in mine]):,.1f}"
+            runs = pick(scored, [name], [game])
+            if runs:
+                hns = [run.hns for run in runs]
+                words = wording.interval(statistics.mean_interval(hns), 3) if len(hns) > 1 else f"{hns[0]:.3f}"
+                score = f"{np.mean([run.score for run in runs]):,.1f}"
                 lines.append([game, name, score, words, ", ".join(f"{value:.3f}" for value in hns)])
-    return markdown(["game", "agent", "score", "human-normalised (95 %)", "every seed"], lines)
+    return wording.table(["game", "agent", "score", "human-normalised (95 %)", "every seed"], lines)
 
 
-def _drawing(scored: Sequence[Scored], plan: Plan) -> Callable[[], Any]:
+def _drawing(scored: Sequence[Scored], plan: GamePlan) -> Callable[[], Any]:
     """Every run as a dot, and the mean of each setting on each game as a line."""
 
     def draw() -> Any:

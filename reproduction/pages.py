@@ -1,7 +1,7 @@
-"""The page of an experiment: claim, verdict, rule, figures, tables, command; every run at the end. Made from rows alone.
+"""The page of an experiment: claims with verdicts, rule, figures, tables, command, every run. Made from rows alone.
 
-A page says how many rows of each file it was made from. Files of rows are only added to, so the same page can be made again
-from that many rows of any later state, bit for bit.
+A page has the number of rows of each file that it was made from. Rows are only added to files, so a later state of the files
+can make the same page again, bit for bit.
 """
 
 import json
@@ -10,31 +10,31 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from reproduction import catalogue, reproduce
+from reproduction import catalogue, drawing, reproduce
 from reproduction import rows as tables
-from reproduction.experiment import PRESETS, Report, Verdict, select
-from reproduction.rows import Row
+from reproduction.experiment import PRESETS, Findings, Verdict, select
+from reproduction.reproduce import RowsByExperiment
+from reproduction.rows import RunRow
 from tdu import files
 from tdu.environments import TWIN, parse
 from tdu.errors import UserError, writing
-from tdu.report import drawing
-from tdu.run import folder as runs
+from tdu.run import folder as run_folder
 from tdu.run.sweeps import Cell
 
 PAGE = "README.md"
 _MADE_FROM = re.compile(r"<!-- (laptop|paper), rows: (\{.*\}) -->")
 
 
-def write(name: str, preset: str, every: Mapping[str, Sequence[Row]], folder: Path) -> Mapping[str, Verdict]:
+def write(name: str, preset: str, every: RowsByExperiment, folder: Path) -> Mapping[str, Verdict]:
     """Writes an experiment's page and figures into its folder; returns the verdicts."""
     grid = catalogue.grids()[name]
-    report = grid.report(reproduce.all_rows(every))
-    text = _page(name, preset, every, report)
-    runs.make_folder(folder)
-    drawing.save(report.figures, folder)
+    findings = grid.report(reproduce.all_rows(every))
+    text = _page(name, preset, every, findings)
+    run_folder.make_folder(folder)
+    drawing.save(findings.figures, folder)
     with writing(folder / PAGE):
         files.write_atomically(folder / PAGE, text.encode())
-    return report.verdicts
+    return findings.verdicts
 
 
 def made_from(page: Path) -> tuple[str, dict[str, int]]:
@@ -45,8 +45,8 @@ def made_from(page: Path) -> tuple[str, dict[str, int]]:
     return found.group(1), json.loads(found.group(2))
 
 
-def _page(name: str, preset: str, every: Mapping[str, Sequence[Row]], report: Report) -> str:
-    grid, verdicts = catalogue.grids()[name], report.verdicts
+def _page(name: str, preset: str, every: RowsByExperiment, findings: Findings) -> str:
+    grid, verdicts = catalogue.grids()[name], findings.verdicts
     rows = reproduce.all_rows(every)
     cells = grid.all_cells(preset, rows)
     used = select(rows, cells)
@@ -54,36 +54,37 @@ def _page(name: str, preset: str, every: Mapping[str, Sequence[Row]], report: Re
         f"- **{claim}: {verdicts[claim].word}.** *Claim:* {_sentence(words)} *Result:* {_sentence(verdicts[claim].because)}"
         for claim, words in grid.claims.items()
     ]
-    counts = {other: len(theirs) for other, theirs in every.items() if theirs}
+    counts = {other: len(those) for other, those in every.items() if those}
     parts = [
         f"<!-- {preset}, rows: {json.dumps(counts, sort_keys=True)} -->",
-        f"# {name}: {grid.summary}",
+        f"# {name}",
+        _sentence(grid.summary),
         "\n".join(claims),
         f"*Rule:* {_sentence(grid.rules)} [All rules](../RULES.md).",
-        report.body,
-        f"```\ntdu reproduce {name}            # runs what is missing\ntdu reproduce {name} --pages    # "
-        "this page again, from the rows\n```",
-        _folded("Every run", report.details),
+        findings.body,
+        f"```\ntdu reproduce {name}            # makes the missing runs\ntdu reproduce {name} --pages    # "
+        "makes this page again from the rows\n```",
+        _folded("Every run", findings.details),
         _folded("The grid and the missing runs", _grid_words(name, preset, cells, used)),
-        _folded("Where the rows come from", _rows_words(name, used, report.shown, every)),
+        _folded("Where the rows come from", _rows_words(name, used, findings.shown, every)),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _grid_words(name: str, preset: str, cells: Sequence[Cell], used: Sequence[Row]) -> str:
+def _grid_words(name: str, preset: str, cells: Sequence[Cell], used: Sequence[RunRow]) -> str:
     total = len(dict.fromkeys(map(tables.identity, cells)))
     words = [f"Preset `{preset}`, {PRESETS[preset]}: {len(used)} of {total} runs are done."]
     if preset == "laptop":
-        words.append(f"It leaves out of the longer preset, `paper`: {catalogue.grids()[name].left_out}")
+        words.append(f"It leaves out of the preset `paper`: {catalogue.grids()[name].left_out}")
     there = {row.identity for row in used}
     lacking = [cell for cell in cells if tables.identity(cell) not in there]
     if lacking:
-        words.append("Missing are:\n\n" + "\n".join(_lines(lacking)))
+        words.append("Missing runs:\n\n" + "\n".join(_lines(lacking)))
     return " ".join(words)
 
 
 def _lines(cells: Sequence[Cell]) -> list[str]:
-    """What is missing, a line for each agent and kind of environment with the environments and seeds."""
+    """The missing runs, one line per agent and kind of environment."""
     groups: dict[tuple[str, str], dict[str, list[int]]] = {}
     for cell in dict.fromkeys(cells):
         kind, size = reproduce.kind(cell.env)
@@ -108,43 +109,36 @@ def _span(seeds: Sequence[int]) -> str:
     return f"{ordered[0]}–{ordered[-1]}" if whole else ", ".join(map(str, ordered))
 
 
-def _rows_words(name: str, used: Sequence[Row], shown: Sequence[Row], every: Mapping[str, Sequence[Row]]) -> str:
-    """Where the rows come from: files, machines, commits, and runs that two machines have made."""
+def _rows_words(name: str, used: Sequence[RunRow], shown: Sequence[RunRow], every: RowsByExperiment) -> str:
+    """Files, machines and commits of the rows, and the runs that two machines have made."""
     in_grid = {row.identity for row in used}
     more = [row for row in shown if row.identity not in in_grid]
     used = [*used, *more]
-    own = {row.identity for row in every.get(name, ())}
-    shared = Counter(
-        next(o for o in every if any(r is row for r in every[o])) for row in used if row.identity not in own
-    )
     if not used:
-        return f"None was run yet; `results/{name}/runs.csv` will have a line per run."
-    there = (
-        f"`results/{name}/runs.csv` has a line per run." if own else "All of its runs are rows of other experiments."
-    )
-    words = [there]
+        return f"There are no runs yet; `results/{name}/runs.csv` will have a line per run."
+    own = {row.identity for row in every.get(name, ())}
+    file_of = {id(row): other for other, those in every.items() for row in those}
+    shared = Counter(file_of[id(row)] for row in used if row.identity not in own)
+    words = [f"`results/{name}/runs.csv` has a line per run." if own else "All runs are rows of other experiments."]
     if more:
-        words.append(f"Tables and figures show {len(more)} runs beside those of the grid, of other seeds.")
+        words.append(f"Tables and figures also show {len(more)} runs with seeds outside the grid.")
     if shared:
         words.append("Shared: " + ", ".join(f"{n} of `results/{o}/runs.csv`" for o, n in sorted(shared.items())) + ".")
     machines = Counter(row.processor or "unknown" for row in used)
     words.append("Processors: " + ", ".join(f"{m} ({n})" for m, n in sorted(machines.items())) + ".")
-    commits = sorted({row.commit or "unknown" for row in used})
-    words.append(f"Commits: {', '.join(commits)}.")
-    every_row = [row for theirs in every.values() for row in theirs]
-    twice = sum(
-        n - 1 for n in Counter(r.identity for r in every_row if r.identity in {u.identity for u in used}).values()
-    )
+    words.append(f"Commits: {', '.join(sorted({row.commit or 'unknown' for row in used}))}.")
+    identities = {row.identity for row in used}
+    twice = sum(row.identity in identities for those in every.values() for row in those) - len(identities)
     if twice:
         words.append(
-            f"{twice} of these runs were made again on another machine, where the same seed is another run; the row "
-            "that was there first counts, and the other is kept."
+            f"{twice} of these runs were made again on another kind of machine, where the same seed gives another run. The "
+            "row that was added first counts."
         )
     return " ".join(words)
 
 
 def _folded(title: str, words: str) -> str:
-    """A part of the page that opens with a click."""
+    """A part of the page that a click opens."""
     return f"<details>\n<summary>{title}</summary>\n\n{words}\n\n</details>" if words else ""
 
 

@@ -1,27 +1,23 @@
-"""Runs what an experiment's rows lack, and tells how much that is.
+"""Makes the runs that an experiment's rows lack, and estimates how long they take.
 
-Every run is a `tdu train` in a folder of its own under `runs/reproduce`; when it ends, its row goes into
-`results/NAME/runs.csv`. So whatever stops this, and wherever, loses at most the time since a checkpoint, and a row that is
-there, of any machine, is never made again. One row serves every experiment that asks for the same run.
+Every run is a `tdu train` in a folder under `runs/reproduce`. When it ends, its row is added to `results/NAME/runs.csv`.
+An interruption loses at most the time since the last checkpoint. A run that has a row, from any machine, is never made again.
+One row serves every experiment that requires the same run.
 """
 
-import functools
-import platform
 import re
 import statistics
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
-from reproduction import catalogue, rows
+from reproduction import catalogue, origin, rows
 from reproduction.experiment import Grid
-from reproduction.rows import FILE, Row
+from reproduction.rows import FILE, RunRow
 from tdu.environments import TWIN, parse
 from tdu.errors import UserError, tell
-from tdu.run import folder as runs
+from tdu.run import folder as run_folder
 from tdu.run import processes as parallel
 from tdu.run import progress
 from tdu.run.processes import Job, Outcome, Tell
@@ -30,100 +26,101 @@ from tdu.run.sweeps import Cell
 SCRATCH = Path("runs") / "reproduce"
 RESULTS = Path("results")
 
-Say = Callable[[str], None]
+RowsByExperiment = Mapping[str, Sequence[RunRow]]
 
 
-class Asked(NamedTuple):
-    """A run that is missing, and the experiment whose file its row goes into."""
+class MissingRun(NamedTuple):
+    """A run without a row, and the experiment whose file its row will be in."""
 
     experiment: str
     cell: Cell
 
 
 class Status(NamedTuple):
-    """How far an experiment is."""
+    """How much of an experiment is done."""
 
     done: int
     missing: int
     hours: float
-    """Estimated from runs that are alike."""
+    """Estimated from similar runs."""
     unknown: int
-    """Missing runs to which none is alike, and which the hours leave out."""
+    """Missing runs without a similar one; the hours do not include them."""
 
 
-def read_all(results: Path, say: Say = tell) -> dict[str, list[Row]]:
-    """The rows of every experiment; a file that is no table of runs is named and left out."""
-    found = {}
+def read_all(results: Path, say: Callable[[str], None] = tell) -> dict[str, list[RunRow]]:
+    """The rows of every experiment; a file that is not a table of runs is reported and left out."""
+    every: dict[str, list[RunRow]] = {}
     for name in catalogue.grids():
         try:
-            found[name] = rows.read(results / name / FILE, say)
+            every[name] = rows.read(results / name / FILE, say)
         except UserError as e:
             say(str(e))
-            found[name] = []
-    return found
+            every[name] = []
+    return every
 
 
-def all_rows(every: Mapping[str, Sequence[Row]]) -> list[Row]:
-    """Rows that any experiment may use, in one order for all, so that two pages never use two rows for one run."""
+def all_rows(every: RowsByExperiment) -> list[RunRow]:
+    """All rows in one fixed order, so that two pages never use two rows for one run."""
     return [row for name in catalogue.grids() for row in every.get(name, ())]
 
 
-def missing(names: Sequence[str], preset: str, every: Mapping[str, Sequence[Row]]) -> list[Asked]:
-    """The runs that no row is there for, the most valuable first."""
-    known = {row.identity for theirs in every.values() for row in theirs}
-    asked: dict[rows.Identity, Asked] = {}
+def missing(names: Sequence[str], preset: str, every: RowsByExperiment) -> list[MissingRun]:
+    """The runs without a row, most valuable first."""
+    known = all_rows(every)
+    done = {row.identity for row in known}
+    found: dict[rows.Identity, MissingRun] = {}
     for name in names:
-        for cell in catalogue.grids()[name].all_cells(preset, all_rows(every)):
-            if rows.identity(cell) not in known:
-                asked.setdefault(rows.identity(cell), Asked(name, cell))
-    return list(asked.values())
+        for cell in catalogue.grids()[name].all_cells(preset, known):
+            if rows.identity(cell) not in done:
+                found.setdefault(rows.identity(cell), MissingRun(name, cell))
+    return list(found.values())
 
 
-def check(asked: Sequence[Asked]) -> None:
-    """A UserError says what a run or its score needs that is not here: an extra."""
-    for name in dict.fromkeys(one.experiment for one in asked):
+def check(wanted: Sequence[MissingRun]) -> None:
+    """Raises a UserError if a run or its score needs an extra that is not installed."""
+    for name in dict.fromkeys(run.experiment for run in wanted):
         catalogue.grids()[name].check()
-    for one in asked:
-        one.cell.config()
+    for run in wanted:
+        run.cell.config()
 
 
-def status(name: str, preset: str, every: Mapping[str, Sequence[Row]]) -> Status:
-    """What of an experiment is done, and how long the rest may take on one core."""
-    cells = dict.fromkeys(map(rows.identity, catalogue.grids()[name].all_cells(preset, all_rows(every))))
+def status(name: str, preset: str, every: RowsByExperiment) -> Status:
+    """What is done, and how long the rest may take on one core."""
+    known = all_rows(every)
+    cells = dict.fromkeys(map(rows.identity, catalogue.grids()[name].all_cells(preset, known)))
     left = missing([name], preset, every)
-    seconds = [estimate(asked.cell, [row for theirs in every.values() for row in theirs]) for asked in left]
-    known = [s for s in seconds if s is not None]
-    return Status(len(cells) - len(left), len(left), sum(known) / 3600, len(seconds) - len(known))
+    seconds = [estimate(run.cell, known) for run in left]
+    estimated = [s for s in seconds if s is not None]
+    return Status(len(cells) - len(left), len(left), sum(estimated) / 3600, len(seconds) - len(estimated))
 
 
-def estimate(cell: Cell, known: Sequence[Row]) -> float | None:
-    """Seconds that a run may take: the median of runs of the same agent on the nearest size of the same kind of task.
+def estimate(cell: Cell, known: Sequence[RunRow]) -> float | None:
+    """Estimated seconds: the median of the agent's runs on the nearest size of the same kind of task; None without any.
 
-    A sea or tree of another size takes as much more as the square of the sizes' ratio: episodes and steps in each grow. One
-    whose batch alone is larger than theirs takes as much more as the batch. A run limited by steps takes as long per step as
-    they do.
+    Time grows with the square of the size, because episodes and their steps both grow, and with the batch size. If a run is
+    limited by steps, time is proportional to its steps.
     """
-    mine, size = kind(cell.env)
+    task, size = kind(cell.env)
     batch = re.search(r"batch_size=(\d+)", cell.options_text)
     slower = int(batch.group(1)) / _USUAL_BATCH if batch else 1.0
-    alike = [
+    similar = [
         (
             abs(kind(row.env)[1] - size),
             row.seconds * (cell.steps / row.steps if cell.steps else (size / kind(row.env)[1]) ** 2),
         )
         for row in known
-        if row.seconds and (row.agent, row.preset, kind(row.env)[0]) == (cell.agent, cell.preset, mine)
+        if row.seconds and (row.agent, row.preset, kind(row.env)[0]) == (cell.agent, cell.preset, task)
         if "batch_size" not in row.options
     ]
-    nearest = min((distance for distance, _ in alike), default=None)
-    return slower * statistics.median(s for distance, s in alike if distance == nearest) if alike else None
+    nearest = min((distance for distance, _ in similar), default=None)
+    return slower * statistics.median(s for distance, s in similar if distance == nearest) if similar else None
 
 
 _USUAL_BATCH = 32
 
 
 def kind(env: str) -> tuple[str, float]:
-    """An environment with N for its size, and that; bsuite's settings of an experiment are taken as alike."""
+    """An environment with N in place of its size, and the size. Settings of one bsuite experiment are one kind."""
     env_id = parse(env)
     if env_id.source in (TWIN, "atari"):
         return env_id.experiment or env_id.source, 1.0
@@ -140,7 +137,7 @@ class Stopped(NamedTuple):
 
 
 def run(
-    asked: Sequence[Asked],
+    wanted: Sequence[MissingRun],
     *,
     results: Path = RESULTS,
     scratch: Path = SCRATCH,
@@ -149,13 +146,13 @@ def run(
     engine: progress.Engine = parallel.run_all,
     display: str = "auto",
     machine: str | None = None,
-    say: Say = tell,
+    say: Callable[[str], None] = tell,
 ) -> Stopped:
-    """Makes the runs and adds a row for each that ends. At `deadline` (of time.monotonic) those under way are saved."""
-    if not asked:
+    """Makes the runs and adds a row for each one that ends. At `deadline` (time.monotonic) running ones are saved."""
+    if not wanted:
         return Stopped(0, 0, [])
-    by_folder = {one.cell.job(scratch).out: one for one in asked}  # two lengths of one run share a name
-    grids, where = catalogue.grids(), (commit(), machine or processor())
+    by_folder = {one.cell.job(scratch).out: one for one in wanted}  # two lengths of one run share a name
+    grids = catalogue.grids()
     finished, failed = 0, []
 
     def record(outcome: Outcome) -> None:
@@ -164,7 +161,7 @@ def run(
         try:
             if outcome.code or outcome.result is None:
                 raise UserError(outcome.reason)
-            row = made_of(one.cell, outcome.job.out, outcome.result, grids[one.experiment], where)
+            row = row_of(one.cell, outcome.job.out, outcome.result, grids[one.experiment], machine)
             rows.append(results / one.experiment / FILE, row)
         except UserError as e:
             failed.append(f"{outcome.job.name} failed: {e}")
@@ -172,29 +169,22 @@ def run(
             return
         finished += 1
 
-    with_rows = _watched(engine, record, deadline)
-    queue = [one.cell.job(scratch) for one in asked]
-    runs.make_folder(scratch)
+    queue = [one.cell.job(scratch) for one in wanted]
+    run_folder.make_folder(scratch)
     try:
-        progress.run_jobs(queue, display, workers=jobs, engine=with_rows)
+        progress.run_jobs(queue, display, workers=jobs, engine=_watched(engine, record, deadline))
     except _TimeIsUp:
         say(
-            f"the time is up; {len(asked) - finished - len(failed)} runs are left, and the same command goes on with them."
+            f"the time is up; {len(wanted) - finished - len(failed)} runs are left; the same command continues with them."
         )
-    return Stopped(finished, len(asked) - finished, failed)
+    return Stopped(finished, len(wanted) - finished, failed)
 
 
-def made_of(cell: Cell, folder: Path, result: runs.RunResult, grid: Grid, where: tuple[str, str]) -> Row:
+def row_of(cell: Cell, folder: Path, result: run_folder.RunResult, grid: Grid, machine: str | None = None) -> RunRow:
     """The row of a run that has ended."""
     measured = grid.measure(folder, result)
-    env, agent, preset, options, seed, limit = rows.identity(cell)
-    return Row(
-        env=env,
-        agent=agent,
-        preset=preset,
-        options=options,
-        seed=seed,
-        limit=limit,
+    return RunRow(
+        *rows.identity(cell),
         solved_episode=result.solved_episode,
         mastered_episode=result.mastered_episode,
         full_depth_episode=measured.full_depth_episode,
@@ -203,63 +193,33 @@ def made_of(cell: Cell, folder: Path, result: runs.RunResult, grid: Grid, where:
         score=measured.score,
         successes=measured.successes,
         seconds=round(result.seconds, 1),
-        commit=where[0],
-        processor=where[1],
+        commit=origin.commit(),
+        processor=machine or origin.processor(),
     )
 
 
 class _TimeIsUp(Exception):
-    """Ends a queue of runs; each of those under way is asked to save itself."""
+    """Ends a queue of runs; each running one saves a checkpoint."""
 
 
 def _watched(engine: progress.Engine, record: Callable[[Outcome], None], deadline: float | None) -> progress.Engine:
-    """An engine whose every end is recorded, and which ends at a time."""
+    """An engine that records every end and stops at the deadline."""
 
     def check() -> None:
         if deadline is not None and time.monotonic() > deadline:
             raise _TimeIsUp
 
     def run_all(jobs: list[Job], *, workers: int | None, tell: Tell, done: Callable[[Outcome], None]) -> list[Outcome]:
-        def told(name: str, report: dict[str, object]) -> None:
+        def tell_and_check(name: str, report: dict[str, object]) -> None:
             tell(name, report)
             check()
 
-        def ended(outcome: Outcome) -> None:
+        def end(outcome: Outcome) -> None:
             record(outcome)
             done(outcome)
             check()
 
         check()
-        return engine(jobs, workers=workers, tell=told, done=ended)
+        return engine(jobs, workers=workers, tell=tell_and_check, done=end)
 
     return run_all
-
-
-@functools.cache
-def commit() -> str:
-    """The commit of the code that runs, with a + where it was changed since; without git, the version."""
-    root = Path(__file__).resolve().parents[1]
-    try:
-        head = _git(root, "rev-parse", "--short=7", "HEAD")
-        return head + ("+" if _git(root, "status", "--porcelain", "--", "tdu") else "")
-    except (OSError, subprocess.CalledProcessError):
-        return f"v{metadata.version('tdu')}"
-
-
-def _git(root: Path, *words: str) -> str:
-    found = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=True)
-    return found.stdout.strip()
-
-
-@functools.cache
-def processor() -> str:
-    """What computes here: on another kind of processor, which a name alone does not tell, the same seed is another run."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or "unknown"
-    found = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    if "model name" not in found:
-        return platform.processor() or "unknown"
-    kind = [f"{name.removeprefix('cpu ')} {found[name]}" for name in ("cpu family", "model") if name in found]
-    return found["model name"] + (f" ({', '.join(kind)})" if kind else "")

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import tdu
-from reproduction import atari, atari_57, atari_ablations, atari_runs, catalogue, pages, rows
-from reproduction.atari_ablations import explorers_of
-from reproduction.rows import Row
+from reproduction import atari_runs, catalogue, pages, rows
+from reproduction.experiments import atari, atari_57, atari_ablations
+from reproduction.experiments.atari_ablations import explorers_of
+from reproduction.rows import RunRow
 from tdu import agents, cli
 from tdu.environments.atari import ABLATION, DENSE, EXPLORATION, GAMES
 from tdu.report import atari_scores
@@ -115,7 +116,7 @@ def test_the_score_of_a_run_is_its_trained_policy_s(tmp_path):
 
 def row_of(cell, hns):
     env, agent, preset, options, seed, limit = rows.identity(cell)
-    return Row(env, agent, preset, options, seed, limit, None, 10, cell.steps, hns, None, 60.0, "abc1234", "some")
+    return RunRow(env, agent, preset, options, seed, limit, None, 10, cell.steps, hns, None, 60.0, "abc1234", "some")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -4,16 +4,16 @@ import itertools
 
 import pytest
 
-from reproduction import baselines, catalogue, reproduce, rows
-from reproduction import deep_sea_runs as seas
+from reproduction import catalogue, deep_sea_runs, reproduce, rows
 from reproduction.experiment import cell
-from reproduction.rows import Row
+from reproduction.experiments import baselines
+from reproduction.rows import RunRow
 
 
 def made(one, solved):
     """The row of a run that was solved at an episode, or not."""
     episodes = solved or one.episodes
-    return Row(*rows.identity(one), solved, episodes, 9, float(bool(solved)), 50, 1.0, "abc1234", "a processor")
+    return RunRow(*rows.identity(one), solved, episodes, 9, float(bool(solved)), 50, 1.0, "abc1234", "a processor")
 
 
 def stage_one(agent, solved):
@@ -35,7 +35,7 @@ def test_the_grids_are_those_of_the_rules():
 def test_the_best_setting_solves_most_and_then_soonest():
     def solved(setting, one):
         beta = setting["beta"]
-        if beta == 1.0 and seas.size_of(one.env) == 20:
+        if beta == 1.0 and deep_sea_runs.size_of(one.env) == 20:
             return None  # the fastest where it is solved, but solves two of four
         return {1.0: 10, 0.1: 300, 0.01: 200, 5.0: 400, 10.0: 500}.get(beta)
 
@@ -45,7 +45,7 @@ def test_the_best_setting_solves_most_and_then_soonest():
     assert [dict(setting)["beta"] for setting in four] == [0.01, 0.1, 5.0, 10.0]
     second = baselines.next_cells("laptop", found)
     assert {(one.env, one.seed, one.episodes) for one in second} == {
-        (seas.sea(30, stochastic=s), 100, 10_000) for s in (False, True)
+        (deep_sea_runs.deep_sea_id(30, stochastic=s), 100, 10_000) for s in (False, True)
     }
     assert len(second) == 8
     found += [made(one, 9000 if dict(one.options).get("beta") == 5.0 else None) for one in second]
@@ -77,12 +77,14 @@ def all_stages(solved):
     """Rows of every stage; `solved` has an agent, whether Deep Sea is stochastic, and the size."""
 
     def at(one):
-        return solved(one.agent, seas.is_stochastic(one.env), seas.size_of(one.env))
+        return solved(one.agent, deep_sea_runs.is_stochastic(one.env), deep_sea_runs.size_of(one.env))
 
     found = [
         made(one, at(one))
         for agent, s, size, seed in itertools.product(("tdu", "bdqn"), (False, True), (10, 20, 30, 40, 50), range(3))
-        for one in [cell(seas.sea(size, stochastic=s), agent, seed, preset="listing" if s else "paper")]
+        for one in [
+            cell(deep_sea_runs.deep_sea_id(size, stochastic=s), agent, seed, preset="listing" if s else "paper")
+        ]
     ]
     for _ in range(3):
         known = {row.identity for row in found}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reproduction import catalogue, deep_sea_figures, pages, reproduce, rows
+from reproduction import catalogue, deep_sea_runs, pages, reproduce, rows
 from reproduction.rows import FILE
 
 ROOT = Path(__file__).parent.parent
@@ -71,8 +71,8 @@ def test_the_speeds_of_the_results_are_the_files():
 
 
 def test_reference_lines():
-    assert dict(deep_sea_figures.published()["DP-DQN"])[20] == 407
-    assert "HyperAgent" not in deep_sea_figures.published(), "budgets are not what it took"
+    assert dict(deep_sea_runs.published()["DP-DQN"])[20] == 407
+    assert "HyperAgent" not in deep_sea_runs.published(), "budgets are not what it took"
 
 
 def test_the_readme_s_episodes_are_the_pages():

@@ -1,7 +1,5 @@
 """`tdu reproduce`: rows are neither lost nor made twice, runs go on, pages come out the same from the same rows."""
 
-import csv
-import io
 import os
 import signal
 import subprocess
@@ -11,17 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from reproduction import binary_tree, bsuite, catalogue, deep_sea, pages, reproduce, rows
-from reproduction import deep_sea_runs as seas
-from reproduction import deep_sea_scores as sea_scores
-from reproduction.experiment import Grid, Own, Report, Verdict, cell, select
-from reproduction.rows import FILE, Row
+from reproduction import catalogue, deep_sea_runs, pages, reproduce, rows
+from reproduction.experiment import Findings, Grid, Own, Verdict, cell, select
+from reproduction.experiments import binary_tree, bsuite, deep_sea
+from reproduction.rows import FILE, RunRow
 from tdu import cli
 from tdu.errors import UserError
 
 ROOT = Path(__file__).parent.parent
 SMALL = {"hidden_sizes": (8,), "exploiters": 2, "explorers": 1, "min_replay": 16, "batch_size": 8}
-ROW = Row("deep_sea:size=10", "tdu", "paper", "", 0, 10_000, 49, 49, 490, 1.0, 3, 0.5, "abc1234", "a processor")
+ROW = RunRow("deep_sea:size=10", "tdu", "paper", "", 0, 10_000, 49, 49, 490, 1.0, 3, 0.5, "abc1234", "a processor")
 
 
 def text_of(path):
@@ -69,19 +66,17 @@ def test_a_damaged_row_is_named_and_the_rest_goes_on_and_nothing_is_taken_out(tm
     assert [r.seed for r in rows.read(path, said.append)] == [0, 5]
 
 
-def test_rows_of_an_older_version_are_read_and_kept(tmp_path):
+def test_rows_without_the_newest_columns_are_read_and_kept(tmp_path):
     path = tmp_path / FILE
-    path.write_text(
-        "env,preset,agent,seed,size,solved_episode,episodes,steps,commit,processor\n"
-        "deep_sea:size=10,paper,tdu,0,10,5,5,50,eab4571,AMD EPYC\n"
-    )
-    (old,) = rows.read(path, pytest.fail)
-    assert old.identity == ROW.identity
-    assert (old.solved_episode, old.seconds, old.processor) == (5, None, "AMD EPYC")
-    rows.append(path, ROW._replace(seed=1))
-    assert [(r.seed, r.solved_episode) for r in rows.read(path, pytest.fail)] == [(0, 5), (1, 49)]
-    assert rows.read(path, pytest.fail)[0] == old, "known by the same name as before"
-    assert next(csv.DictReader(io.StringIO(path.read_text())))["size"] == "10"
+    rows.append(path, ROW)
+    old = [line.removesuffix(",,") for line in text_of(path)]
+    old[0] = ",".join(rows.COLUMNS[:-2])
+    path.write_text("\n".join([*old, "damaged"]) + "\n")
+    assert rows.read(path, lambda sentence: None) == [ROW]
+    later = ROW._replace(seed=1, mastered_episode=40)
+    rows.append(path, later)
+    assert rows.read(path, lambda sentence: None) == [ROW, later]
+    assert "damaged" in text_of(path)
 
 
 def test_a_file_that_is_no_table_of_runs_is_named_and_not_touched(tmp_path, capsys):
@@ -112,13 +107,13 @@ def test_a_run_has_one_name_in_every_grid():
     shared = {"deep_sea_grid", "forgetting", "bsuite", "deep_sea"}
     sizes = {"deep_sea_grid": 20, "forgetting": 30, "bsuite": 30, "deep_sea": 20}
     for name in shared:
-        env = seas.sea(sizes[name], stochastic=True)
+        env = deep_sea_runs.deep_sea_id(sizes[name], stochastic=True)
         assert rows.identity(cell(env, "tdu", 0)) in {rows.identity(c) for c in catalogue.grids()[name].cells("laptop")}
 
 
 def test_runs_of_different_lengths_are_different_runs(tmp_path, monkeypatch):
     """Limits of steps are in a row's identity, and two lengths that are run together each leave their own row."""
-    long, short = (sea(0)._replace(episodes=None, steps=n) for n in (60, 30))
+    long, short = (deep_sea_3(0)._replace(episodes=None, steps=n) for n in (60, 30))
     tiny(monkeypatch, long, short)
     assert cli.main(asking(tmp_path)) == 0
     found = rows.read(tmp_path / "r" / "tiny" / FILE, pytest.fail)
@@ -137,8 +132,8 @@ def test_what_has_to_be_shown_is_in_the_laptop_s_grids():
         )
         assert grid.left_out
         assert grid.claims
-    sea = {rows.identity(c) for c in deep_sea.cells("laptop")}
-    assert len(sea) == 2 * 2 * 21 * 2 + 2 * 21 + 3 * 21 * 2 + 3 * 4 + 5 * 2 + 2 * 21
+    deep_sea_runs_asked = {rows.identity(c) for c in deep_sea.cells("laptop")}
+    assert len(deep_sea_runs_asked) == 2 * 2 * 21 * 2 + 2 * 21 + 3 * 21 * 2 + 3 * 4 + 5 * 2 + 2 * 21
     tree = {rows.identity(c) for c in binary_tree.cells("laptop")}
     assert len(tree) == 5 * 4 * 3 + 4 * 2 * 2 * 3
     assert sum(bsuite.SETTINGS.values()) == len(bsuite.ids("paper")) == 468
@@ -183,8 +178,8 @@ def tiny(monkeypatch, *cells):
     """An experiment of short runs in place of all others."""
     grid = Grid(
         summary="short runs", claims={"C0": "short runs end."}, rules="by eye.", cells=lambda preset: list(cells),
-        left_out="nothing.", measure=deep_sea.measure,
-        report=lambda rows: Report({"C0": Verdict("reproduced", f"{len(rows)} runs")}, "", {}),
+        left_out="nothing.", measure=deep_sea_runs.measure,
+        report=lambda rows: Findings({"C0": Verdict("reproduced", f"{len(rows)} runs")}, "", {}),
     )  # fmt: skip
     monkeypatch.setattr(catalogue, "EXPERIMENTS", {"tiny": grid})
 
@@ -194,30 +189,30 @@ def asking(tmp_path):
     return ["reproduce", "tiny", "--results", f"{tmp_path / 'r'}", "--runs", f"{tmp_path / 's'}", "--progress", "none"]
 
 
-def sea(seed, **options):
+def deep_sea_3(seed, **options):
     return cell("deep_sea:size=3", "tdu", seed, episodes=20, **SMALL, **options)
 
 
 def test_runs_leave_rows_one_that_fails_stops_no_other_and_nothing_is_made_twice(tmp_path, monkeypatch, capsys):
     bad = cell("python:not_there:make", "tdu", 0, episodes=20, preset="paper")
-    tiny(monkeypatch, bad, sea(0), sea(1))
+    tiny(monkeypatch, bad, deep_sea_3(0), deep_sea_3(1))
     command = asking(tmp_path)
     assert cli.main([*command, "--agent", "bdqn"]) == 2
     assert "no run of tiny is of bdqn; its agents are tdu" in capsys.readouterr().err
     assert cli.main([*command, "--env", "deep_sea:size=4"]) == 2
     assert "no run of tiny is on 'deep_sea:size=4'" in capsys.readouterr().err
     assert cli.main([*command, "--env", "deep_sea:*", "--hours", "1e-9"]) == 0
-    assert "2 runs are missing" in capsys.readouterr().err, "on seas"
+    assert "2 runs are missing" in capsys.readouterr().err, "on Deep Sea"
     assert cli.main(command) == 2
     said = capsys.readouterr()
     assert "not_there" in said.err
     found = rows.read(tmp_path / "r" / "tiny" / FILE, pytest.fail)
     assert [r.seed for r in found] == [0, 1]
     assert all(r.steps == 3 * r.episodes and r.commit and r.processor and r.successes is not None for r in found)
-    assert [rows.identity(sea(k)) for k in (0, 1)] == [r.identity for r in found]
+    assert [rows.identity(deep_sea_3(k)) for k in (0, 1)] == [r.identity for r in found]
     assert "reproduced; 2 runs" in said.out
     assert "2 of 3 runs are done" in (tmp_path / "r" / "tiny" / "README.md").read_text()
-    tiny(monkeypatch, sea(1), sea(0))
+    tiny(monkeypatch, deep_sea_3(1), deep_sea_3(0))
     assert cli.main(command) == 0
     assert "no run is missing" in capsys.readouterr().err
 
@@ -228,7 +223,7 @@ def test_a_missing_extra_is_named_and_the_rest_goes_on(tmp_path, monkeypatch, ca
     out = capsys.readouterr().out
     assert "cannot be run here: this environment needs the extra 'bsuite'" in out
     assert "atari" in out
-    tiny(monkeypatch, sea(0))
+    tiny(monkeypatch, deep_sea_3(0))
     monkeypatch.setitem(catalogue.EXPERIMENTS, "bsuite", bsuite.BSUITE)
     command = ["reproduce", "all", "--results", str(tmp_path), "--runs", str(tmp_path / "s"), "--progress", "none"]
     assert cli.main(command) == 0
@@ -242,11 +237,11 @@ def test_a_run_that_time_or_a_signal_cut_off_goes_on_from_its_checkpoint(tmp_pat
     """The process is ended in the middle of a run; started again it ends with the row that it would have had."""
     code = (
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # ignored in the background
-        "from tdu import cli; from reproduction import catalogue, deep_sea\n"
-        "from reproduction.experiment import Grid, Report, cell\n"
+        "from tdu import cli; from reproduction import catalogue, deep_sea_runs\n"
+        "from reproduction.experiment import Grid, Findings, cell\n"
         f"small = {SMALL!r}\n"
         "c = cell('deep_sea:size=12', 'tdu', 0, episodes=4000, **small)\n"
-        "g = Grid('x', {}, '', lambda p: [c], '', deep_sea.measure, lambda r: Report({}, '', {}))\n"
+        "g = Grid('x', {}, '', lambda p: [c], '', deep_sea_runs.measure, lambda r: Findings({}, '', {}))\n"
         "catalogue.EXPERIMENTS.clear(); catalogue.EXPERIMENTS['tiny'] = g\n"
         "sys.exit(cli.main(sys.argv[1:]))"
     )
@@ -273,7 +268,7 @@ def test_a_run_that_time_or_a_signal_cut_off_goes_on_from_its_checkpoint(tmp_pat
 
 @pytest.mark.parametrize("what", ["folder", "pipe", "another table"])
 def test_a_file_that_no_row_can_be_added_to_is_named_before_anything_is_run(what, tmp_path, monkeypatch, capsys):
-    tiny(monkeypatch, sea(0))
+    tiny(monkeypatch, deep_sea_3(0))
     monkeypatch.setitem(catalogue.EXPERIMENTS, "other", catalogue.EXPERIMENTS["tiny"]._replace(cells=lambda preset: []))
     path = tmp_path / "tiny" / FILE
     path.parent.mkdir()
@@ -307,13 +302,13 @@ def test_foreign_seas_disturb_neither_the_list_nor_a_page(tmp_path, capsys):
 
 
 def test_rows_without_a_score_count_as_what_they_solved():
-    old = [ROW._replace(env=seas.sea(n, stochastic=False), score=None) for n in sea_scores.SIZES]
-    found = sea_scores.score(sea_scores.group(old, "tdu", stochastic=False), sea_scores.SIZES)
+    old = [ROW._replace(env=deep_sea_runs.deep_sea_id(n, stochastic=False), score=None) for n in deep_sea_runs.SIZES]
+    found = deep_sea_runs.score(deep_sea_runs.group(old, "tdu", stochastic=False), deep_sea_runs.SIZES)
     assert found.by_seed == {0: 21}
 
 
 def test_hours_end_it_cleanly(tmp_path, monkeypatch, capsys):
-    tiny(monkeypatch, sea(0), sea(1))
+    tiny(monkeypatch, deep_sea_3(0), deep_sea_3(1))
     assert cli.main([*asking(tmp_path), "--hours", "1e-9"]) == 0
     assert "the time is up; 2 runs are left" in capsys.readouterr().err
 
@@ -335,22 +330,22 @@ def test_a_page_of_no_rows_says_that_nothing_is_there(name, tmp_path):
     """And no warning comes with it, which here would be an error."""
     verdicts = pages.write(name, "laptop", {}, tmp_path)
     assert {verdict.word for verdict in verdicts.values()} == {"not yet enough data"}
-    assert "None was run yet" in (tmp_path / pages.PAGE).read_text()
+    assert "no runs yet" in (tmp_path / pages.PAGE).read_text()
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--pages"], "say which pages"),
+        (["--pages"], "--pages needs a name"),
         (["deep_sea", "--results", __file__], "--results is a folder"),
         (["deep_see"], "did you mean 'deep_sea'?"),
         (["deep_sea", "--preset", "papre"], "did you mean 'paper'?"),
         (["deep_sea", "--hours", "0"], "hours must be above 0"),
         (["deep_sea", "--address", "x"], "add --engine ray"),
         (["deep_sea", "--agent", "ctz"], "did you mean 'cts'?"),
-        (["theory", "--env", "bandit*"], "theory is not made of runs"),
+        (["theory", "--env", "bandit*"], "theory is not a grid of runs"),
         (["--env", "bandit*"], "give its name"),
-        (["deep_sea", "--agent", "tdu", "--pages"], "no --pages"),
+        (["deep_sea", "--agent", "tdu", "--pages"], "without --pages"),
     ],
 )
 def test_mistakes_are_one_sentence(arguments, words, capsys):

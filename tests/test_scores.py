@@ -12,9 +12,10 @@ from bsuite.experiments import summary_analysis
 from bsuite.logging import csv_load
 from bsuite.utils import wrappers
 
+from reproduction import statistics
 from tdu import cli, files
 from tdu.errors import UserError
-from tdu.report import bsuite_scores, statistics, summary
+from tdu.report import bsuite_scores, summary
 from tdu.run.folder import records
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from tdu.report import statistics
-from tdu.report.statistics import Episodes
+from reproduction import statistics
+from reproduction.statistics import Episodes
 
 
 def runs(*episodes, limit=100):

@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from reproduction import theory, theory_agents, theory_page, theory_rows
-from reproduction.theory_agents import Training
+from reproduction import theory
+from reproduction.theory import agents as theory_agents
+from reproduction.theory import page as theory_page
+from reproduction.theory import statements as theory_rows
+from reproduction.theory.agents import Training
 from tdu.errors import UserError
 from tdu.theory import transition_bias
 
@@ -61,7 +64,7 @@ def test_the_committed_run_was_one_and_short_and_the_page_on_it_says_so():
     assert f"{min(ratios):.1f} to {max(ratios):.1f} times as long" in words
 
 
-def test_the_page_tells_the_largest_sampling_error_and_the_comparison_like_for_like():
+def test_the_page_has_the_largest_sampling_error_and_the_comparison_like_for_like():
     rows = theory.read(RESULTS / "lemma1.csv")
     cells = {}
     for row in rows:
@@ -72,8 +75,8 @@ def test_the_page_tells_the_largest_sampling_error_and_the_comparison_like_for_l
     assert 0.02 < worst < 0.03
     assert f"median over problems: {worst:.2g} at most." in page
     agents = theory.read(RESULTS / "agents_tree.csv")
-    mine = theory_page.where(agents, agent="tdu", steps=200)
-    middle = np.mean([row["td_of_policy_with_td_all"] for row in mine])
+    same = theory_page.where(agents, agent="tdu", steps=200)
+    middle = np.mean([row["td_of_policy_with_td_all"] for row in same])
     (line,) = [line for line in page.splitlines() if line.startswith("| tree | tdu | 200 |")]
     assert line.split("|")[7].split()[0] == f"{middle:.2f}"
 

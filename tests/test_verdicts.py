@@ -4,30 +4,27 @@ import itertools
 
 import pytest
 
-from reproduction import (
+from reproduction import catalogue, deep_sea_runs, pages, rows
+from reproduction.experiment import Verdict, cell
+from reproduction.experiments import (
+    battery,
     binary_tree,
     bsuite,
-    catalogue,
     deep_ablation,
     deep_sea,
     deep_sea_grid,
     deep_sea_verdicts,
     forgetting,
     luck,
-    pages,
-    rows,
     scaling,
 )
-from reproduction import deep_sea_runs as seas
-from reproduction import deep_sea_scores as sea_scores
-from reproduction.experiment import Verdict, cell
-from reproduction.rows import Row
+from reproduction.rows import RunRow
 
-ROW = Row("deep_sea:size=10", "tdu", "paper", "", 0, 10_000, 49, 49, 490, 1.0, 3, 0.5, "abc1234", "a processor")
+ROW = RunRow("deep_sea:size=10", "tdu", "paper", "", 0, 10_000, 49, 49, 490, 1.0, 3, 0.5, "abc1234", "a processor")
 
 
 def made_up(agent, size, seed, solved, *, stochastic):
-    env = seas.sea(size, stochastic=stochastic)
+    env = deep_sea_runs.deep_sea_id(size, stochastic=stochastic)
     episodes = solved or 10_000
     return ROW._replace(
         env=env, agent=agent, seed=seed, solved_episode=solved, episodes=episodes, score=float(solved is not None)
@@ -37,7 +34,7 @@ def made_up(agent, size, seed, solved, *, stochastic):
 def deep_sea_rows(tdu=50, bdqn=90, bdqn_solves=lambda size: size < 40, preset="listing"):
     """Every run of C1 and C2 with a preset; episodes are so many times the size."""
     found = []
-    for size, seed in itertools.product(sea_scores.SIZES, range(3 if preset == "listing" else 2)):
+    for size, seed in itertools.product(deep_sea_runs.SIZES, range(3 if preset == "listing" else 2)):
         found += [made_up(a, size, seed, 20 * size, stochastic=False) for a in ("tdu", "bdqn")]
         on_stochastic = [
             made_up("tdu", size, seed, tdu * size, stochastic=True),
@@ -101,12 +98,14 @@ def test_the_answer_about_the_batch_size_can_be_partly_or_still_open():
     listing, paper = deep_sea_rows(bdqn_solves=lambda size: True), deep_sea_rows(preset="paper")
     worse = [
         row._replace(solved_episode=None, episodes=10_000)
-        if (row.agent, row.preset) == ("tdu", "paper") and seas.is_stochastic(row.env) and seas.size_of(row.env) > 36
+        if (row.agent, row.preset) == ("tdu", "paper")
+        and deep_sea_runs.is_stochastic(row.env)
+        and deep_sea_runs.size_of(row.env) > 36
         else row
         for row in paper
     ]
     assert deep_sea_verdicts.batch_words([*listing, *worse]).startswith("Partly")
-    few = [row for row in listing if row.seed == 0 and seas.size_of(row.env) < 30]
+    few = [row for row in listing if row.seed == 0 and deep_sea_runs.size_of(row.env) < 30]
     so_far = deep_sea_verdicts.batch_words([*few, *worse])
     assert so_far.startswith("Runs so far: 20 of 126")
     assert "have 10 pairs" in so_far
@@ -116,27 +115,31 @@ def test_the_answer_about_the_batch_size_can_be_partly_or_still_open():
 
 def test_the_official_score_counts_a_run_at_the_next_logged_episode():
     at = [made_up("tdu", 10, 0, episode, stochastic=False) for episode in (1000, 1001, 1123, None)]
-    assert [sea_scores.counts_officially(row) for row in at] == [True, False, False, False]
-    found = sea_scores.score({10: [at[1]]}, [10])
+    assert [deep_sea_runs.counts_officially(row) for row in at] == [True, False, False, False]
+    found = deep_sea_runs.score({10: [at[1]]}, [10])
     assert (found.all.estimate, found.official.estimate) == (1.0, 0.0)
 
 
-def test_runs_that_luck_has_solved_are_marked_and_the_verdict_without_them_is_told():
+def test_runs_that_luck_has_solved_are_marked_and_the_verdict_without_them_is_given():
     def row(agent, size, solved, chests):
         return made_up(agent, size, 0, solved, stochastic=True)._replace(successes=chests)
 
     lucky, sober, old = row("tdu", 10, 100, 9), row("tdu", 12, 100, 10), row("bdqn", 12, 100, None)
-    assert [seas.luck(r) for r in (lucky, sober, old, row("tdu", 14, None, 0))] == ["°", "", "?", ""]
-    assert seas.luck(made_up("tdu", 10, 0, 5, stochastic=False)) == "", "in a deterministic sea it cannot help"
-    taken = seas.without_luck([lucky, sober, old])
+    assert [deep_sea_runs.luck(r) for r in (lucky, sober, old, row("tdu", 14, None, 0))] == ["°", "", "?", ""]
+    assert deep_sea_runs.luck(made_up("tdu", 10, 0, 5, stochastic=False)) == "", (
+        "deterministic Deep Sea has no lucky solves"
+    )
+    taken = deep_sea_runs.without_luck([lucky, sober, old])
     assert taken == [lucky._replace(solved_episode=None, score=0.0), sober, old]
-    early, late = old, row("bdqn", 14, seas.EARLY, None)
-    taken = seas.without_luck([sober, early, late], early_unknown=True)
+    early, late = old, row("bdqn", 14, deep_sea_runs.EARLY, None)
+    taken = deep_sea_runs.without_luck([sober, early, late], early_unknown=True)
     assert taken == [sober, early._replace(solved_episode=None, score=0.0), late], (
         "what may be luck and came early, too"
     )
     every = [lucky, sober, early, late]
-    body = seas.luck_words(every, every, lambda rows: {"C": Verdict("inconclusive", f"{sum(r.score for r in rows):g}")})
+    body = deep_sea_runs.luck_words(
+        every, every, lambda rows: {"C": Verdict("inconclusive", f"{sum(r.score for r in rows):g}")}
+    )
     assert "Of 4 solved runs" in body
     assert "- C, inconclusive: 3." in body
     assert "- C, inconclusive: 2." in body
@@ -147,7 +150,7 @@ def test_the_grid_s_verdicts_leave_open_what_the_runs_leave_open():
         """Episodes by β without priors; with them; of QU and Q+UCB. None is unsolved, and so is size 40 without priors."""
         found = []
         for size, seed in itertools.product(sizes, deep_sea_grid.PAIRED_SEEDS):
-            env = seas.sea(size, stochastic=True)
+            env = deep_sea_runs.deep_sea_id(size, stochastic=True)
             wanted = {cell(env, agent, seed): episodes for agent, episodes in others.items()}
             for beta, episodes in zip(deep_sea_grid.FEW_BETAS, no_prior, strict=True):
                 wanted[deep_sea_grid.ensemble(env, seed, beta=beta, prior=0.0)] = episodes if size < 40 else None
@@ -177,7 +180,7 @@ def test_the_preset_deep_is_judged_by_mastery():
         """Rows of every run, or of some; `mastered` and `solved` are functions of the size, None for never."""
         found = []
         for c in cells or scaling.cells("laptop"):
-            n = seas.size_of(c.env)
+            n = deep_sea_runs.size_of(c.env)
             deep = c.preset == "deep"
             m, s = (mastered(n) if deep else None), solved(n)
             ends = max(m, s) if m and s else c.episodes if deep else s
@@ -203,11 +206,11 @@ def test_the_preset_deep_is_judged_by_mastery():
     assert {v.word for v in scaling.report([]).verdicts.values()} == {"not yet enough data"}
 
 
-def test_the_ablation_of_deep_tells_the_price_of_each_part():
+def test_the_ablation_of_deep_gives_the_price_of_each_part():
     def rows_with(cells, batch=None):
         found = []
         for c in cells:
-            at = batch if "batch_size=32" in c.options_text else 20 * seas.size_of(c.env) + c.seed
+            at = batch if "batch_size=32" in c.options_text else 20 * deep_sea_runs.size_of(c.env) + c.seed
             row = ROW._replace(env=c.env, preset="deep", options=c.options_text, seed=c.seed, limit=c.episodes)
             found.append(row._replace(mastered_episode=at, solved_episode=at, episodes=at or c.episodes))
         return found
@@ -225,7 +228,22 @@ def test_the_ablation_of_deep_tells_the_price_of_each_part():
     assert deep_ablation.report(rows_with(cells[1:])).verdicts["parts"].word == "not yet enough data"
 
 
-def test_luck_is_told_from_knowing_the_way():
+def test_the_battery_counts_agents_and_shows_returns():
+    def row(c):
+        at = None if (c.agent, c.env) == ("dqn", "deep_sea:size=10") else 50
+        row = ROW._replace(env=c.env, agent=c.agent, options=c.options_text, seed=c.seed, limit=c.episodes)
+        return row._replace(solved_episode=at, episodes=at or c.episodes, score=0.75 if c.agent == "su" else 1.0)
+
+    cells = battery.cells("laptop")
+    found = battery.report([row(c) for c in cells])
+    agents = len(battery.AGENTS_SHOWN)
+    assert f"Deep Sea 4 by {agents} and Deep Sea 10 by {agents - 1} of {agents}" in found.verdicts["battery"].because
+    assert f"with {agents - 1} agents" in found.verdicts["battery"].because, "SU's return is 0.5"
+    assert "| su | 50, 50, 50 | 50, 50, 50 | 0.50 (0.50, 0.50, 0.50) |" in found.body
+    assert battery.report([row(c) for c in cells[1:]]).verdicts["battery"].word == "not yet enough data"
+
+
+def test_lucky_solves_are_told_apart():
     def row(c, solved, known, score=1.0):
         row = ROW._replace(env=c.env, agent=c.agent, preset=c.preset, options="until=budget", seed=c.seed, limit=2000)
         return row._replace(solved_episode=solved, episodes=2000, score=score, full_depth_episode=known)
@@ -239,7 +257,7 @@ def test_luck_is_told_from_knowing_the_way():
     assert not luck.is_lucky(row(cells[0], None, None))
     early = [row(c, 100, 400, 0.0) if c.agent == "bdqn" else row(c, 300, 200) for c in cells]
     found = luck.report(early)
-    assert "of 84 solved runs 42 were solved by luck" in found.verdicts["luck"].because
+    assert "of 84 solved runs 42 are lucky" in found.verdicts["luck"].because
     assert "held in 42 of 84" in found.verdicts["luck"].because
     assert "| 10 | 0 of 3 | 0 of 3 | 3 of 3 | 3 of 3 |" in found.body
     assert luck.report(early[1:]).verdicts["luck"].word == "not yet enough data"
@@ -326,15 +344,17 @@ def of_bsuite(without, with_bonus, bandit, *, elsewhere=(0.7,) * 10):
         scores = {f"mountain_car/{i}": score for i, score in enumerate(cars)}
         scores |= {f"{name}/0": score for name, score in zip(OTHERS, other, strict=True)}
         for env, score in scores.items():
-            run = Row(env, agent, "paper", options, 0, None, None, 1000, 9, score, None, 1.0, "abc1234", "a processor")
+            run = RunRow(
+                env, agent, "paper", options, 0, None, None, 1000, 9, score, None, 1.0, "abc1234", "a processor"
+            )
             found.append(run)
     return found
 
 
 def of_seed(seed, rows_there, agent, score):
     """More runs of one agent alone, with another seed."""
-    mine = [row for row in rows_there if row.agent == agent and not row.options]
-    return [row._replace(seed=seed, score=score) for row in mine]
+    same = [row for row in rows_there if row.agent == agent and not row.options]
+    return [row._replace(seed=seed, score=score) for row in same]
 
 
 FIVE = (0.88, 0.9, 0.9, 0.91, 0.92)
@@ -390,7 +410,7 @@ def test_bsuite_s_page_is_drawn(tmp_path):
 def test_what_the_longer_preset_runs_is_on_its_page(name, words):
     grid = catalogue.grids()[name]
     found = [
-        Row(*rows.identity(c), 700, 10_000, 9, 0.5, 50, 1.0, "abc1234", "a processor") for c in grid.cells("paper")
+        RunRow(*rows.identity(c), 700, 10_000, 9, 0.5, 50, 1.0, "abc1234", "a processor") for c in grid.cells("paper")
     ]
     made = grid.report(found)
     assert all(word in made.body + made.details for word in words)

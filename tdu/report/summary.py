@@ -1,13 +1,13 @@
 """`tdu score`: the results of a folder of runs as a table and as JSON, with the scores of bsuite and of Atari."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tdu.errors import UserError
-from tdu.report import atari_scores, bsuite_scores, bsuite_summary, figures, statistics
+from tdu.report import atari_scores, bsuite_scores, bsuite_summary, figures
 from tdu.report.collect import StoredRun, read_run, with_budgets
 from tdu.report.headline import headline, reached
 from tdu.report.text import markdown_table, number_words
@@ -132,11 +132,16 @@ def _interval_words(found: dict[str, Any]) -> str:
     return number_words(found["mean"]) + interval
 
 
+def _median(reached: Iterable[int | None]) -> float:
+    """The median of times at which something was reached; None is never."""
+    return float(np.median([np.inf if at is None else at for at in reached]))
+
+
 def _reached_words(steps: dict[int, int | None] | None) -> str:
     if steps is None:
         return "no evaluations"
-    middle = statistics.censored_median(list(steps.values()))
-    words = "not by half of the seeds" if middle is None else f"{middle:,.0f}"
+    middle = _median(steps.values())
+    words = f"{middle:,.0f}" if np.isfinite(middle) else "not by half of the seeds"
     return f"{words} ({', '.join('no' if at is None else f'{at:,}' for at in steps.values())})"
 
 
@@ -184,4 +189,6 @@ def _solved_words(environment: dict[str, Any]) -> str:
     if not solved:
         return "–"
     words = [str(x or f">{environment['episodes']}") for x in solved]
-    return f"{statistics.median_words(solved, environment['episodes'])} ({', '.join(words)})"
+    middle = _median(solved)
+    median = f"{middle:g}" if np.isfinite(middle) else f">{environment['episodes']}"
+    return f"{median} ({', '.join(words)})"

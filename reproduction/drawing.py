@@ -1,35 +1,35 @@
-"""Figures that come out the same, bit for bit, whenever they are drawn from the same numbers: no dates, no random ids."""
+"""Figures that are the same bytes whenever they are drawn from the same numbers: no dates, no random ids."""
 
 import io
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from reproduction.statistics import Episodes
 from tdu import files
 from tdu.errors import writing
-from tdu.report.statistics import Episodes
 
 COLOURS = {"tdu": "#0b6e4f", "bdqn": "#3b6fb6"}
 GREYS = ("#8a8a8a", "#b08a3e", "#a05a8a", "#5aa0a0")
 
 Figure = Any
-"""matplotlib's, which is imported only where something is drawn."""
+"""matplotlib's Figure; matplotlib is imported only to draw."""
 
 
 def figure(width: float, height: float, rows: int = 1, columns: int = 1, **options: Any) -> tuple[Figure, Any]:
-    """A figure without pyplot's memory of all others, and its axes."""
+    """A figure outside pyplot, and its axes."""
     from matplotlib.figure import Figure as New
 
     new = New(figsize=(width, height), layout="constrained")
     axes = new.subplots(rows, columns, **options)
     for one in axes.flat if hasattr(axes, "flat") else [axes]:
-        if "top" in one.spines:  # a round one has none
+        if "top" in one.spines:  # polar axes have none
             one.spines[["top", "right"]].set_visible(False)
     return new, axes
 
 
 def save(drawings: Mapping[str, Callable[[], Figure]], folder: Path) -> list[Path]:
-    """Draws each figure as SVG and PNG, under matplotlib's own settings whatever somebody else has set."""
+    """Draws each figure as SVG and PNG, with matplotlib's default settings."""
     import matplotlib as mpl
 
     paths = []
@@ -55,9 +55,9 @@ def save(drawings: Mapping[str, Callable[[], Figure]], folder: Path) -> list[Pat
 def runs(
     axes: Any, at: float, group: Sequence[Episodes], *, colour: str, label: str | None = None, above: float = 5
 ) -> None:
-    """Every run at one place: a dot where it was solved, a hollow triangle where it was not, with their number if several.
+    """Runs at one place: dots for solved ones, a hollow triangle for unsolved ones.
 
-    The number stands so many points `above` the triangle.
+    If several are unsolved, their number is `above` the triangle, in points.
     """
     solved = [e.episode for e in group if e.solved]
     unsolved = [e.episode for e in group if not e.solved]
@@ -68,8 +68,14 @@ def runs(
         axes.annotate(f"×{len(unsolved)}", (at, max(unsolved)), (0, above), **where)
 
 
+def legend(axes: Any, size: float = 9, **options: Any) -> None:
+    """A legend without a frame, if anything has a label."""
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(frameon=False, fontsize=size, **options)
+
+
 def plain_numbers(axes: Any) -> None:
-    """Ticks of a short logarithmic axis at 1, 2 and 5 of every power, as people write them."""
+    """Ticks of a short logarithmic axis at 1, 2 and 5 times a power of ten, as plain numbers."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))

@@ -1,12 +1,12 @@
-"""(d) The agents' own networks during training, beside the true posterior given the very transitions they have met.
+"""(d) The agents' own networks during training, compared with the true posterior given the same transitions.
 
-At every checkpoint there are σ(Q) and σ(δ) of the exploiters at every state-action pair that can be reached, the policy π
-that is greedy on their mean, the posterior p(M) given all transitions so far, and the standard deviations of Q_π and δ under
-it. What counts is Spearman's rank correlation over pairs. δ_k is what TDU is paid for: r + γ·max_a Q_k(s', a) − Q_k(s, a), on
-the pair's likeliest transition. `td_of_policy` is like for like with the truth: each member values the policy's next action,
+At every checkpoint, σ(Q) and σ(δ) of the exploiters at every reachable state-action pair are compared with the
+standard deviations of Q_π and δ under the posterior p(M), where π is greedy on the exploiters' mean. The measure is
+Spearman's rank correlation over pairs. δ_k = r + γ·max_a Q_k(s', a) − Q_k(s, a) on the pair's likeliest transition is
+what TDU's bonus uses. `td_of_policy` is like for like with the truth: each member values the policy's next action,
 not its own best one.
 
-The truth is sampled too. What that leaves uncertain of a correlation is its jackknife over ten groups of draws, `…_error`.
+The truth is sampled; `…_error` is the jackknife error of a correlation over ten groups of draws.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from reproduction.theory_rows import MAPPING_SEED, Row, Tell
+from reproduction.theory.statements import MAPPING_SEED, Progress, TableRow
 from tdu import agents, environments, values
 from tdu.agents import assemble
 from tdu.environments.binary_tree import onward_actions
@@ -44,47 +44,47 @@ class Training(NamedTuple):
     """Environment steps, multiples of STEPS_PER_CHUNK."""
     samples: int
     options: dict[str, Any]
-    """Changed in the agents."""
+    """Options of the agents."""
 
 
-class Known(NamedTuple):
-    """A task of the agents' as the theory sees it."""
+class KnownTask(NamedTuple):
+    """An agents' task as an MDP with a prior."""
 
     env: str
     task: MDP
     prior: Posterior
     pairs: Any
-    """Which can be reached, [S, A]."""
+    """Which pairs can be reached, [S, A]."""
 
 
 TASKS = ("deep_sea", "tree", "deep_sea_stochastic")
 
 
-def known(task: str) -> Known:
+def known(task: str) -> KnownTask:
     """Deep Sea, deterministic or stochastic, or the tree. The prior of rewards is N(0, 1)."""
     if task == "tree":
         tree = families.binary_tree(onward_actions(TREE_DEPTH, MAPPING_SEED))
         before = prior(families.binary_tree_support(TREE_DEPTH), noise_sd=0.1)
         env = f"binary_tree:depth={TREE_DEPTH},seed={MAPPING_SEED}"
-        return Known(env, tree, before, np.ones(tree.rewards.shape, bool))
+        return KnownTask(env, tree, before, np.ones(tree.rewards.shape, bool))
     stochastic = task == "deep_sea_stochastic"
     right = action_mapping(SEA_SIZE, MAPPING_SEED)
     cells = np.repeat(families.deep_sea_reachable(SEA_SIZE)[:, None], 2, axis=1)
     env = f"deep_sea:size={SEA_SIZE},mapping_seed={MAPPING_SEED},stochastic={str(stochastic).lower()}"
     before = prior(families.deep_sea_support(SEA_SIZE), noise_sd=1.0 if stochastic else 0.1)
-    return Known(env, families.deep_sea(right, stochastic=stochastic), before, cells)
+    return KnownTask(env, families.deep_sea(right, stochastic=stochastic), before, cells)
 
 
-def rows(task: str, training: Training, tell: Tell) -> Iterator[Row]:
+def rows(task: str, training: Training, progress: Progress) -> Iterator[TableRow]:
     """A row for each agent, seed and checkpoint."""
     for i, agent in enumerate(AGENTS):
         for seed, rows in enumerate(_runs(known(task), agent, training)):
             yield from ({"task": task, "agent": agent, "seed": seed} | row for row in rows)
-            tell((i + (seed + 1) / training.seeds) / len(AGENTS))
+            progress((i + (seed + 1) / training.seeds) / len(AGENTS))
 
 
-def _runs(known: Known, agent_name: str, training: Training) -> Iterator[Iterator[Row]]:
-    """The rows of every seed; what is compiled is shared."""
+def _runs(known: KnownTask, agent_name: str, training: Training) -> Iterator[Iterator[TableRow]]:
+    """The rows of every seed; compiled functions are shared."""
     env = environments.make(known.env)
     assert isinstance(env, Environment)
     config = agents.configure(agent_name, training.options)
@@ -96,7 +96,7 @@ def _runs(known: Known, agent_name: str, training: Training) -> Iterator[Iterato
     budget = Budget(steps=training.checkpoints[-1], episodes=None)
 
     def exploiters(runner: CompiledRunner) -> Real:
-        """Q of each of them, [K, S, A]."""
+        """Q of each exploiter, [K, S, A]."""
         q = np.asarray(evaluate(runner.params().values, jnp.arange(known.task.states)), np.float64)
         return np.moveaxis(q, 1, 0)[: config.exploiters]
 
@@ -109,15 +109,15 @@ def _checkpoints(
     runner: CompiledRunner,
     seed: int,
     exploiters: Callable[[CompiledRunner], Real],
-    known: Known,
+    known: KnownTask,
     gamma: float,
     training: Training,
-) -> Iterator[Row]:
+) -> Iterator[TableRow]:
     for checkpoint in training.checkpoints:
         while runner.clock.steps < checkpoint:
             runner.advance()
         rng = np.random.default_rng((4, seed, checkpoint))
-        row: Row = {"steps": checkpoint, "episodes": runner.clock.episodes}
+        row: TableRow = {"steps": checkpoint, "episodes": runner.clock.episodes}
         yield row | _correlations(exploiters(runner), known, _met(runner), gamma, training.samples, rng)
     runner.close()
 
@@ -134,7 +134,9 @@ def _met(runner: CompiledRunner) -> Data:
     )  # fmt: skip
 
 
-def _correlations(q: Real, known: Known, data: Data, gamma: float, samples: int, rng: np.random.Generator) -> Row:
+def _correlations(
+    q: Real, known: KnownTask, data: Data, gamma: float, samples: int, rng: np.random.Generator
+) -> TableRow:
     """Rank correlations of the exploiters' spread with the posterior's, over pairs; q is [K, S, A]."""
     policy = greedy(q.mean(axis=0))
     truth = known.prior.given(data).values(policy, gamma=gamma, samples=samples, rng=rng)
@@ -153,15 +155,15 @@ def _correlations(q: Real, known: Known, data: Data, gamma: float, samples: int,
     true = true_spread(truth)
     visits = np.zeros(known.task.rewards.shape)
     np.add.at(visits, (data.states, data.actions), 1)
-    row: Row = {"pairs_met": int((visits > 0).sum())}
+    row: TableRow = {"pairs_met": int((visits > 0).sum())}
     for scope, where in (("all", known.pairs), ("met", visits > 0)):
-        for mine, its in COMPARED:
-            row[f"{mine}_with_{its}_{scope}"] = spearman(spread[mine][where], true[its][where])
+        for name, truth_name in COMPARED:
+            row[f"{name}_with_{truth_name}_{scope}"] = spearman(spread[name][where], true[truth_name][where])
     groups = np.array_split(np.arange(len(truth)), GROUPS)
     without = [true_spread(np.delete(truth, group, axis=0)) for group in groups]
-    for mine, its in COMPARED:
-        left_out = [spearman(spread[mine][known.pairs], one[its][known.pairs]) for one in without]
-        row[f"{mine}_with_{its}_error"] = float(np.sqrt(GROUPS - 1) * np.std(left_out))
+    for name, truth_name in COMPARED:
+        left_out = [spearman(spread[name][known.pairs], one[truth_name][known.pairs]) for one in without]
+        row[f"{name}_with_{truth_name}_error"] = float(np.sqrt(GROUPS - 1) * np.std(left_out))
     row["true_sd_q"] = float(true["q"][known.pairs].mean())
     row["sd_q"] = float(spread["q"][known.pairs].mean())
     row["true_sd_td"] = float(true["td"][known.pairs].mean())
@@ -170,7 +172,7 @@ def _correlations(q: Real, known: Known, data: Data, gamma: float, samples: int,
 
 
 def spearman(x: Real, y: Real) -> float:
-    """Correlation of ranks, equal numbers sharing theirs; NaN where one side is constant or there are fewer than three."""
+    """Rank correlation with shared ranks for ties; NaN if one side is constant or there are fewer than three values."""
     if len(x) < 3:
         return float("nan")
     a, b = _ranks(x), _ranks(y)

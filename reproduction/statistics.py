@@ -1,7 +1,6 @@
-"""Numbers over seeds. A run that was not solved is censored: all that is known is that it takes longer than it was run.
+"""Intervals and tests over seeds. An unsolved run is censored: it takes longer than it was run.
 
-Bootstrap intervals are percentiles over draws from a generator with a seed of its own, so that a page made twice is the
-same page.
+Random draws have a fixed seed, so that a page made twice is the same page.
 """
 
 import math
@@ -14,17 +13,15 @@ DRAWS = 4000
 PERMUTATIONS = 20_000
 LEVEL = 0.95
 _NORMAL = 1.959963984540054
-"""So many standard deviations hold 95 % of a normal distribution."""
+"""The 97.5 % quantile of the normal distribution."""
 _CHI2 = 3.841458820694124
-"""And below so much lie 95 % of χ² with one degree of freedom."""
-
-
+"""The 95 % quantile of χ² with one degree of freedom."""
 _ROUNDS = 100
-"""Of expectation and maximisation."""
+"""Rounds of expectation and maximisation."""
 
 
 class Interval(NamedTuple):
-    """An estimate and what 95 % of its like would lie between; infinite where the unsolved reach so far."""
+    """An estimate and its 95 % interval; an end is infinite if unsolved runs reach it."""
 
     estimate: float
     low: float
@@ -32,14 +29,14 @@ class Interval(NamedTuple):
 
 
 class Episodes(NamedTuple):
-    """How long one run took: the episode that solved it, or the last one it was given."""
+    """The length of a run: the episode at which it was solved, or its last one."""
 
     episode: int
     solved: bool
 
 
 class Comparison(NamedTuple):
-    """A two-sided test; z above 0 says that the first group solves sooner."""
+    """A two-sided test; z above 0 means that the first group solves sooner."""
 
     z: float
     p: float
@@ -47,13 +44,13 @@ class Comparison(NamedTuple):
 
 
 def censored_median(solved: Sequence[int | None]) -> float | None:
-    """The usual median, the mean of the middle two where there are two; None where the unsolved reach into the middle."""
+    """The median; None if unsolved runs reach the middle."""
     middle = float(np.median([np.inf if episode is None else episode for episode in solved]))
     return middle if np.isfinite(middle) else None
 
 
 def median_words(solved: Sequence[int | None], episodes: int) -> str:
-    """The median as people read it; `>E` where it is beyond the E episodes that were run."""
+    """The median as text; `>E` if it is beyond the E episodes that were run."""
     middle = censored_median(solved)
     return f">{episodes}" if middle is None else f"{middle:g}"
 
@@ -61,7 +58,7 @@ def median_words(solved: Sequence[int | None], episodes: int) -> str:
 def bootstrap(
     values: Sequence[float], statistic: Callable[[np.ndarray], np.ndarray], *, seed: int = 0, draws: int = DRAWS
 ) -> Interval:
-    """A statistic of values [n] and its percentile interval; `statistic` takes [draws, n] to [draws]."""
+    """A statistic of values [n] and its percentile interval; `statistic` maps [draws, n] to [draws]."""
     sample = np.asarray(values, float)
     chosen = np.random.default_rng(seed).integers(len(sample), size=(draws, len(sample)))
     low, high = _percentiles(statistic(sample[chosen]))
@@ -69,7 +66,7 @@ def bootstrap(
 
 
 def mean_interval(values: Sequence[float] | np.ndarray) -> Interval:
-    """A mean and Student's interval: of five values a bootstrap's would hold it in 84 %."""
+    """A mean and Student's interval; a bootstrap of five values would cover only 84 %."""
     from scipy import stats
 
     sample = np.asarray(values, float)
@@ -79,10 +76,9 @@ def mean_interval(values: Sequence[float] | np.ndarray) -> Interval:
 
 
 def median_interval(solved: Sequence[int | None]) -> Interval:
-    """Median episode of solving, the unsolved taken as later than everything; from order statistics, at least 95 %.
+    """Median episode of solving and its interval from order statistics; unsolved runs are later than all others.
 
-    The k-th smallest and the k-th largest hold the median unless fewer than k runs are on one side of it, and k is the
-    largest for which that is rare. Of fewer than six runs none is, and the ends are 0 and infinity.
+    The ends are the k-th smallest and the k-th largest run (`median_rank`); with fewer than six runs they are 0 and infinity.
     """
     values = np.sort([np.inf if episode is None else float(episode) for episode in solved])
     middle = float(np.median(values)) if np.isfinite(values[len(values) // 2]) else math.inf
@@ -91,7 +87,7 @@ def median_interval(solved: Sequence[int | None]) -> Interval:
 
 
 def median_rank(count: int) -> int:
-    """The largest k for which the median lies between the k-th smallest and the k-th largest run in 95 %; 0 if none."""
+    """The largest k such that the k-th smallest and k-th largest run cover the median with 95 %; 0 if there is none."""
     tail, k = 0.0, 0
     while 2 * (tail := tail + math.comb(count, k) / 2**count) <= 1 - LEVEL:
         k += 1
@@ -99,7 +95,7 @@ def median_rank(count: int) -> int:
 
 
 def share(successes: int, count: int) -> Interval:
-    """Share of successes with Wilson's interval, which does not shrink to a point where all succeed."""
+    """Share of successes with Wilson's interval, which does not shrink to a point if all succeed."""
     if count == 0:
         return Interval(math.nan, 0.0, 1.0)
     p, z2 = successes / count, _NORMAL**2
@@ -109,23 +105,22 @@ def share(successes: int, count: int) -> Interval:
 
 
 def stratified_logrank(strata: Sequence[tuple[Sequence[Episodes], Sequence[Episodes]]], *, seed: int = 0) -> Comparison:
-    """Whether two groups of runs are solved at the same pace, over many tasks, each compared with itself alone.
+    """The log-rank test of two groups of runs, stratified by task.
 
-    The log-rank test: solutions less those to be expected are summed over tasks. A task that one of the groups did not run
-    says nothing. Tasks have few runs, often one of each group, so z and p are of permutations: how far, and how often as
-    far, runs dealt out anew within each task would differ.
+    Observed minus expected solutions are summed over the tasks that both groups ran. Tasks have few runs, often one of each
+    group, so z and p come from permutations of the runs within each task.
     """
     return stratified_trend([(second, first) for first, second in strata if first and second], seed=seed)
 
 
 def stratified_trend(strata: Sequence[Sequence[Sequence[Episodes]]], *, seed: int = 0) -> Comparison:
-    """Whether later groups solve sooner: the same test with the groups' places as weights."""
+    """Whether later groups solve sooner: the same test with the positions of the groups as weights."""
     generator = np.random.default_rng(seed)
     difference, variance, by_chance = 0.0, 0.0, np.zeros(PERMUTATIONS)
     for groups in strata:
         every = [e for group in groups for e in group]
         places = np.array([place for place, group in enumerate(groups) for _ in group], float)
-        surplus = np.array([float(e.solved) for e in every])  # of each run: solved or not, less what was to be expected
+        surplus = np.array([float(e.solved) for e in every])  # observed minus expected, for each run
         for episode in {e.episode for e in every if e.solved}:
             at_risk = np.array([e.episode >= episode for e in every])
             surplus -= at_risk * sum(e.episode == episode and e.solved for e in every) / at_risk.sum()
@@ -141,7 +136,7 @@ class Paired(NamedTuple):
     """A two-sided test of pairs of runs."""
 
     ratio: Interval
-    """Episodes of the first over episodes of the second, geometric mean over pairs."""
+    """Episodes of the first over those of the second, geometric mean over pairs."""
     p: float
     pairs: int
     first_faster: int
@@ -149,10 +144,10 @@ class Paired(NamedTuple):
 
 
 def sign_flip(pairs: Sequence[tuple[Episodes, Episodes]], *, seed: int = 0) -> Paired:
-    """Whether one group solves in fewer episodes, from pairs of runs on the same task with the same seed.
+    """Whether the first group solves in fewer episodes, from pairs of runs with the same task and seed.
 
-    The statistic is the mean of d = log(first / second); an unsolved run has the limit of episodes. p is the share of random
-    flips of the pairs' signs whose mean is as far from 0. The interval is Student's over pairs.
+    The statistic is the mean of d = log(first / second); an unsolved run has the limit of episodes. p comes from random sign
+    flips of the pairs. The interval is Student's over pairs.
     """
     d = np.array([math.log(first.episode / second.episode) for first, second in pairs])
     signs = np.random.default_rng(seed).integers(2, size=(PERMUTATIONS, len(d)), dtype=np.int8) * 2 - 1
@@ -162,16 +157,15 @@ def sign_flip(pairs: Sequence[tuple[Episodes, Episodes]], *, seed: int = 0) -> P
 
 
 def _rarity(difference: float, by_chance: np.ndarray) -> float:
-    """The share of permutations that differ as much, itself one of them."""
+    """The share of permutations that differ as much; the observed order is one of them."""
     return (1 + int((np.abs(by_chance) >= abs(difference) - 1e-9).sum())) / (1 + PERMUTATIONS)
 
 
 def ratio_of_medians(pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Interval:
-    """How many times the second group's episodes the first one needs: geometric mean over tasks of the ratio of medians.
+    """Episodes of the first group over those of the second: geometric mean over tasks of the ratio of medians.
 
-    Unsolved runs count as solved at their last episode, which is too early and draws the ratio to 1 where both groups have
-    them. The interval is Student's over the tasks' logarithms, whose spread holds both what tasks differ in and what runs
-    do; of one task there is none.
+    Unsolved runs count as solved at their last episode, which biases the ratio to 1 if both groups have them. The interval is
+    Student's over the logarithms of the tasks; one task has none.
     """
     logs = [math.log(float(np.median(first)) / float(np.median(second))) for first, second in pairs]
     if len(logs) < 2:
@@ -181,14 +175,14 @@ def ratio_of_medians(pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> In
 
 
 def power_law(sizes: Sequence[float], runs: Sequence[Episodes], *, seed: int = 0) -> tuple[float, Interval]:
-    """c and b of episodes = c · size^b, errors of the logarithms being normal; b with its bootstrap interval over runs.
+    """c and b of episodes = c · size^b by maximum likelihood with log-normal errors; b has a bootstrap interval over runs.
 
-    By maximum likelihood: least squares where all are solved, and the unsolved count as longer than they were run.
+    Unsolved runs are censored. If all are solved, this is least squares.
     """
     x, y = np.log(np.asarray(sizes, float)), np.log([float(run.episode) for run in runs])
     unsolved = np.array([not run.solved for run in runs])
     chosen = np.random.default_rng(seed).integers(len(x), size=(DRAWS, len(x)))
-    chosen = chosen[np.ptp(x[chosen], axis=1) > 0]  # of one size alone there is no slope
+    chosen = chosen[np.ptp(x[chosen], axis=1) > 0]  # one size has no slope
     _, slopes = _censored_lines(x[chosen], y[chosen], unsolved[chosen])
     low, high = _percentiles(slopes)
     start, slope = _censored_lines(x[None], y[None], unsolved[None])
@@ -198,9 +192,8 @@ def power_law(sizes: Sequence[float], runs: Sequence[Episodes], *, seed: int = 0
 def fit_psi(outcomes: Sequence[tuple[int, int, int]], heads: int) -> Interval:
     """ψ by maximum likelihood from (size, solved, runs), with its likelihood-ratio interval.
 
-    Success has probability 1 − (1 − ψ^N)^K: one of K heads finds a way of N moves, each of which goes right with ψ.
-    ψ is looked for to four decimals between 0.5 and 1; where every run is solved the estimate is 1 and only the lower end
-    says something.
+    Success has probability 1 − (1 − ψ^N)^K: one of K heads makes N moves that are each right with probability ψ. The grid of
+    ψ has four decimals between 0.5 and 1. If every run is solved, the estimate is 1 and only the lower end is informative.
     """
     grid = np.append(np.arange(5000, 10_000) / 10_000, 1 - 1e-9)
     likelihood = np.zeros(len(grid))
@@ -208,7 +201,7 @@ def fit_psi(outcomes: Sequence[tuple[int, int, int]], heads: int) -> Interval:
         log_fail = heads * np.log1p(-(grid**size))
         log_success = np.log(np.maximum(-np.expm1(log_fail), 1e-300))
         likelihood += solved * log_success + (count - solved) * log_fail
-    best = int(np.flatnonzero(likelihood >= likelihood.max() - 1e-12)[-1])  # of equals the last: 1 where all succeed
+    best = int(np.flatnonzero(likelihood >= likelihood.max() - 1e-12)[-1])  # the last of equals: 1 if all succeed
     inside = grid[likelihood >= likelihood[best] - _CHI2 / 2]
     return Interval(round(float(grid[best]), 4), round(float(inside[0]), 4), round(float(inside[-1]), 4))
 
@@ -216,15 +209,15 @@ def fit_psi(outcomes: Sequence[tuple[int, int, int]], heads: int) -> Interval:
 def waiting_shape(strata: Sequence[Sequence[Episodes]]) -> Interval:
     """The shape of Weibull's law of times to solve, one for all strata, with its likelihood-ratio interval.
 
-    1 is a search without memory, which is as likely to succeed in every episode; below 1 the longer it has failed the longer
-    it will: a heavy tail. Every stratum has a scale of its own. Unsolved runs are censored. Looked for between 0.05 and 20.
+    Shape 1 is a search without memory: every episode is equally likely to succeed. Below 1 the tail is heavy. Every
+    stratum has its own scale. Unsolved runs are censored. The grid is from 0.05 to 20.
     """
     grid = np.geomspace(0.05, 20, 2000)
     likelihood = np.zeros(len(grid))
     for runs in strata:
         times = np.array([run.episode for run in runs], float)
         solved = np.array([run.solved for run in runs], bool)
-        logs, count = np.log(times / times.max()), solved.sum()  # a unit changes nothing
+        logs, count = np.log(times / times.max()), solved.sum()  # the unit does not matter
         if count:
             scale = np.exp(grid[:, None] * logs).sum(axis=1) / count
             likelihood += count * (np.log(grid) - np.log(scale)) + (grid - 1) * logs[solved].sum()
@@ -234,7 +227,7 @@ def waiting_shape(strata: Sequence[Sequence[Episodes]]) -> Interval:
 
 
 class Stuck(NamedTuple):
-    """Times to solve as a body with Weibull's law and a share of runs that are never solved."""
+    """Times to solve as a mixture: a body with Weibull's law and a share of runs that are never solved."""
 
     share: float
     shape: float
@@ -244,11 +237,11 @@ class Stuck(NamedTuple):
 
 
 def stuck_runs(runs: Sequence[Episodes]) -> Stuck:
-    """Whether a body plus stuck runs describes times to solve better than one Weibull law; maximum likelihood.
+    """Whether a body plus stuck runs fits times to solve better than one Weibull law, by maximum likelihood.
 
-    Unsolved runs are censored: they are stuck, or belong to the body and take longer than they were run. The share is found
-    by expectation and maximisation for each shape of a grid. One law is the share 0, the end of its range, so p is half of
-    that of χ² with one degree of freedom.
+    Unsolved runs are stuck, or belong to the body and are censored. For each shape of a grid, expectation and
+    maximisation find the share. One law is share 0, the end of its range, so p is half of that of χ² with one degree
+    of freedom.
     """
     from scipy import stats
 
@@ -262,7 +255,7 @@ def stuck_runs(runs: Sequence[Episodes]) -> Stuck:
     powers = np.exp(shapes[:, None] * logs)  # [shapes, runs]
 
     def likelihood(stuck: np.ndarray, scale: np.ndarray) -> np.ndarray:
-        """By shape; `scale` is to the power of the shape."""
+        """Log-likelihood by shape; `scale` is to the power of the shape."""
         survival = np.exp(-powers / scale[:, None])
         body = np.log(shapes / scale)[:, None] + (shapes[:, None] - 1) * logs - powers / scale[:, None]
         beyond = np.log(stuck[:, None] + (1 - stuck[:, None]) * survival + 1e-300)
@@ -283,15 +276,15 @@ def stuck_runs(runs: Sequence[Episodes]) -> Stuck:
 
 
 def _percentiles(values: np.ndarray) -> tuple[float, float]:
-    """The ends of the interval; nearest values, because nothing lies between a number and infinity."""
+    """The ends of the interval; nearest values, because a value may be infinite."""
     low, high = np.percentile(values, [50 * (1 - LEVEL), 50 * (1 + LEVEL)], method="nearest")
     return float(low), float(high)
 
 
 def _censored_lines(x: np.ndarray, y: np.ndarray, beyond: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Intercepts and slopes [D] of lines through points [D, n], some of which lie somewhere above y: `beyond`.
+    """Intercepts and slopes [D] of lines through points [D, n]; those in `beyond` are censored: somewhere above y.
 
-    By expectation and maximisation: what is unknown is replaced by what the line and its spread expect of it.
+    By expectation and maximisation: a censored value is replaced by its expectation given the line and its spread.
     """
     from scipy import special
 

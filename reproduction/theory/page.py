@@ -1,20 +1,21 @@
-"""The theory's page, from its tables and nothing else, and the statistics that it and the figures share."""
+"""The theory's page, made from its tables alone, and the statistics that it shares with the figures."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from reproduction.theory_agents import AGENTS, TASKS
-from reproduction.theory_rows import BIAS_FAMILIES, DISTRIBUTIONS, FAMILIES, READINGS, Row
+from reproduction import wording
+from reproduction.theory.agents import AGENTS, TASKS
+from reproduction.theory.statements import BIAS_FAMILIES, DISTRIBUTIONS, FAMILIES, READINGS, TableRow
 
-Rows = Sequence[Row]
-Tables = dict[str, list[Row]]
+Rows = Sequence[TableRow]
+Tables = dict[str, list[TableRow]]
 
 SOLVED = 1e-6
 """A relative residual below this counts as solved."""
 CERTAIN = 1e-9
-"""A bound above this is no rounding."""
+"""A bound above this is not a rounding error."""
 RESAMPLES = 2000
 TRACKS = (
     ("q_with_q", "σ(Q) with true σ(Q)"),
@@ -24,13 +25,13 @@ TRACKS = (
 )
 
 
-def where(rows: Rows, **fixed: Any) -> list[Row]:
+def where(rows: Rows, **fixed: Any) -> list[TableRow]:
     """The rows with these entries."""
     return [row for row in rows if all(row[name] == value for name, value in fixed.items())]
 
 
 def interval(count: int, statistic: Callable[[Any], float]) -> tuple[float, float, float]:
-    """A statistic of the rows with these indices, and the middle 95 % of it under resampling of the rows."""
+    """A statistic of the rows with these indices, and its bootstrap interval over rows."""
     whole = statistic(np.arange(count))
     rng = np.random.default_rng(count)
     with np.errstate(invalid="ignore"):
@@ -41,13 +42,13 @@ def interval(count: int, statistic: Callable[[Any], float]) -> tuple[float, floa
 
 
 def share(rows: Rows, among: str) -> tuple[float, float, float]:
-    """Share of the transitions of a kind where σ(δ) is less biased, resampled by problem."""
+    """Share of the transitions of a kind at which V[δ] is less biased, resampled by problem."""
     less, of = (np.array([row[name] for row in rows], float) for name in (f"less_{among}", among))
     return interval(len(rows), lambda i: _ratio(less[i].sum(), of[i].sum()))
 
 
 def share_outside(rows: Rows) -> tuple[float, float, float]:
-    """The same outside of the condition."""
+    """The same outside the condition."""
     less, of = (
         np.array([row[a] - row[b] for row in rows], float) for a, b in (("less_met", "less_inside"), ("met", "inside"))
     )
@@ -55,14 +56,14 @@ def share_outside(rows: Rows) -> tuple[float, float, float]:
 
 
 def correlation(rows: Rows, name: str) -> tuple[float, float, float]:
-    """Mean over seeds of a column, seeds resampled; seeds without a number are left out."""
+    """Mean of a column over seeds, resampled by seed; seeds without a number are left out."""
     numbers = np.array([row[name] for row in rows], float)
     numbers = numbers[np.isfinite(numbers)]
     return interval(len(numbers), lambda i: float(numbers[i].mean()) if len(i) else float("nan"))
 
 
 def solved_upto(rows: Rows, equation: str, n: int) -> int:
-    """The largest N up to which every seed's equations are solved."""
+    """The largest N up to which the equations are solved on every seed."""
     best = 0
     for pairs in sorted({row["pairs"] for row in rows}):
         if max(row["residual"] for row in where(rows, equation=equation, n=n, pairs=pairs)) > SOLVED:
@@ -72,35 +73,34 @@ def solved_upto(rows: Rows, equation: str, n: int) -> int:
 
 
 def none_from(rows: Rows, n: int) -> int | None:
-    """The smallest N from which on, on every seed, no covariance but zero solves the Bellman equations: by certificate."""
+    """The smallest N from which only the zero covariance solves the Bellman equations on every seed, by certificate."""
     first = None
     for pairs in sorted({row["pairs"] for row in rows}, reverse=True):
-        mine = where(rows, equation="variance, Bellman, covariance", n=n, pairs=pairs)
-        if min(row["certificate"] for row in mine) < CERTAIN:
+        group = where(rows, equation="variance, Bellman, covariance", n=n, pairs=pairs)
+        if min(row["certificate"] for row in group) < CERTAIN:
             break
         first = pairs
     return first
 
 
-def page(tables: Tables, settings: Row) -> str:
+def page(tables: Tables, settings: TableRow) -> str:
     """The page in Markdown."""
     parts = [
         "# The theory, checked",
-        f"Made by `tdu reproduce theory` (preset {settings['preset']}) from the tables beside it; "
-        "docs/theory.md says what is stated, what is checked and what comes of it. Intervals are the middle 95 % of a "
-        "bootstrap, over problems or over seeds.",
+        f"Made by `tdu reproduce theory` (preset {settings['preset']}) from the tables in this folder; "
+        "docs/theory.md explains the statements and the checks. Intervals are 95 % of a bootstrap over problems or seeds.",
         _outcomes(tables),
         "## Lemma 1",
-        "p(θ) is the true posterior of Q_π itself, which has no bias. The Bellman equations of its moments, with the "
-        "expectation over r and s' read in three ways: residual relative to the posterior's standard deviation (mean) or "
-        "variance, median over problems; in brackets the share of pairs where it is surely not zero (more than five "
-        "standard errors).",
+        "p(θ) is the true posterior of Q_π, which has no bias. The table has the residuals of the Bellman equations of its "
+        "moments, with the expectation over r and s' read in three ways. They are relative to the posterior's standard "
+        "deviation (mean) or variance, median over problems. In brackets: the share of pairs with a residual above five "
+        "standard errors.",
         _lemma1_table(tables["lemma1"]),
         "![Lemma 1](lemma1.svg)",
         "## Theorem 1",
-        "The largest number of pairs N at which the best layer of n features solves its equations on every seed: relative "
-        f"residual below {SOLVED:g}. Covariances, which have no negative eigenvalue, are found by projected gradients of "
-        "limited length: their numbers may be larger.",
+        "The largest number of pairs N at which the best layer of n features solves its equations on every seed (relative "
+        f"residual below {SOLVED:g}). Covariances are found by a limited number of projected gradient steps, so their true "
+        "numbers may be larger.",
         _theorem1_table(tables["theorem1"]),
         "![Theorem 1](theorem1.svg)",
         "## Theorem 2",
@@ -117,12 +117,12 @@ def page(tables: Tables, settings: Row) -> str:
 
 
 def _outcomes(tables: Tables) -> str:
-    """What comes of each part, a line for each."""
+    """The result of each part, one line each."""
     lemma, first, second, agents = tables["lemma1"], tables["theorem1"], tables["theorem2"], agents_of(tables)
     fails = {}
     for moment in ("mean", "variance"):
-        mine = where(lemma, moment=moment, reading=READINGS[0])
-        fails[moment] = _ratio(sum(row["refuting_pairs"] for row in mine), sum(row["pairs"] for row in mine))
+        group = where(lemma, moment=moment, reading=READINGS[0])
+        fails[moment] = _ratio(sum(row["refuting_pairs"] for row in group), sum(row["pairs"] for row in group))
     layers = sorted({row["n"] for row in first})
     mean, covariance = (
         ", ".join(str(solved_upto(first, equation, n)) for n in layers)
@@ -134,13 +134,13 @@ def _outcomes(tables: Tables) -> str:
         for agent in AGENTS
         for steps in sorted({row["steps"] for row in agents})
     ]
-    gains = [gain(mine, "td_of_policy_with_td") for mine in groups]
+    gains = [gain(group, "td_of_policy_with_td") for group in groups]
     sufficient = all(row["less_inside"] == row["inside"] for row in second)
     return "\n".join(
         (
             f"- Lemma 1 {'is false' if max(fails.values()) > 0.05 else 'holds'} as stated: the true posterior, which has "
-            f"no bias, surely fails its equations at {fails['mean']:.0%} (mean) and {fails['variance']:.0%} (variance) of "
-            "pairs.",
+            f"no bias, fails its equations by five standard errors at {fails['mean']:.0%} (mean) and "
+            f"{fails['variance']:.0%} (variance) of pairs.",
             f"- Theorem 1: a layer of n = {', '.join(map(str, layers))} features solves the mean's equations up to N = "
             f"{mean} pairs, and with a covariance the variance's up to {covariance}; stated are n + 1 and n².",
             f"- Theorem 2's identities hold. Its condition is {'sufficient' if sufficient else 'a sign and not sufficient'}: "
@@ -162,13 +162,8 @@ def _ratio(above: float, below: float) -> float:
 
 
 def median(rows: Rows, name: str) -> float:
-    """Of a column."""
+    """The median of a column."""
     return float(np.median([row[name] for row in rows]))
-
-
-def _lines(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    rows = [head, ["---"] * len(head), *body]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def _between(numbers: tuple[float, float, float]) -> str:
@@ -182,9 +177,9 @@ def _lemma1_table(rows: Rows) -> str:
         for reading in READINGS:
             cells = []
             for family in FAMILIES:
-                mine = where(rows, moment=moment, reading=reading, family=family)
-                surely = _ratio(sum(row["refuting_pairs"] for row in mine), sum(row["pairs"] for row in mine))
-                cells.append(f"{median(mine, 'relative_residual'):.2g} ({surely:.0%})")
+                group = where(rows, moment=moment, reading=reading, family=family)
+                surely = _ratio(sum(row["refuting_pairs"] for row in group), sum(row["pairs"] for row in group))
+                cells.append(f"{median(group, 'relative_residual'):.2g} ({surely:.0%})")
             body.append([moment, reading, *cells])
     worst = max(
         median(where(rows, moment=moment, reading=reading, family=family), "relative_error")
@@ -192,8 +187,8 @@ def _lemma1_table(rows: Rows) -> str:
         for reading in READINGS[:-1]  # in its own MDP a draw has no residual, and no sampling error
         for family in FAMILIES
     )
-    table = _lines(["moment", "expectation under", *FAMILIES], body)
-    return f"{table}\n\nSampling error of the same numbers, median over problems: {worst:.2g} at most."
+    table = wording.table(["moment", "expectation under", *FAMILIES], body)
+    return f"{table}\n\nSampling error of these numbers, median over problems: {worst:.2g} at most."
 
 
 def _theorem1_table(rows: Rows) -> str:
@@ -204,13 +199,13 @@ def _theorem1_table(rows: Rows) -> str:
     ]
     nothing = [none_from(rows, n) for n in layers]
     body.append(
-        ["no covariance but zero, for certain, from", *("–" if first is None else str(first) for first in nothing)]
+        ["only the zero covariance, certified, from", *("–" if first is None else str(first) for first in nothing)]
     )
     for name, count in (
         ("n", lambda n: n), ("n + 1", lambda n: n + 1), ("n(n + 1)/2", lambda n: n * (n + 1) // 2), ("n²", lambda n: n * n),
     ):  # fmt: skip
         body.append([f"*{name}*", *(f"*{count(n)}*" for n in layers)])
-    return _lines(["equations", *(f"n = {n}" for n in layers)], body)
+    return wording.table(["equations", *(f"n = {n}" for n in layers)], body)
 
 
 def _theorem2_words(rows: Rows) -> str:
@@ -223,17 +218,18 @@ def _theorem2_words(rows: Rows) -> str:
         f"{total['met']} transitions in {len(rows)} problems.",
         f"Both identities hold to {max(row['identity_error'] for row in rows):.1g} of the values' mean square.",
         f"The mean's condition {'agrees' if agrees else 'does not agree'} with the outcome in every problem.",
-        f"The variance's condition holds in {of_all['inside']} of them; as the text prints it, in {of_all['in_text']}.",
+        f"The variance's condition holds in {of_all['inside']} of them; in the form of the text, in {of_all['in_text']}.",
         f"V[δ] is less biased in {less['met']} of all, in {less['inside']} of those inside the condition, in "
         f"{_between(share_outside(rows))} of those outside, and in {less['in_text']} of those inside the text's.",
         f"σ(δ) is less biased than σ(Q) in {_ratio(sum(row['less_sd'] for row in rows), total['met']):.2f}.",
-        f"Relative to its true size V[δ] is in {_ratio(sum(row['less_relative'] for row in rows), total['met']):.2f} only.",
-        f"Inside the condition with terms of one sign ({total['repaired']} transitions) it is in {less['repaired']}.",
+        f"Relative to its true size V[δ] is less biased in only "
+        f"{_ratio(sum(row['less_relative'] for row in rows), total['met']):.2f}.",
+        f"Inside the condition, with terms of one sign ({total['repaired']} transitions), it is in {less['repaired']}.",
         f"The sampling error of the true variance is {median(rows, 'sampling_error'):.2f} of the bias in the median.",
         f"Where the comparison is beyond three standard errors of that ({of_all['decided']}), V[δ] is less biased in "
         f"{less['decided']}, inside the condition in {less['decided_inside']}.",
-        "An ensemble of finitely many members is a sample of p(θ) as well: the standard error of its own variance, as a "
-        "share of the bias, is the table's last column. It is no error where p(θ) is the ensemble that is there.",
+        "A finite ensemble is a sample of p(θ) as well. The table's last column is the standard error of its variance, as a "
+        "share of the bias. This is no error if p(θ) is defined as the ensemble itself.",
         f"Where the comparison is beyond three standard errors of both ({of_all['sure']}), V[δ] is less biased in "
         f"{less['sure']}, inside the condition in {less['sure_inside']}.",
     )
@@ -243,17 +239,19 @@ def _theorem2_words(rows: Rows) -> str:
 def _theorem2_table(rows: Rows) -> str:
     body = []
     for name in DISTRIBUTIONS:
-        mine = where(rows, distribution=name)
-        inside = _ratio(sum(row["inside"] for row in mine), sum(row["met"] for row in mine))
-        of_sd = _ratio(sum(row["less_sd"] for row in mine), sum(row["met"] for row in mine))
-        of_own = _ratio(sum(row["less_relative"] for row in mine), sum(row["met"] for row in mine))
-        relative = [f"{median(mine, column):.2f}" for column in ("relative_bias_q", "relative_bias_td", "member_error")]
-        shares = [_between(x) for x in (share(mine, "met"), share(mine, "inside"), share_outside(mine))]
+        group = where(rows, distribution=name)
+        inside = _ratio(sum(row["inside"] for row in group), sum(row["met"] for row in group))
+        of_sd = _ratio(sum(row["less_sd"] for row in group), sum(row["met"] for row in group))
+        of_own = _ratio(sum(row["less_relative"] for row in group), sum(row["met"] for row in group))
+        relative = [
+            f"{median(group, column):.2f}" for column in ("relative_bias_q", "relative_bias_td", "member_error")
+        ]
+        shares = [_between(x) for x in (share(group, "met"), share(group, "inside"), share_outside(group))]
         body.append([name, f"{inside:.0%}", *shares, f"{of_sd:.2f}", f"{of_own:.2f}", *relative])
     head = ["p(θ)", "inside the condition", "V[δ] less biased", "inside", "outside", "σ(δ) less biased"]
     head += ["V[δ] less biased relative to its own size", "relative bias of V[Q]", "of V[δ]"]
     head += ["error of V[Q] from finitely many members, share of its bias"]
-    return _lines(head, body)
+    return wording.table(head, body)
 
 
 def _theorem2_grid(rows: Rows) -> str:
@@ -262,10 +260,10 @@ def _theorem2_grid(rows: Rows) -> str:
         for count in sorted({row["transitions"] for row in rows}):
             cells = []
             for gamma in sorted({row["gamma"] for row in rows}):
-                mine = where(rows, family=family, transitions=count, gamma=gamma)
-                cells.append(_between(share(mine, "met")) if mine else "–")
+                group = where(rows, family=family, transitions=count, gamma=gamma)
+                cells.append(_between(share(group, "met")) if group else "–")
             body.append([family, str(count), *cells])
-    return _lines(["family", "transitions", *(f"γ = {g}" for g in sorted({row["gamma"] for row in rows}))], body)
+    return wording.table(["family", "transitions", *(f"γ = {g}" for g in sorted({row["gamma"] for row in rows}))], body)
 
 
 def _agents_words(rows: Rows, samples: int) -> str:
@@ -273,9 +271,9 @@ def _agents_words(rows: Rows, samples: int) -> str:
     errors = errors[np.isfinite(errors)]
     sentences = (
         "Spearman's rank correlation over all state-action pairs that can be reached, mean over seeds.",
-        "The agents' own δ takes each member's best next action; δ of the policy takes the policy's, as the true one does: "
-        "that comparison is like for like.",
-        f"The truth is {samples} draws: the standard error which that leaves in the correlation of one seed is "
+        "The agents' own δ uses each member's best next action. δ of the policy uses the policy's action, like the true δ; "
+        "only that comparison is like for like.",
+        f"The truth is {samples} draws. The resulting standard error of the correlation of one seed is "
         f"{np.median(errors):.2f} in the median, {np.quantile(errors, 0.95):.2f} or less in 95 % and {errors.max():.2f} at "
         "most (jackknife).",
     )
@@ -287,14 +285,14 @@ def _agents_table(rows: Rows) -> str:
     for task in TASKS:
         for agent in AGENTS:
             for steps in sorted({row["steps"] for row in rows}):
-                mine = where(rows, task=task, agent=agent, steps=steps)
-                cells = [_between(correlation(mine, f"{name}_all")) for name, _ in TRACKS]
-                gains = [_between(gain(mine, name)) for name in ("td_with_td", "td_of_policy_with_td")]
+                group = where(rows, task=task, agent=agent, steps=steps)
+                cells = [_between(correlation(group, f"{name}_all")) for name, _ in TRACKS]
+                gains = [_between(gain(group, name)) for name in ("td_with_td", "td_of_policy_with_td")]
                 body.append([task, agent, str(steps), *cells, *gains])
     head = ["task", "agent", "steps", *(words for _, words in TRACKS), "σ(δ) − σ(Q)", "σ(δ) of the policy − σ(Q)"]
-    return _lines(head, body)
+    return wording.table(head, body)
 
 
 def gain(rows: Rows, name: str) -> tuple[float, float, float]:
-    """How much better than σ(Q) tracks its own truth."""
+    """How much better a correlation is than that of σ(Q) with its own truth."""
     return correlation([{"gain": row[f"{name}_all"] - row["q_with_q_all"]} for row in rows], "gain")

@@ -7,20 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from reproduction import deep_sea
-from reproduction import deep_sea_runs as seas
-from reproduction import deep_sea_scores as sea_scores
-from reproduction.experiment import EPISODES, Grid, Measured, Report, Verdict, cell, interval_words, judged, markdown
-from reproduction.rows import Row, first_of_each
+from reproduction import deep_sea_runs, drawing, statistics, wording
+from reproduction.analysis import judged
+from reproduction.experiment import EPISODES, Findings, Grid, Measured, Verdict, cell
+from reproduction.rows import RunRow, first_of_each
+from reproduction.statistics import Interval
 from tdu.agents.grids import BETAS, ETAS
 from tdu.environments import parse
 from tdu.environments.bsuite import imported
 from tdu.environments.bsuite_twins.experiments import DEEP_SEAS, split
-from tdu.report import bsuite_scores, drawing, statistics
+from tdu.report import bsuite_scores
 from tdu.report.bsuite_summary import published_scores
 from tdu.report.figures import ORDER
-from tdu.report.statistics import Interval
-from tdu.run import folder as runs
+from tdu.run import folder as run_folder
 from tdu.run.sweeps import Cell
 
 SETTINGS = {
@@ -29,11 +28,11 @@ SETTINGS = {
     "catch_scale": 20, "cartpole_noise": 20, "cartpole_scale": 20, "mountain_car_noise": 20, "mountain_car_scale": 20,
     "umbrella_distract": 23, "memory_size": 17, "cartpole_swingup": 20, "mnist": 20, "mnist_noise": 20, "mnist_scale": 20,
 }  # fmt: skip
-"""How many settings each experiment has; those first that the claim is about."""
+"""Number of settings of each experiment; those of the claim first."""
 
 IN_FULL = ("mountain_car",)
 ALIKE = ("bandit", "catch", "cartpole", "mountain_car")
-"""Experiments whose settings differ by chance alone: what is published of all compares with any of them."""
+"""Experiments whose settings differ only by their seed: published scores over all settings compare with any of them."""
 BANDIT: dict[str, Any] = {"head_choice": "ucb1"}
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "β = 0 (BDQN)": ("bdqn", {}),
@@ -46,7 +45,7 @@ MORE: dict[str, tuple[str, dict[str, Any]]] = {
     "Q+UCB": ("q_ucb", {}),
     **{f"β = 1, bandit, η = {eta:g}": ("tdu", BANDIT | {"ucb_eta": eta}) for eta in ETAS if eta != 8.0},
 }
-"""Of the longer preset alone."""
+"""Only with the preset `paper`."""
 TAGS = {
     "basic": ("bandit", "cartpole", "catch", "mnist", "mountain_car"),
     "noise": (
@@ -64,23 +63,23 @@ TAGS = {
     "exploration": ("cartpole_swingup", "deep_sea", "deep_sea_stochastic"),
     "memory": ("memory_len", "memory_size"),
 }  # fmt: skip
-"""bsuite's own; a test compares them."""
+"""bsuite's own tags; a test compares them."""
 
 PUBLISHED = published_scores()["boot_dqn (published)"]
 CARS, ENOUGH, LOSS = 5, 10, 0.05
-"""Bounds of the verdict: settings of Mountain Car, which differ by their seed alone; other experiments; a loss of score."""
+"""Bounds of the verdict: settings of Mountain Car, other experiments, and loss of score."""
 
 
 def environment(bsuite_id: str) -> tuple[str, int | None]:
-    """The environment of an id and its limit of episodes; the seas are those of the other experiments."""
+    """The environment of an id and its limit of episodes; Deep Sea is that of the other experiments."""
     name, index = split(bsuite_id)
     if name in DEEP_SEAS:
-        return seas.sea(sea_scores.SIZES[index], stochastic=DEEP_SEAS[name]), EPISODES
+        return deep_sea_runs.deep_sea_id(deep_sea_runs.SIZES[index], stochastic=DEEP_SEAS[name]), EPISODES
     return bsuite_id, None
 
 
 def ids(preset: str) -> list[str]:
-    """Settings of every experiment; on a laptop the first, the middle and the last, and no MNIST, which needs data."""
+    """Settings of every experiment; with `laptop` the first, the middle and the last, and no MNIST, which needs data."""
     found = []
     for name, count in SETTINGS.items():
         every = preset == "paper" or name in IN_FULL
@@ -90,14 +89,12 @@ def ids(preset: str) -> list[str]:
 
 
 def cells(preset: str) -> list[Cell]:
-    """β = 0 (BDQN), β = 1 and the bandit for an id before the next id; first the settings that the verdict rests on."""
+    """β = 0 (BDQN), β = 1 and the bandit for one id before the next; the settings that the verdict uses first."""
+    variants = [*VARIANTS.values(), *(MORE.values() if preset == "paper" else ())]
     wanted = []
     for bsuite_id in sorted(ids(preset), key=_turn):
         env, limit = environment(bsuite_id)
-        wanted += [cell(env, "bdqn", 0, episodes=limit), cell(env, "tdu", 0, episodes=limit)]
-        wanted += [cell(env, "tdu", 0, episodes=limit, **BANDIT)]
-        if preset == "paper":
-            wanted += [cell(env, agent, 0, episodes=limit, **options) for agent, options in MORE.values()]
+        wanted += [cell(env, agent, 0, episodes=limit, **options) for agent, options in variants]
     return wanted
 
 
@@ -109,27 +106,27 @@ def _turn(bsuite_id: str) -> int:
     return turns.get(index, 3)
 
 
-def measure(folder: Path, result: runs.RunResult) -> Measured:
+def measure(folder: Path, result: run_folder.RunResult) -> Measured:
     """bsuite's official score of this setting alone."""
     if parse(result.env).source == "deep_sea":
-        return deep_sea.measure(folder, result)
-    (score,) = bsuite_scores.score_logs({result.env: runs.read_log(folder / "log.csv")})
+        return deep_sea_runs.measure(folder, result)
+    (score,) = bsuite_scores.score_logs({result.env: run_folder.read_log(folder / "log.csv")})
     return Measured(score=round(min(max(score.score, 0.0), 1.0), 4))
 
 
-Scores = dict[str, dict[str, float]]
+VariantScores = dict[str, dict[str, float]]
 """By variant and bsuite id."""
 
 
-def report(rows: Sequence[Row]) -> Report:
-    """Scores by experiment and by tag, of the settings and seeds that all three variants have."""
+def report(rows: Sequence[RunRow]) -> Findings:
+    """VariantScores by experiment and by tag, of the settings and seeds that all three variants have."""
     every = _scores(rows, VARIANTS)
-    shared = set.intersection(*(set(mine) for mine in every.values()))
+    shared = set.intersection(*(set(scores) for scores in every.values()))
     ordered = sorted({i for i, _ in shared}, key=ids("paper").index)
     compared = _compared(every, shared, ordered)
     own = _compared(_scores(rows, VARIANTS, official=False), shared, ordered)
-    by_experiment = {name: _by_experiment(mine) for name, mine in compared.items()}
-    by_tag = {name: _by_tag(mine) for name, mine in by_experiment.items()}
+    by_experiment = {name: _by_experiment(scores) for name, scores in compared.items()}
+    by_tag = {name: _by_tag(scores) for name, scores in by_experiment.items()}
     body, details = [_how_far(every, shared)], list[str]()
     figures = {}
     if shared:
@@ -139,38 +136,40 @@ def report(rows: Sequence[Row]) -> Report:
                 "Mean differences over settings of Mountain Car or over experiments, with Student's interval:",
                 _difference_table(differences),
             ]
-        body += [_table(by_experiment, compared, {name: _by_experiment(mine) for name, mine in own.items()})]
-        details = ["![Score by tag](radar.svg)", _tag_table(by_tag), _more_words(rows, ordered)]
-        details += ["### Every setting that all three have", _every_table(compared)]
+        body += [_table(by_experiment, compared, {name: _by_experiment(scores) for name, scores in own.items()})]
+        tags = [tag for tag in TAGS if tag in by_tag["β = 1"]]
+        details = ["![Score by tag](radar.svg)", _score_table("tag", tags, by_tag), _more_words(rows, ordered)]
+        details += ["### Every setting that all three have", _score_table("setting", ordered, compared)]
         title = _title(ordered)
         figures = {"bars": lambda: _draw_bars(by_experiment, title), "radar": lambda: _draw_radar(by_tag, title)}
-    return Report({"C7": _verdict(compared)}, "\n\n".join(body), figures, "\n\n".join(filter(None, details)))
+    return Findings({"C7": _verdict(compared)}, "\n\n".join(body), figures, "\n\n".join(filter(None, details)))
 
 
 def _compared(
     every: Mapping[str, Mapping[tuple[str, int], float]], shared: Set[tuple[str, int]], ordered: Sequence[str]
-) -> Scores:
+) -> VariantScores:
     """Means over the seeds that all variants have."""
     return {
         name: {
-            i: float(np.mean([score for run, score in mine.items() if run in shared and run[0] == i])) for i in ordered
+            i: float(np.mean([score for run, score in scores.items() if run in shared and run[0] == i]))
+            for i in ordered
         }
-        for name, mine in every.items()
+        for name, scores in every.items()
     }
 
 
 def _scores(
-    rows: Sequence[Row], variants: Mapping[str, tuple[str, dict[str, Any]]], *, official: bool = True
+    rows: Sequence[RunRow], variants: Mapping[str, tuple[str, dict[str, Any]]], *, official: bool = True
 ) -> dict[str, dict[tuple[str, int], float]]:
-    """By variant, setting and seed. Deep Sea's rule is checked where bsuite logs (official) or at every episode."""
+    """By variant, setting and seed. `official` checks Deep Sea's rule only at the episodes that bsuite logs."""
     found: dict[str, dict[tuple[str, int], float]] = {name: {} for name in variants}
     names = {environment(i): i for i in ids("paper")}
     wanted = {(agent, _options_text(agent, options)): name for name, (agent, options) in variants.items()}
     for row in first_of_each(rows).values():
         name, bsuite_id = wanted.get((row.agent, row.options)), names.get((row.env, row.limit))
         if name and bsuite_id and row.preset == "paper" and row.score is not None:
-            is_sea = official and parse(row.env).source == "deep_sea"
-            found[name][bsuite_id, row.seed] = float(sea_scores.counts_officially(row)) if is_sea else row.score
+            by_rule = official and parse(row.env).source == "deep_sea"
+            found[name][bsuite_id, row.seed] = float(deep_sea_runs.counts_officially(row)) if by_rule else row.score
     return found
 
 
@@ -191,65 +190,56 @@ def _by_tag(scores: dict[str, float]) -> dict[str, float]:
 
 
 def _how_far(every: Mapping[str, Mapping[tuple[str, int], float]], shared: Set[tuple[str, int]]) -> str:
-    counts = ", ".join(f"{name} {len({i for i, _ in mine})}" for name, mine in every.items())
+    counts = ", ".join(f"{name} {len({i for i, _ in scores})}" for name, scores in every.items())
     more = sum(seed > 0 for _, seed in shared)
     return (
-        f"Of bsuite's 468 settings there are: {counts}. {len({i for i, _ in shared})} of them are there in all three "
-        "variants with the same seed, and only those are compared. A score is bsuite 0.3.6's official score of one setting, "
-        f"averaged over an experiment's settings. One seed of each{f', and {more} runs of others' if more else ''}."
+        f"bsuite has 468 settings. Done are: {counts}. The {len({i for i, _ in shared})} that all three variants have with "
+        "the same seed are compared. A score is bsuite 0.3.6's official score of one setting, averaged over an experiment's "
+        f"settings. One seed of each{f', and {more} runs of others' if more else ''}."
     )
 
 
-def _table(by_experiment: Scores, compared: Scores, own: Scores) -> str:
+def _table(by_experiment: VariantScores, compared: VariantScores, own: VariantScores) -> str:
     first = next(iter(by_experiment.values()))
     counts = Counter(parse(i).experiment for i in next(iter(compared.values())))
     lines = []
     for name in first:
         published = PUBLISHED.get(name) if name in ALIKE or counts[name] == SETTINGS[name] else None
-        cells = [f"{mine[name]:.3f}" for mine in by_experiment.values()]
+        cells = [f"{scores[name]:.3f}" for scores in by_experiment.values()]
         lines.append(
             [name, f"{counts[name]} of {SETTINGS[name]}", *cells, "–" if published is None else f"{published:.2f}"]
         )
         if name in DEEP_SEAS:
-            lines.append([f"{name}, every episode", "", *(f"{mine[name]:.3f}" for mine in own.values()), "–"])
-    return markdown(["experiment", "settings", *by_experiment, "boot_dqn (published)"], lines) + (
-        "\n\nPublished scores are averages over all settings. They are shown where settings differ by chance alone or all "
+            lines.append([f"{name}, every episode", "", *(f"{scores[name]:.3f}" for scores in own.values()), "–"])
+    return wording.table(["experiment", "settings", *by_experiment, "boot_dqn (published)"], lines) + (
+        "\n\nPublished scores are averages over all settings. They are shown if settings differ only by their seed or all "
         "were run. *Every episode*: Deep Sea's rule checked at every episode. The first setting of the other experiments is "
         "mostly the easiest."
     )
 
 
-def _more_words(rows: Sequence[Row], ordered: Sequence[str]) -> str:
-    """Other β, QU and Q+UCB, where they have runs on the settings that are compared."""
+def _more_words(rows: Sequence[RunRow], ordered: Sequence[str]) -> str:
+    """Other β, QU and Q+UCB, if they have runs on the settings that are compared."""
     found = {
-        name: _by_experiment({i: score for (i, seed), score in mine.items() if seed == 0 and i in ordered})
-        for name, mine in _scores(rows, MORE).items()
+        name: _by_experiment({i: score for (i, seed), score in scores.items() if seed == 0 and i in ordered})
+        for name, scores in _scores(rows, MORE).items()
     }
-    found = {name: mine for name, mine in found.items() if mine}
-    if not found:
-        return ""
-    names = [name for name in ORDER if any(name in mine for mine in found.values())]
-    lines = [[name, *(f"{mine[name]:.3f}" if name in mine else "–" for mine in found.values())] for name in names]
-    return "Other variants, seed 0, the means over those of the settings above that each has:\n\n" + markdown(
-        ["experiment", *found], lines
-    )
+    found = {name: scores for name, scores in found.items() if scores}
+    names = [name for name in ORDER if any(name in scores for scores in found.values())]
+    words = "Other variants, seed 0, each averaged over the settings above that it has:\n\n"
+    return words + _score_table("experiment", names, found) if found else ""
 
 
-def _every_table(compared: Scores) -> str:
-    first = next(iter(compared.values()))
-    return markdown(["setting", *compared], [[i, *(f"{mine[i]:.3f}" for mine in compared.values())] for i in first])
+def _score_table(title: str, names: Sequence[str], columns: VariantScores) -> str:
+    lines = [[n, *(f"{scores[n]:.3f}" if n in scores else "–" for scores in columns.values())] for n in names]
+    return wording.table([title, *columns], lines)
 
 
-def _tag_table(by_tag: Scores) -> str:
-    tags = list(next(iter(by_tag.values())))
-    return markdown(["tag", *by_tag], [[tag, *(f"{mine[tag]:.3f}" for mine in by_tag.values())] for tag in tags])
-
-
-def _differences(compared: Scores) -> dict[str, tuple[int, Interval]]:
-    """What is compared, of how many settings or experiments, and the mean difference with its paired interval."""
+def _differences(compared: VariantScores) -> dict[str, tuple[int, Interval]]:
+    """By comparison: the number of settings or experiments, and the mean difference with its interval."""
     without, with_bonus, bandit = compared.values()
     cars = [i for i in without if i.startswith("mountain_car/")]
-    experiments = [_by_experiment(mine) for mine in (without, with_bonus)]
+    experiments = [_by_experiment(scores) for scores in (without, with_bonus)]
     change = {name: experiments[1][name] - experiments[0][name] for name in _others(compared)}
     pairs = {
         BONUS_ON_CARS: [with_bonus[i] - without[i] for i in cars],
@@ -257,20 +247,20 @@ def _differences(compared: Scores) -> dict[str, tuple[int, Interval]]:
         BONUS_ELSEWHERE: [change[name] for name in _judged(compared)],
         BONUS_ON_ALL: list(change.values()),
     }
-    return {what: (len(mine), statistics.mean_interval(mine)) for what, mine in pairs.items() if len(mine) > 1}
+    return {what: (len(scores), statistics.mean_interval(scores)) for what, scores in pairs.items() if len(scores) > 1}
 
 
-def _others(compared: Scores) -> list[str]:
+def _others(compared: VariantScores) -> list[str]:
     """The experiments that are not Mountain Car."""
     names = dict.fromkeys(parse(i).experiment for i in next(iter(compared.values())))
     return [name for name in names if not name.startswith("mountain_car")]
 
 
-def _judged(compared: Scores) -> list[str]:
+def _judged(compared: VariantScores) -> list[str]:
     """The other experiments that are not identical in all variants; all of them if fewer than two are not."""
-    by_experiment = [_by_experiment(mine) for mine in compared.values()]
+    by_experiment = [_by_experiment(scores) for scores in compared.values()]
     others = _others(compared)
-    differ = [name for name in others if len({mine[name] for mine in by_experiment}) > 1]
+    differ = [name for name in others if len({scores[name] for scores in by_experiment}) > 1]
     return differ if len(differ) > 1 else others
 
 
@@ -281,15 +271,15 @@ BONUS_ON_ALL = "all other experiments, β = 1 less β = 0"
 
 
 def _difference_table(differences: dict[str, tuple[int, Interval]]) -> str:
-    lines = [[what, str(count), interval_words(mine, 3)] for what, (count, mine) in differences.items()]
-    return markdown(["score", "settings or experiments", "mean difference (95 %)"], lines)
+    lines = [[what, str(count), wording.interval(scores, 3)] for what, (count, scores) in differences.items()]
+    return wording.table(["score", "settings or experiments", "mean difference (95 %)"], lines)
 
 
-def _verdict(compared: Scores) -> Verdict:
+def _verdict(compared: VariantScores) -> Verdict:
     cars, others = [i for i in compared["β = 1"] if i.startswith("mountain_car/")], _others(compared)
     if len(cars) < CARS or len(others) < ENOUGH:
         words = f"all three variants have {len(cars)} settings of Mountain Car and {len(others)} other experiments"
-        return Verdict("not yet enough data", f"{words}; {CARS} and {ENOUGH} are asked for")
+        return Verdict("not yet enough data", f"{words}; {CARS} and {ENOUGH} are required")
     differences = _differences(compared)
     hurt, repaired, elsewhere, on_all = (
         differences[what][1] for what in (BONUS_ON_CARS, BANDIT_ON_CARS, BONUS_ELSEWHERE, BONUS_ON_ALL)
@@ -298,15 +288,17 @@ def _verdict(compared: Scores) -> Verdict:
     repairs = repaired.estimate >= -hurt.estimate / 2 and repaired.low > 0 if hurts else None
     keeps = True if elsewhere.low > -LOSS else False if elsewhere.high < -LOSS else None
     verbs = {True: "hurts", False: "does not hurt", None: "may hurt"}
-    words = f"a bonus {verbs[hurts]} Mountain Car (change {interval_words(hurt, 3)})"
+    words = f"a bonus {verbs[hurts]} Mountain Car (change {wording.interval(hurt, 3)})"
     if hurts:
-        words += f", the bandit {'repairs' if repairs else 'does not repair'} that ({interval_words(repaired, 3)})"
+        words += f", the bandit {'repairs' if repairs else 'does not repair'} that ({wording.interval(repaired, 3)})"
     kept = {True: "keep their score", False: "lose score", None: "may lose score"}
     count = differences[BONUS_ELSEWHERE][0]
     words += f", and the {count} other experiments {'that are not identical ' * (count < len(others))}{kept[keeps]} "
-    words += f"(change {interval_words(elsewhere, 3)}"
-    words += f"; over all {len(others)}: {interval_words(on_all, 3)})" if count < len(others) else ")"
-    statements = [hurts, keeps] if hurts is False else [hurts, repairs, keeps]  # of no loss there is nothing to repair
+    words += f"(change {wording.interval(elsewhere, 3)}"
+    words += f"; over all {len(others)}: {wording.interval(on_all, 3)})" if count < len(others) else ")"
+    statements = (
+        [hurts, keeps] if hurts is False else [hurts, repairs, keeps]
+    )  # without a loss there is nothing to repair
     return Verdict(judged(*statements), words)
 
 
@@ -319,15 +311,15 @@ def _title(shared: Sequence[str]) -> str:
     )
 
 
-def _draw_bars(by_experiment: Scores, title: str) -> Any:
+def _draw_bars(by_experiment: VariantScores, title: str) -> Any:
     drawn, axes = drawing.figure(10.5, 4.2)
     axes.set_title(title, fontsize=10)
     names = list(next(iter(by_experiment.values())))
-    for i, (variant, mine) in enumerate(by_experiment.items()):
+    for i, (variant, scores) in enumerate(by_experiment.items()):
         at = [k + 0.27 * (i - 1) for k in range(len(names))]
-        axes.bar(at, [mine[name] for name in names], 0.26, color=_COLOURS[i], label=variant)
+        axes.bar(at, [scores[name] for name in names], 0.26, color=_COLOURS[i], label=variant)
     for k, name in enumerate(names):
-        if not any(mine[name] for mine in by_experiment.values()):
+        if not any(scores[name] for scores in by_experiment.values()):
             axes.annotate("0", (k, 0), (0, 3), textcoords="offset points", ha="center", fontsize=8)
     axes.set_xticks(range(len(names)), [name.replace("_", " ") for name in names], rotation=40, ha="right", fontsize=8)
     axes.set(ylabel="bsuite score (of the settings run)", ylim=(0, 1.05))
@@ -335,13 +327,13 @@ def _draw_bars(by_experiment: Scores, title: str) -> Any:
     return drawn
 
 
-def _draw_radar(by_tag: Scores, title: str) -> Any:
+def _draw_radar(by_tag: VariantScores, title: str) -> Any:
     drawn, axes = drawing.figure(6, 5.4, subplot_kw={"polar": True})
     drawn.suptitle(title, fontsize=10)
     tags = list(next(iter(by_tag.values())))
     angles = [2 * np.pi * i / len(tags) for i in range(len(tags))]
-    for i, (variant, mine) in enumerate(by_tag.items()):
-        values = [mine[tag] for tag in tags]
+    for i, (variant, scores) in enumerate(by_tag.items()):
+        values = [scores[tag] for tag in tags]
         axes.plot([*angles, angles[0]], [*values, values[0]], color=_COLOURS[i], linewidth=3.2 - 0.9 * i, label=variant)
     axes.set_xticks(angles, [tag.replace("_", "\n") for tag in tags])
     axes.tick_params(axis="x", pad=28)
@@ -361,10 +353,8 @@ BSUITE = Grid(
     },
     rules=f"a bonus lowers Mountain Car's score by more than {LOSS}, the bandit brings back half of that, and the other "
     f"experiments lose less than {LOSS} (95 % intervals). Experiments that are identical in all variants do not count.",
-    cells=cells,
     left_out="all settings but the first, the middle and the last of each experiment (Mountain Car is whole), MNIST, "
     "which needs its data, β other than 0 and 1, QU and Q+UCB, and the bandit's η other than 8.",
-    measure=measure,
-    report=report,
+    cells=cells, measure=measure, report=report,
     check=imported,
-)
+)  # fmt: skip

@@ -1,17 +1,26 @@
-"""Ours: how many episodes TDU and BDQN need on Deep Sea of sizes 10 to 120, with the preset deep and with the paper's."""
+"""Ours: episodes of TDU and BDQN on Deep Sea of sizes 10 to 120, with the preset deep and with the paper's settings."""
 
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from reproduction.deep_sea import measure
-from reproduction.deep_sea_figures import published
-from reproduction.deep_sea_runs import sea
-from reproduction.deep_sea_scores import ENSEMBLES, SIZES, group, score, variant
-from reproduction.experiment import Grid, Report, Verdict, cell, ended, interval_words, markdown
-from reproduction.rows import Row
-from tdu.report import drawing, statistics
-from tdu.report.statistics import Episodes, Interval
+from reproduction import drawing, statistics, wording
+from reproduction.analysis import BySize, mastery_times, solve_times
+from reproduction.deep_sea_runs import (
+    ENSEMBLES,
+    SIZES,
+    VARIANTS,
+    deep_sea_cells,
+    deep_sea_id,
+    group,
+    measure,
+    published,
+    score,
+    variant,
+)
+from reproduction.experiment import Findings, Grid, Verdict, cell
+from reproduction.rows import RunRow
+from reproduction.statistics import Episodes, Interval
 from tdu.run.sweeps import Cell
 
 LARGE = (60, 80, 100)
@@ -22,44 +31,33 @@ PAPER_LIMIT = 30_000
 """The same with the paper's settings."""
 SEEDS = 3
 SMALLEST = 12
-"""Size of the smallest runs in a fit: below, bsuite's rule is met by luck."""
+"""The smallest size in a fit; below it most solves are lucky."""
 TICKS = (10, 20, 30, 40, 60, 80, 120)
 BEST_PUBLISHED = "HyperFQI + OIS"
 PUBLISHED = (BEST_PUBLISHED, "16 last-layer heads + OIS", "BootDQN-OIS 16 networks")
-"""In the figure. OIS is optimistic index sampling."""
-
-BySize = Mapping[int, Sequence[Row]]
+"""Methods in the figure. OIS is optimistic index sampling."""
 
 
 def cells(preset: str) -> list[Cell]:
     """Runs with the preset deep, TDU first, then those with the paper's settings."""
     thin = preset == "laptop"
-    both = (False, True)
-    wanted = [_deep("tdu", n, s, seed) for seed in range(SEEDS) for n in (*LARGE, *SIZES) for s in both]
+    sizes = [(n, s) for n in (*LARGE, *SIZES) for s in VARIANTS]
+    wanted = [_deep("tdu", n, s, seed) for seed in range(SEEDS) for n, s in sizes]
     wanted += [_deep("tdu", LARGEST, False, 0)]
-    bdqn_seeds = range(1 if thin else SEEDS)
-    wanted += [_deep("bdqn", n, s, seed) for seed in bdqn_seeds for n in (*LARGE, *SIZES) for s in both]
+    wanted += [_deep("bdqn", n, s, seed) for seed in range(1 if thin else SEEDS) for n, s in sizes]
     for seed in range(2 if thin else 5):
-        wanted += [cell(sea(n, stochastic=False), agent, seed) for n in SIZES for agent in ENSEMBLES]
-        wanted += [
-            cell(sea(n, stochastic=False), agent, seed, episodes=PAPER_LIMIT)
-            for n in LARGE
-            for agent in (ENSEMBLES[:1] if thin else ENSEMBLES)
-        ]
+        wanted += deep_sea_cells(ENSEMBLES, [seed], variants=[False])
+        large = ENSEMBLES[:1] if thin else ENSEMBLES
+        wanted += deep_sea_cells(large, [seed], sizes=LARGE, variants=[False], episodes=PAPER_LIMIT)
     return wanted
 
 
 def _deep(agent: str, size: int, stochastic: bool, seed: int) -> Cell:
     limit = LIMITS[stochastic] if size > SIZES[-1] else LIMITS[False]
-    return cell(sea(size, stochastic=stochastic), agent, seed, preset="deep", episodes=limit, until="mastered")
+    return cell(deep_sea_id(size, stochastic=stochastic), agent, seed, preset="deep", episodes=limit, until="mastered")
 
 
-def mastered(rows: Sequence[Row]) -> list[Episodes]:
-    """When each run was mastered, or that it was not."""
-    return [Episodes(row.mastered_episode or row.episodes, row.mastered_episode is not None) for row in rows]
-
-
-class Found(NamedTuple):
+class DeepRuns(NamedTuple):
     """Rows by size."""
 
     deep: Mapping[tuple[str, bool], BySize]
@@ -68,7 +66,7 @@ class Found(NamedTuple):
     """Deterministic, by agent."""
 
     @classmethod
-    def of(cls, rows: Sequence[Row]) -> "Found":
+    def of(cls, rows: Sequence[RunRow]) -> "DeepRuns":
         """The rows of this experiment."""
 
         def deep(agent: str, stochastic: bool) -> BySize:
@@ -80,16 +78,16 @@ class Found(NamedTuple):
             large = group(rows, agent, stochastic=False, sizes=LARGE, limit=PAPER_LIMIT)
             return group(rows, agent, stochastic=False) | large
 
-        return cls({(a, s): deep(a, s) for a in ENSEMBLES for s in (False, True)}, {a: paper(a) for a in ENSEMBLES})
+        return cls({(a, s): deep(a, s) for a in ENSEMBLES for s in VARIANTS}, {a: paper(a) for a in ENSEMBLES})
 
     def times(self) -> dict[str, dict[int, list[Episodes]]]:
         """Episodes of every method by size: to mastery with the preset deep, to bsuite's rule with the paper's."""
-        found = {}
+        times = {}
         for (agent, stochastic), by_size in self.deep.items():
-            found[f"{agent} deep, {variant(stochastic)}"] = {n: mastered(mine) for n, mine in by_size.items()}
+            times[f"{agent} deep, {variant(stochastic)}"] = {n: mastery_times(runs) for n, runs in by_size.items()}
         for agent, by_size in self.paper.items():
-            found[f"{agent} paper, deterministic"] = {n: ended(mine) for n, mine in by_size.items()}
-        return found
+            times[f"{agent} paper, deterministic"] = {n: solve_times(runs) for n, runs in by_size.items()}
+        return times
 
 
 class Law(NamedTuple):
@@ -100,26 +98,26 @@ class Law(NamedTuple):
     exponent: Interval
 
     def at(self, size: float) -> float:
-        """What is expected."""
+        """The expected number of episodes."""
         return float(self.factor * size**self.exponent.estimate)
 
 
 def law(by_size: Mapping[int, Sequence[Episodes]]) -> Law | None:
-    """The law of the sizes up to which every run ends, where there are at least three."""
-    failed = [n for n, mine in by_size.items() if n >= SMALLEST and not all(e.solved for e in mine)]
-    runs = [(n, e) for n, mine in by_size.items() if SMALLEST <= n < min(failed, default=math.inf) for e in mine]
+    """The law of the sizes up to which every run ends; None if there are fewer than three."""
+    failed = [n for n, times in by_size.items() if n >= SMALLEST and not all(e.solved for e in times)]
+    runs = [(n, e) for n, times in by_size.items() if SMALLEST <= n < min(failed, default=math.inf) for e in times]
     if len({n for n, _ in runs}) < 3:
         return None
     return Law(max(n for n, _ in runs), *statistics.power_law([n for n, _ in runs], [e for _, e in runs]))
 
 
-def report(rows: Sequence[Row]) -> Report:
+def report(rows: Sequence[RunRow]) -> Findings:
     """Episodes and time by size, the exponents, and the verdicts on the preset deep."""
-    found = Found.of(rows)
+    found = DeepRuns.of(rows)
     times = found.times()
     laws = {name: law(by_size) for name, by_size in times.items()}
     lines = [
-        [name, f"{SMALLEST}–{fitted.largest}", f"{fitted.factor:.3f}", interval_words(fitted.exponent)]
+        [name, f"{SMALLEST}–{fitted.largest}", f"{fitted.factor:.3f}", wording.interval(fitted.exponent)]
         for name, fitted in laws.items()
         if fitted is not None
     ]
@@ -133,7 +131,7 @@ def report(rows: Sequence[Row]) -> Report:
         _by_size(found),
         "## Episodes = c · N^b",
         "Fitted to the sizes up to which every run ends, by maximum likelihood on logarithms; bootstrap intervals over runs.",
-        markdown(["method", "sizes", "c", "b (95 %)"], lines) if lines else "There are too few runs.",
+        wording.table(["method", "sizes", "c", "b (95 %)"], lines) if lines else "There are too few runs.",
     ]
     verdicts = {
         "suite": _suite(found),
@@ -141,80 +139,73 @@ def report(rows: Sequence[Row]) -> Report:
         "published": _against_published(found),
         "exponent": _exponent(laws),
     }
-    return Report(verdicts, "\n\n".join(body), {"scaling": lambda: _draw(times, laws)})
+    return Findings(verdicts, "\n\n".join(body), {"scaling": lambda: _draw(times, laws)})
 
 
-def _by_size(found: Found) -> str:
+def _by_size(found: DeepRuns) -> str:
     best = dict(published()[BEST_PUBLISHED])
     lines = []
     for n in (*SIZES, *LARGE, LARGEST):
-        cells_of_size = [str(n)]
-        for stochastic in (False, True):
-            for agent in ENSEMBLES:
-                mine = found.deep[agent, stochastic].get(n, ())
-                words = [f"{e.episode:,}" if e.solved else f">{e.episode:,}" for e in mastered(mine)]
-                cells_of_size.append(", ".join(words) or "–")
+        line = [str(n)]
+        for stochastic in VARIANTS:
+            line += [wording.episodes(mastery_times(found.deep[agent, stochastic].get(n, ()))) for agent in ENSEMBLES]
             seconds = [row.seconds for row in found.deep["tdu", stochastic].get(n, ()) if row.seconds is not None]
-            cells_of_size.append(f"{sum(seconds) / len(seconds):,.0f} s" if seconds else "–")
+            line.append(f"{sum(seconds) / len(seconds):,.0f} s" if seconds else "–")
             if not stochastic:
-                cells_of_size.append(f"{best[n]:,}" if n in best else "–")
-        lines.append(cells_of_size)
+                line.append(f"{best[n]:,}" if n in best else "–")
+        lines.append(line)
     header = ["size", "TDU", "BDQN", "time of TDU", f"best published ({BEST_PUBLISHED})"]
     header += ["stochastic: TDU", "stochastic: BDQN", "time of TDU"]
-    note = (
-        "Episode of mastery of every seed, in order; a > is a run that was not mastered. Time is the mean of one core."
-    )
-    return f"{note}\n\n{markdown(header, lines)}"
+    note = "Episode of mastery by seed; a > is a run that was not mastered. Time is the mean on one core."
+    return f"{note}\n\n{wording.table(header, lines)}"
 
 
-def _suite(found: Found) -> Verdict:
-    both = {s: found.deep["tdu", s] for s in (False, True)}
+def _suite(found: DeepRuns) -> Verdict:
+    both = {s: found.deep["tdu", s] for s in VARIANTS}
     rows = [row for by_size in both.values() for n in SIZES for row in by_size.get(n, ())[:SEEDS]]
     wanted = SEEDS * len(SIZES) * len(both)
-    ends = sum(e.solved for e in mastered(rows))
+    if len(rows) < wanted:
+        return Verdict("not yet enough data", f"{len(rows)} of {wanted} runs are done")
+    ends = sum(time.solved for time in mastery_times(rows))
     scores = {s: score(by_size, SIZES).official for s, by_size in both.items()}
     words = f"{ends} of {len(rows)} runs are mastered; bsuite's official score is "
-    words += " and ".join(f"{interval_words(scores[s])} {variant(s)}" for s in both)
-    if len(rows) < wanted:
-        return Verdict("not yet enough data", f"of {wanted} runs there are {len(rows)}")
-    holds = ends == wanted and all(found_score.estimate == 1 for found_score in scores.values())
+    words += " and ".join(f"{wording.interval(scores[s])} {variant(s)}" for s in both)
+    holds = ends == wanted and all(official.estimate == 1 for official in scores.values())
     return Verdict("reached" if holds else "not reached", words)
 
 
-def _large(found: Found) -> Verdict:
-    words, whole, holds = [], True, True
-    for s in (False, True):
-        for n in LARGE:
-            ends = mastered(found.deep["tdu", s].get(n, ()))
-            whole &= len(ends) >= SEEDS
-            holds &= all(e.solved for e in ends)
-            words.append(f"{sum(e.solved for e in ends)} of {len(ends)} at {variant(s)} {n}")
-    if not whole:
-        return Verdict("not yet enough data", "mastered are " + ", ".join(words))
-    return Verdict("reached" if holds else "not reached", "mastered are " + ", ".join(words))
+def _large(found: DeepRuns) -> Verdict:
+    times = {f"{variant(s)} {n}": mastery_times(found.deep["tdu", s].get(n, ())) for s in VARIANTS for n in LARGE}
+    counts = [f"{sum(e.solved for e in ends)} of {len(ends)} at {name}" for name, ends in times.items()]
+    words = f"mastered: {', '.join(counts)}"
+    if any(len(ends) < SEEDS for ends in times.values()):
+        return Verdict("not yet enough data", words)
+    return Verdict("reached" if all(e.solved for ends in times.values() for e in ends) else "not reached", words)
 
 
-def _against_published(found: Found) -> Verdict:
-    ends = mastered(found.deep["tdu", False].get(LARGE[-1], ()))
-    if len(ends) < SEEDS:
-        return Verdict("not yet enough data", f"of {SEEDS} runs at size {LARGE[-1]} there are {len(ends)}")
-    if not all(e.solved for e in ends):
-        return Verdict("not reached", f"{sum(not e.solved for e in ends)} of {len(ends)} runs are not mastered")
-    mean = statistics.mean_interval([e.episode for e in ends])
-    others = ", ".join(f"{method} {dict(published()[method])[LARGE[-1]]:,}" for method in PUBLISHED[:2])
-    words = f"TDU masters deterministic size {LARGE[-1]} at episode {interval_words(mean, 0)} on average; published: {others}"
-    return Verdict("reached" if mean.estimate < dict(published()[BEST_PUBLISHED])[LARGE[-1]] else "not reached", words)
+def _against_published(found: DeepRuns) -> Verdict:
+    size = LARGE[-1]
+    times = mastery_times(found.deep["tdu", False].get(size, ()))
+    if len(times) < SEEDS:
+        return Verdict("not yet enough data", f"{len(times)} of {SEEDS} runs at size {size} are done")
+    if not all(time.solved for time in times):
+        return Verdict("not reached", f"{sum(not e.solved for e in times)} of {len(times)} runs are not mastered")
+    mean = statistics.mean_interval([time.episode for time in times])
+    others = {method: dict(published()[method])[size] for method in PUBLISHED[:2]}
+    words = f"TDU masters deterministic size {size} at episode {wording.interval(mean, 0)} on average; published: "
+    words += ", ".join(f"{method} {episodes:,}" for method, episodes in others.items())
+    return Verdict("reached" if mean.estimate < others[BEST_PUBLISHED] else "not reached", words)
 
 
 def _exponent(laws: Mapping[str, Law | None]) -> Verdict:
     known = {name: fitted for name, fitted in laws.items() if fitted is not None}
-    words = "; ".join(f"{name}: {interval_words(f.exponent)} up to size {f.largest}" for name, f in known.items())
+    words = "; ".join(f"{name}: {wording.interval(f.exponent)} up to size {f.largest}" for name, f in known.items())
     return Verdict("answered" if known else "not yet enough data", words or "there are no runs")
 
 
 def _draw(times: Mapping[str, Mapping[int, Sequence[Episodes]]], laws: Mapping[str, Law | None]) -> Any:
     drawn, both = drawing.figure(11, 4.8, 1, 2, sharey=True)
-    for axes, stochastic in zip(both, (False, True), strict=True):
+    for axes, stochastic in zip(both, VARIANTS, strict=True):
         kind = variant(stochastic)
         for shift, agent in zip((0.985, 1.015), ENSEMBLES, strict=True):
             name, colour = f"{agent} deep, {kind}", drawing.COLOURS[agent]
@@ -234,14 +225,13 @@ def _draw(times: Mapping[str, Mapping[int, Sequence[Episodes]]], laws: Mapping[s
         axes.set_xticks(TICKS, [str(n) for n in TICKS])
         axes.set_xticks([], minor=True)
         drawing.plain_numbers(axes)
-        if axes.get_legend_handles_labels()[0]:
-            axes.legend(frameon=False, fontsize=8)
+        drawing.legend(axes, 8)
     both[0].set_ylabel("episodes")
     return drawn
 
 
 SCALING = Grid(
-    summary="ours: Deep Sea from size 10 to 120, with the preset deep",
+    summary="Deep Sea from size 10 to 120, with the preset deep (our own question)",
     claims={
         "suite": "TDU with the preset deep masters all 21 deterministic and all 21 stochastic sizes from 10 to 50 on three "
         "of three seeds within 10,000 episodes, and bsuite's official score is 1.00 on both.",
@@ -249,9 +239,7 @@ SCALING = Grid(
         "published": "TDU needs fewer episodes on deterministic size 100 than any published method (2,889).",
         "exponent": "With which power of the size do the episodes grow?",
     },
-    rules="every run of the first two claims has to be mastered; the third compares means (results/RULES.md).",
-    cells=cells,
+    rules="every run of the first two claims has to be mastered; the third compares means.",
     left_out="two of three seeds of BDQN with the preset deep, and three of five seeds with the paper's settings.",
-    measure=measure,
-    report=report,
-)
+    cells=cells, measure=measure, report=report,
+)  # fmt: skip

@@ -1,15 +1,16 @@
-"""Section 5.2: R2D2, Bootstrapped R2D2 and TDU-R2D2 on Atari (claim C9): which runs, what is measured, what they say.
+"""Section 5.2: R2D2, Bootstrapped R2D2 and TDU-R2D2 on Atari (claim C9).
 
-The paper ran 20 billion frames a run, 8 seeds, and found the mean human-normalised score on seven hard exploration games 30 %
-above the baselines', F = 8.17, p = 0.0045. It ran games with dense rewards too. `paper` is that. `laptop` is what one core
-can do in an afternoon: Freeway and Montezuma's Revenge, in small pictures.
+The paper has 20 billion frames a run and 8 seeds. On seven hard exploration games the mean human-normalised score is
+30 % above the baselines' (F = 8.17, p = 0.0045). It has games with dense rewards too. The preset `paper` is the same.
+`laptop` takes one core an afternoon: Freeway and Montezuma's Revenge in small pictures.
 """
 
 from collections.abc import Sequence
 
-from reproduction.atari_runs import FEWEST, LOSS, Plan, body, compare, difference, mean, measure, pick, too_few
-from reproduction.experiment import Grid, Report, Verdict, at_least, interval_words, judged
-from reproduction.rows import Row
+from reproduction import analysis, wording
+from reproduction.atari_runs import FEWEST, LOSS, GamePlan, body, compare, difference, mean, measure, pick, too_few
+from reproduction.experiment import Findings, Grid, Verdict
+from reproduction.rows import RunRow
 from tdu.environments.atari import DENSE, EXPLORATION
 from tdu.report.atari_scores import Scored
 from tdu.run.sweeps import Cell
@@ -19,22 +20,22 @@ OURS = ("tdu_r2d2", "tdu_r2d2_prior")
 AGENTS = (*BASELINES, *OURS)
 PAPER_FRAMES = 20_000_000_000
 PAPER_GAIN = 1.3
-"""Of the mean human-normalised score over the baselines'."""
+"""Mean human-normalised score over the baselines'."""
 
 LAPTOP_FRAMES = 2_000_000
-"""500,000 agent steps. Estimate: 16 runs of about 11 minutes, 3 hours of one core, at 820 agent steps per second of processor
-time (results/recurrent_speed.json, tdu_r2d2 on Montezuma's Revenge), compilation and the last evaluation included."""
+"""500,000 agent steps: 16 runs of about 11 minutes, 3 hours of one core, with compilation and the last evaluation, at
+820 agent steps per second of processor time (results/recurrent_speed.json, tdu_r2d2 on Montezuma's Revenge)."""
 LAPTOP_SEEDS = 2
 
 PLANS = {
-    "laptop": Plan(
+    "laptop": GamePlan(
         {agent: (agent, {}) for agent in AGENTS},
         ("freeway", "montezuma_revenge"),
         seeds=LAPTOP_SEEDS,
         preset="atari-small",
         frames=LAPTOP_FRAMES,
     ),
-    "paper": Plan(
+    "paper": GamePlan(
         {agent: (agent, {}) for agent in AGENTS},
         (*EXPLORATION, *DENSE),
         seeds=8,
@@ -61,39 +62,39 @@ def cells(preset: str) -> list[Cell]:
     return PLANS[preset].cells()
 
 
-def report(rows: Sequence[Row]) -> Report:
+def report(rows: Sequence[RunRow]) -> Findings:
     """A line per game and agent, and the verdicts."""
     scored = PLANS["paper"].scored(rows)
     text, figures = body(PLANS, rows)
     verdicts = {"C9": verdict(scored), "dense": dense(scored), "small": small(PLANS["laptop"].scored(rows))}
-    return Report(verdicts, text, figures)
+    return Findings(verdicts, text, figures)
 
 
 def verdict(scored: Sequence[Scored]) -> Verdict:
     """The verdict on C9."""
     if few := too_few(scored, AGENTS, EXPLORATION):
         return few
-    ours, theirs = (pick(scored, group, EXPLORATION) for group in (OURS, BASELINES))
-    test = compare(ours, theirs)
+    ours, baselines = (pick(scored, group, EXPLORATION) for group in (OURS, BASELINES))
+    test = compare(ours, baselines)
     words = f"mean human-normalised score with TDU against without: {test.words}"
     if test.above:
-        enough = mean(ours) - mean(theirs) >= (PAPER_GAIN - 1) / 2 * abs(mean(theirs))
+        enough = mean(ours) - mean(baselines) >= (PAPER_GAIN - 1) / 2 * abs(mean(baselines))
         return Verdict("reproduced" if enough else "partly reproduced", words)
-    return Verdict(judged(test.above), words)
+    return Verdict(analysis.judged(test.above), words)
 
 
 def dense(scored: Sequence[Scored]) -> Verdict:
     """The verdict on the games with dense rewards."""
     if few := too_few(scored, AGENTS, DENSE):
         return few
-    ours, theirs = (pick(scored, group, DENSE) for group in (OURS, BASELINES))
-    found = difference(ours, theirs)
-    words = f"TDU less baselines is {interval_words(found, 3)}; the baselines' mean is {mean(theirs):.3f}"
-    return Verdict(judged(at_least(found, -LOSS * abs(mean(theirs)))), words)
+    ours, baselines = (pick(scored, group, DENSE) for group in (OURS, BASELINES))
+    found = difference(ours, baselines)
+    words = f"TDU less baselines is {wording.interval(found, 3)}; the baselines' mean is {mean(baselines):.3f}"
+    return Verdict(analysis.judged(analysis.at_least(found, -LOSS * abs(mean(baselines)))), words)
 
 
 def small(scored: Sequence[Scored]) -> Verdict:
-    """The answer of the laptop's runs."""
+    """The answer from the runs of the preset `laptop`."""
     games = PLANS["laptop"].games
     if few := too_few(scored, AGENTS, games, LAPTOP_SEEDS):
         return few
@@ -111,10 +112,8 @@ ATARI = Grid(
         f"{LAPTOP_FRAMES:,} frames with small pictures?",
     },
     rules=RULE,
-    cells=cells,
     left_out="the seven exploration games and five games with dense rewards at 20 billion frames, 8 seeds, which need "
     f"a cluster (docs/cluster.md). Freeway and Montezuma's Revenge at {LAPTOP_FRAMES:,} frames, {LAPTOP_SEEDS} seeds, "
     "with the preset atari-small, which sees pictures of 42×42, are in their place.",
-    measure=measure,
-    report=report,
-)
+    cells=cells, measure=measure, report=report,
+)  # fmt: skip

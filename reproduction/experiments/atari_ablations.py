@@ -1,19 +1,20 @@
 """Appendix E: number of explorers N × prior scale λ, and β with the explorers' own policy, on eight Atari games.
 
-The paper fixes β = 1 for N × λ, and N = 5, λ = 0 for β. A run has 5 billion frames; there are 3 seeds. A row has one score.
-The explorers' policy is therefore a run of its own: the same training, evaluated on the explorers' mean value. So is every
-point of the curves of β: the same training, stopped earlier.
+The paper fixes β = 1 for N × λ, and N = 5, λ = 0 for β. A run has 5 billion frames; there are 3 seeds. A row has one
+score, so the explorers' policy is a separate run: the same training, evaluated on the explorers' mean value. Every
+point of the curves of β is a separate run too: the same training, stopped earlier.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from reproduction.atari_runs import FEWEST, Plan, body, compare, mean, measure, pick, too_few
-from reproduction.experiment import Grid, Report, Verdict, checked, judged
-from reproduction.rows import Row
+from reproduction import analysis, drawing, wording
+from reproduction.atari_runs import FEWEST, GamePlan, body, compare, mean, measure, pick, too_few
+from reproduction.experiment import Findings, Grid, Verdict
+from reproduction.rows import RunRow
 from tdu.agents.grids import R2D2_BETAS, R2D2_EXPLORERS, R2D2_HEADS, R2D2_PRIOR_SCALES
 from tdu.environments.atari import ABLATION, DENSE, EXPLORATION
-from tdu.report import drawing, variance
+from tdu.report import variance
 from tdu.report.atari_scores import Scored
 from tdu.run.sweeps import Cell
 
@@ -47,17 +48,17 @@ _POLICIES = (*_BETA, *map(explorers_of, _BETA))
 _CHOSEN = ("N = 2, λ = 0.1", "N = 5, λ = 0", *_POLICIES)
 
 _SHARES = (0.1, 0.3)
-"""Of the frames: where the curves of β have points before their end."""
+"""Shares of the frames at which the curves of β have points before their end."""
 
 PLANS = {
-    "laptop": Plan(
+    "laptop": GamePlan(
         {name: SETTINGS[name] for name in _CHOSEN},
         ("gravitar", "space_invaders"),
         seeds=2,
         preset="atari-small",
         frames=400_000,
     ),
-    "paper": Plan(SETTINGS, ABLATION, seeds=3, preset="paper", frames=5_000_000_000),
+    "paper": GamePlan(SETTINGS, ABLATION, seeds=3, preset="paper", frames=5_000_000_000),
 }
 
 RULE = (
@@ -73,18 +74,18 @@ RULE = (
 
 
 def cells(preset: str) -> list[Cell]:
-    """The runs of a preset; those that judge come first, then the other points of the curves."""
+    """The runs of a preset: those that verdicts use, then the other points of the curves."""
     plan = PLANS[preset]
     return [*plan.cells(), *(cell for at in reversed(shorter(plan)) for cell in at.cells())]
 
 
-def shorter(plan: Plan) -> list[Plan]:
+def shorter(plan: GamePlan) -> list[GamePlan]:
     """The runs of β again, stopped earlier."""
     settings = {name: SETTINGS[name] for name in _POLICIES}
     return [plan._replace(settings=settings, frames=int(share * plan.frames)) for share in _SHARES]
 
 
-def report(rows: Sequence[Row]) -> Report:
+def report(rows: Sequence[RunRow]) -> Findings:
     """A line per game and setting, and the verdicts."""
     scored = PLANS["paper"].scored(rows)
     text, figures = body(PLANS, rows)
@@ -96,23 +97,23 @@ def report(rows: Sequence[Row]) -> Report:
                 f"\n\n### β and the explorers' policy, preset `{preset}`\n\nMean over games of the mean over seeds. A point "
                 f"is the end of a run. Only games that have runs count.\n\n![Score against frames by β]({name}.svg)"
             )
-    return Report({"heads": heads(scored), "beta": beta(scored), "explorers": explorers(scored)}, text, figures)
+    return Findings({"heads": heads(scored), "beta": beta(scored), "explorers": explorers(scored)}, text, figures)
 
 
 def heads(scored: Sequence[Scored]) -> Verdict:
     """The verdict on N and λ."""
     if few := too_few(scored, list(_N_LAMBDA), ABLATION):
         return few
-    mine = pick(scored, list(_N_LAMBDA), ABLATION)
+    runs = pick(scored, list(_N_LAMBDA), ABLATION)
     statements: dict[str, bool | None] = {}
     for i, name in enumerate(("N", "λ")):
-        factor = [_N_LAMBDA[run.agent][i] for run in mine]
+        factor = [_N_LAMBDA[run.agent][i] for run in runs]
         test = variance.anova(
-            [run.hns for run in mine], factor, [(run.game, _N_LAMBDA[run.agent][1 - i]) for run in mine]
+            [run.hns for run in runs], factor, [(run.game, _N_LAMBDA[run.agent][1 - i]) for run in runs]
         )
         words = "" if test is None else f" (F = {test.f:.2f}, p = {test.p:.4f})"
         statements[f"{name} makes no difference{words}"] = None if test is None else test.p >= 0.05
-    return Verdict(judged(*statements.values()), checked(statements))
+    return Verdict(analysis.judged(*statements.values()), wording.statements(statements))
 
 
 def beta(scored: Sequence[Scored]) -> Verdict:
@@ -123,7 +124,7 @@ def beta(scored: Sequence[Scored]) -> Verdict:
     for games, where, first, second in ((HARD, "exploration", _HIGH, _LOW), (DENSE, "dense rewards", _LOW, _HIGH)):
         test = compare(pick(scored, [first], games), pick(scored, [second], games))
         statements[f"{first} scores more than {second} on games with {where} ({test.words})"] = test.above
-    return Verdict(judged(*statements.values()), checked(statements))
+    return Verdict(analysis.judged(*statements.values()), wording.statements(statements))
 
 
 def explorers(scored: Sequence[Scored]) -> Verdict:
@@ -133,11 +134,12 @@ def explorers(scored: Sequence[Scored]) -> Verdict:
         return few
     test = compare(*(pick(scored, [name], DENSE) for name in names))
     return Verdict(
-        judged(test.above), f"exploiters against explorers at {_HIGH} on games with dense rewards: {test.words}"
+        analysis.judged(test.above),
+        f"exploiters against explorers at {_HIGH} on games with dense rewards: {test.words}",
     )
 
 
-def _curves(plan: Plan, rows: Sequence[Row]) -> Callable[[], Any] | None:
+def _curves(plan: GamePlan, rows: Sequence[RunRow]) -> Callable[[], Any] | None:
     """Score against frames: exploiters' policy as solid lines, explorers' as dotted ones. None without runs."""
     by_frames = {at.frames: pick(at.scored(rows), list(_POLICIES), plan.games) for at in (*shorter(plan), plan)}
     if not any(by_frames.values()):
@@ -148,7 +150,7 @@ def _curves(plan: Plan, rows: Sequence[Row]) -> Callable[[], Any] | None:
         kinds = {"hard exploration games": HARD, "games with dense rewards": DENSE}
         for one, (kind, games) in zip(axes, kinds.items(), strict=True):
             for i, name in enumerate(_POLICIES):
-                groups = {at: pick(mine, [name], games) for at, mine in by_frames.items()}
+                groups = {at: pick(runs, [name], games) for at, runs in by_frames.items()}
                 means = {at: mean(group) for at, group in groups.items() if group}
                 colour, line = drawing.GREYS[i % len(_BETA)], "-" if name in _BETA else ":"
                 one.plot(list(means), list(means.values()), line, color=colour, marker="o", markersize=4, label=name)
@@ -172,10 +174,8 @@ ATARI_ABLATIONS = Grid(
         "explorers": "With a large β the explorers lose interest in the game's own reward: their policy scores less.",
     },
     rules=RULE,
-    cells=cells,
     left_out="six of the eight games, seven of the nine pairs of N and λ, one of three seeds, and nearly all "
     "frames. Gravitar and Space Invaders at 400,000 frames with the preset atari-small are in "
     "their place. They show that the experiment runs, and are too short to judge a claim.",
-    measure=measure,
-    report=report,
-)
+    cells=cells, measure=measure, report=report,
+)  # fmt: skip

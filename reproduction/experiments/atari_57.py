@@ -1,16 +1,17 @@
 """Appendix E: all 57 Atari games, with the variants L of TDU-R2D2 and TDU-R2D2+, whose β is 0.1.
 
-The paper has 3 seeds. It gives no length for this figure: the main experiment's 20 billion frames are used, so that runs are
-shared with it.
+The paper has 3 seeds and does not give a length for this figure. Runs have 20 billion frames, so that they are shared
+with the main experiment.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
-from reproduction.atari import AGENTS, OURS, PAPER_FRAMES
-from reproduction.atari_runs import FEWEST, LOSS, Plan, body, compare, difference, mean, measure, pick, too_few
-from reproduction.experiment import Grid, Report, Verdict, at_least, interval_words, judged
-from reproduction.rows import Row
+from reproduction import analysis, wording
+from reproduction.atari_runs import FEWEST, LOSS, GamePlan, body, compare, difference, mean, measure, pick, too_few
+from reproduction.experiment import Findings, Grid, Verdict
+from reproduction.experiments.atari import AGENTS, OURS, PAPER_FRAMES
+from reproduction.rows import RunRow
 from tdu.environments.atari import EXPLORATION, GAMES
 from tdu.report.atari_scores import Scored
 from tdu.run.sweeps import Cell
@@ -24,8 +25,8 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 PLANS = {
-    "laptop": Plan(SETTINGS, ("gopher", "gravitar"), seeds=2, preset="atari-small", frames=400_000),
-    "paper": Plan(SETTINGS, GAMES, seeds=3, preset="paper", frames=PAPER_FRAMES),
+    "laptop": GamePlan(SETTINGS, ("gopher", "gravitar"), seeds=2, preset="atari-small", frames=400_000),
+    "paper": GamePlan(SETTINGS, GAMES, seeds=3, preset="paper", frames=PAPER_FRAMES),
 }
 
 RULE = (
@@ -43,11 +44,11 @@ def cells(preset: str) -> list[Cell]:
     return PLANS[preset].cells()
 
 
-def report(rows: Sequence[Row]) -> Report:
+def report(rows: Sequence[RunRow]) -> Findings:
     """A line per game and agent, and the verdicts."""
     scored = PLANS["paper"].scored(rows)
     text, figures = body(PLANS, rows)
-    return Report({"lower_beta": lower_beta(scored), "exploration": exploration(scored)}, text, figures)
+    return Findings({"lower_beta": lower_beta(scored), "exploration": exploration(scored)}, text, figures)
 
 
 def lower_beta(scored: Sequence[Scored]) -> Verdict:
@@ -55,7 +56,9 @@ def lower_beta(scored: Sequence[Scored]) -> Verdict:
     if few := too_few(scored, (*OURS, *LOWER), GAMES):
         return few
     test = compare(pick(scored, LOWER, GAMES), pick(scored, OURS, GAMES))
-    return Verdict(judged(test.above), f"mean human-normalised score of the variants L against β = 1: {test.words}")
+    return Verdict(
+        analysis.judged(test.above), f"mean human-normalised score of the variants L against β = 1: {test.words}"
+    )
 
 
 def exploration(scored: Sequence[Scored]) -> Verdict:
@@ -64,8 +67,8 @@ def exploration(scored: Sequence[Scored]) -> Verdict:
         return few
     lower, usual = (pick(scored, group, EXPLORATION) for group in (LOWER, OURS))
     found = difference(lower, usual)
-    words = f"variants L less β = 1 is {interval_words(found, 3)}; the mean with β = 1 is {mean(usual):.3f}"
-    return Verdict(judged(at_least(found, -LOSS * abs(mean(usual)))), words)
+    words = f"variants L less β = 1 is {wording.interval(found, 3)}; the mean with β = 1 is {mean(usual):.3f}"
+    return Verdict(analysis.judged(analysis.at_least(found, -LOSS * abs(mean(usual)))), words)
 
 
 ATARI_57 = Grid(
@@ -75,10 +78,8 @@ ATARI_57 = Grid(
         "exploration": "It does not strongly lower the score on the seven hard exploration games.",
     },
     rules=RULE,
-    cells=cells,
     left_out="55 of the 57 games, one of three seeds, and nearly all frames. Gopher and Gravitar at 400,000 frames "
     "with the preset atari-small are in their place. They show that the experiment runs, and are too short to judge a "
     "claim.",
-    measure=measure,
-    report=report,
-)
+    cells=cells, measure=measure, report=report,
+)  # fmt: skip

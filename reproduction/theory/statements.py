@@ -1,4 +1,4 @@
-"""The theory's statements on MDPs whose posterior is known: rows for Lemma 1 (a), Theorem 1 (b) and Theorem 2 (c)."""
+"""Lemma 1 (a), Theorem 1 (b) and Theorem 2 (c) on MDPs with a known posterior: the rows of their tables."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -11,15 +11,15 @@ from tdu.theory import approximations, bellman, bias, capacity, families
 from tdu.theory.mdp import MDP, Real, Whole, next_values, values
 from tdu.theory.posterior import Data, Posterior, gather, moments, prior
 
-Row = dict[str, Any]
-Tell = Callable[[float], None]
-"""Told the share that is done."""
+TableRow = dict[str, Any]
+Progress = Callable[[float], None]
+"""Takes the share that is done."""
 
 MAPPING_SEED = 42
 NOISE_SD = 0.5
 
 
-class Sizes(NamedTuple):
+class Workload(NamedTuple):
     """How much is computed."""
 
     seeds: int
@@ -37,7 +37,7 @@ class Sizes(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """A task, a policy, data, and what the data leave uncertain."""
+    """A task, a policy, data, and the posterior given the data."""
 
     task: MDP
     policy: Whole
@@ -46,7 +46,7 @@ class Problem(NamedTuple):
 
 
 def _chain(rng: np.random.Generator) -> tuple[MDP, Any, Whole, Any]:
-    """A corridor of six states whose moves are known and whose rewards are not."""
+    """A corridor of six states with known moves and unknown rewards."""
     states = 6
     support = np.zeros((states, 1, states + 1), bool)
     support[np.arange(states), 0, np.arange(states) + 1] = True
@@ -79,11 +79,11 @@ FAMILIES: dict[str, Callable[[np.random.Generator], tuple[MDP, Any, Whole, Any]]
     "acyclic": lambda rng: _random(rng, acyclic=True),
     "cyclic": lambda rng: _random(rng, acyclic=False),
 }
-"""Beside the task and the prior's support: the policy, and the pairs that can be met (all of them where None)."""
+"""Functions that return the task, the prior's support, the policy, and the pairs that can be met (None: all)."""
 
 
 def problem(family: str, transitions: int, rng: np.random.Generator) -> Problem:
-    """One of a family, with so many transitions of pairs drawn uniformly."""
+    """A problem of a family, with transitions from uniformly drawn pairs."""
     task, support, policy, pairs = FAMILIES[family](rng)
     data = gather(task, transitions, rng, noise_sd=NOISE_SD, pairs=pairs)
     return Problem(task, policy, prior(support, noise_sd=NOISE_SD).given(data), data)
@@ -93,7 +93,7 @@ def _rng(*numbers: int) -> np.random.Generator:
     return np.random.default_rng(numbers)
 
 
-def _cells(sizes: Sizes, kinds: tuple[str, ...]) -> list[tuple[int, str, int, float, int]]:
+def _cells(sizes: Workload, kinds: tuple[str, ...]) -> list[tuple[int, str, int, float, int]]:
     """(number of the family, family, transitions, γ, seed); γ does not change the task or the data."""
     return [
         (list(FAMILIES).index(family), family, count, gamma, seed)
@@ -109,26 +109,26 @@ def _cells(sizes: Sizes, kinds: tuple[str, ...]) -> list[tuple[int, str, int, fl
 READINGS = ("true MDP", "mean of the posterior", "each draw's own MDP")
 
 
-def lemma1(sizes: Sizes, tell: Tell) -> Iterator[Row]:
-    """Residuals of both Bellman equations for p(θ) = the true posterior of Q_π, which has no bias: any residual refutes."""
+def lemma1(sizes: Workload, progress: Progress) -> Iterator[TableRow]:
+    """Residuals of both Bellman equations for p(θ) = the true posterior of Q_π. It has no bias, so any residual refutes."""
     cells = _cells(sizes, tuple(FAMILIES))
     for i, (number, family, transitions, gamma, seed) in enumerate(cells):
-        tell(i / len(cells))
+        progress(i / len(cells))
         rng = _rng(1, number, transitions, seed)
         task, policy, posterior, _ = problem(family, transitions, rng)
         draws = posterior.draw(sizes.lemma_samples, rng)
         q = values(draws, policy, gamma=gamma)
         truth = moments(q)
-        for reading, its in zip(READINGS, (task, posterior.mean(), draws), strict=True):
-            found = bellman.residuals(q, policy, its, gamma=gamma)
+        for reading, mdp in zip(READINGS, (task, posterior.mean(), draws), strict=True):
+            found = bellman.residuals(q, policy, mdp, gamma=gamma)
             for moment, residual, error, size in (
                 ("mean", found.mean, found.mean_error, np.sqrt(truth.variance)),
                 ("variance", found.variance, found.variance_error, truth.variance),
             ):
-                surely = np.abs(residual) > 5 * error + 1e-9 * np.abs(size).max()
+                refuting = np.abs(residual) > 5 * error + 1e-9 * np.abs(size).max()
                 yield {
                     "family": family, "transitions": transitions, "gamma": gamma, "seed": seed, "reading": reading,
-                    "moment": moment, "pairs": residual.size, "refuting_pairs": int(surely.sum()),
+                    "moment": moment, "pairs": residual.size, "refuting_pairs": int(refuting.sum()),
                     "relative_residual": _rms(residual) / _rms(size), "relative_error": _rms(error) / _rms(size),
                 }  # fmt: skip
 
@@ -142,13 +142,13 @@ def _rms(numbers: Real) -> float:
 LAYER_GAMMA = 0.9
 
 
-def theorem1(sizes: Sizes, tell: Tell) -> Iterator[Row]:
+def theorem1(sizes: Workload, progress: Progress) -> Iterator[TableRow]:
     """The best last layer over generic features, at the first N pairs of a random MDP of 80."""
     for j, n in enumerate(sizes.layers):
         made = [_layer_problem(n, _rng(2, n, seed), sizes) for seed in range(sizes.layer_seeds)]
         every = {name: np.stack([one[name] for one in made]) for name in made[0]}
         for i, pairs in enumerate(sizes.pairs):
-            tell((j + i / len(sizes.pairs)) / len(sizes.layers))
+            progress((j + i / len(sizes.pairs)) / len(sizes.layers))
             for equation, residual, certificate in _layer_residuals(
                 {name: array[:, :pairs] for name, array in every.items()}, sizes.iterations
             ):
@@ -159,7 +159,7 @@ def theorem1(sizes: Sizes, tell: Tell) -> Iterator[Row]:
                     }  # fmt: skip
 
 
-def _layer_problem(n: int, rng: np.random.Generator, sizes: Sizes) -> dict[str, Real]:
+def _layer_problem(n: int, rng: np.random.Generator, sizes: Workload) -> dict[str, Real]:
     """Features and moments of 80 pairs in random order, a row each."""
     states, actions, draws = 40, 2, 24
     support = families.random_support(states, actions, 5, rng)
@@ -196,7 +196,7 @@ def _centred(numbers: Real) -> Real:
 
 
 def _layer_residuals(at: dict[str, Real], iterations: int) -> Iterator[tuple[str, Real, Real]]:
-    """(equation, residual relative to the targets [seeds], a bound from below [seeds])."""
+    """(equation, residual relative to the targets [seeds], a lower bound [seeds])."""
     none = np.zeros(len(at["mean"]))
 
     def relative(residual: Real, targets: Real) -> Real:
@@ -233,11 +233,11 @@ DISTRIBUTIONS = (
 BIAS_FAMILIES = ("deep_sea", "tree", "cyclic")
 
 
-def theorem2(sizes: Sizes, tell: Tell) -> Iterator[Row]:
-    """Of all transitions met, in how many σ(δ) is less biased than σ(Q), inside the theorem's condition and outside."""
+def theorem2(sizes: Workload, progress: Progress) -> Iterator[TableRow]:
+    """At how many transitions V[δ] is less biased than V[Q], inside and outside the theorem's condition."""
     cells = _cells(sizes, BIAS_FAMILIES)
     for i, (number, family, transitions, gamma, seed) in enumerate(cells):
-        tell(i / len(cells))
+        progress(i / len(cells))
         rng = _rng(3, number, transitions, seed)
         case = problem(family, transitions, rng)
         states = case.task.states
@@ -252,7 +252,7 @@ def theorem2(sizes: Sizes, tell: Tell) -> Iterator[Row]:
 
 
 def _distributions(
-    case: Problem, gamma: float, sizes: Sizes, seed: int, rng: np.random.Generator
+    case: Problem, gamma: float, sizes: Workload, seed: int, rng: np.random.Generator
 ) -> Iterator[tuple[str, Real]]:
     states, actions = case.task.rewards.shape
     met = approximations.bootstraps(case.data, states, actions, members=sizes.members, rng=rng)
@@ -278,7 +278,7 @@ def _of_transitions(q: Real, policy: Whole, met: Whole) -> Real:
     return np.stack([q[:, s, a], next_values(q, policy)[:, following]], axis=-1)
 
 
-def _compared(theta: Real, truth: Real, gamma: float) -> Row:
+def _compared(theta: Real, truth: Real, gamma: float) -> TableRow:
     record = bias.transition_bias(theta, truth, gamma=gamma)
     inside = np.asarray(record.sufficient)
     ratios = (record.rho, record.phi, record.kappa, record.alpha)
@@ -295,18 +295,18 @@ def _compared(theta: Real, truth: Real, gamma: float) -> Row:
     )
     true_variance = truth[..., 0].var(axis=0)
     true_td = (gamma * truth[..., 1] - truth[..., 0]).var(axis=0)
-    own, its = np.abs(record.var_td) * true_variance, np.abs(record.var_q) * true_td
+    own_td, own_q = np.abs(record.var_td) * true_variance, np.abs(record.var_q) * true_td
     error, of_members = (moments(samples[..., 0]).variance_error for samples in (truth, theta))
     measured = max(_rms(np.asarray(record.var_q)), 1e-12)
     counts = {
         "met": np.ones_like(less), "inside": inside, "in_text": in_text, "repaired": repaired, "decided": decided,
         "decided_inside": decided & inside, "sure": sure, "sure_inside": sure & inside,
     }  # fmt: skip
-    row: Row = {name: int(which.sum()) for name, which in counts.items()}
+    row: TableRow = {name: int(which.sum()) for name, which in counts.items()}
     row |= {f"less_{name}": int((which & less).sum()) for name, which in counts.items()}
     return row | {
         "less_sd": int((_sd_bias(theta, truth, gamma) < 0).sum()),
-        "less_relative": int((own < (1 - 1e-9) * its).sum()),  # from a state to itself they are equal, but for rounding
+        "less_relative": int((own_td < (1 - 1e-9) * own_q).sum()),  # equal up to rounding from a state to itself
         "less_mean": int((np.abs(record.mean_td) < np.abs(record.mean_q)).sum()),
         "mean_inside": int((np.abs(gamma * np.asarray(record.rho) - 1) < 1).sum()),
         "ratios_undefined": int(np.isnan(np.stack(ratios)).any(axis=0).sum()),
@@ -325,7 +325,7 @@ def _gain(theta: Real, truth: Real, gamma: float) -> Real:
 
 
 def _gain_error(samples: Real, record: bias.TransitionBias, gamma: float) -> Real:
-    """The standard error that the sampling of one side, p(θ) or p(M), leaves in |Bias V[Q]| − |Bias V[δ]|."""
+    """The standard error of |Bias V[Q]| − |Bias V[δ]| from sampling one side, p(θ) or p(M)."""
     each = [np.square(_centred(x)) for x in (samples[..., 0], gamma * samples[..., 1] - samples[..., 0])]
     both = np.sign(record.var_q) * each[0] - np.sign(record.var_td) * each[1]
     return np.asarray(both.std(axis=0) / np.sqrt(len(samples)))
