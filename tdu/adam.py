@@ -1,15 +1,17 @@
-"""Adam (Kingma and Ba, 2015) with a constant learning rate, written so that a step costs one root and one division.
+"""Adam (Kingma and Ba, 2015) with a constant learning rate, written with one root and one division per weight.
 
 optax.adam's step lr · m̂ / (√v̂ + ε) is the same number as lr·√c₂/c₁ · m / (√v + ε·√c₂), with c_i = 1 − b_i^t.
 """
 
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from tdu.types import Array
+
+P = TypeVar("P")
 
 
 class Adam(NamedTuple):
@@ -21,19 +23,19 @@ class Adam(NamedTuple):
     eps: float = 1e-8
 
 
-class Moments(NamedTuple):
+class Moments(NamedTuple, Generic[P]):
     """Running means of the gradient and of its square, each a pytree like the parameters."""
 
-    first: Any
-    second: Any
+    first: P
+    second: P
 
 
-def init(params: Any) -> Moments:
+def init(params: P) -> Moments[P]:
     """Moments before the first step."""
     return Moments(jax.tree.map(jnp.zeros_like, params), jax.tree.map(jnp.zeros_like, params))
 
 
-def update(adam: Adam, params: Any, moments: Moments, gradient: Any, step: Array) -> tuple[Any, Moments]:
+def update(adam: Adam, params: P, moments: Moments[P], gradient: P, step: Array) -> tuple[P, Moments[P]]:
     """Step number `step`, counted from 1."""
     first = jax.tree.map(lambda m, g: adam.b1 * m + (1 - adam.b1) * g, moments.first, gradient)
     second = jax.tree.map(lambda v, g: adam.b2 * v + (1 - adam.b2) * jnp.square(g), moments.second, gradient)
@@ -42,7 +44,7 @@ def update(adam: Adam, params: Any, moments: Moments, gradient: Any, step: Array
 
 
 def move(adam: Adam, first: Array, second: Array, step: Array) -> Array:
-    """How far a weight with these moments goes down in step number `step`."""
+    """What step number `step` subtracts from a weight with these moments."""
     root = jnp.sqrt(1 - power(adam.b2, step))
     return rate(adam, step) * first / (jnp.sqrt(second) + adam.eps * root)
 

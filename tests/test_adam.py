@@ -55,7 +55,7 @@ def _run(steps: int, adam: Adam, dtype: type, period: int = 4) -> tuple[float, f
         table, dense, target, opt_state = carry
         s, g, step = batch
         read = sparse_layer.read(table, s)
-        now = sparse_layer.brought_to(adam, read, step - 1)
+        now = sparse_layer.catch_up(adam, read, step - 1)
         first, sums = sparse_layer.distinct(s)
         summed = jnp.einsum("ij,jrf->irf", sums, g)
         table = sparse_layer.write(adam, table, states=s, first=first, before=read, now=now, gradient=summed, step=step)
@@ -66,7 +66,7 @@ def _run(steps: int, adam: Adam, dtype: type, period: int = 4) -> tuple[float, f
         target = jnp.where(copy, dense, target)
         table = table._replace(copied=jnp.where(copy, step, table.copied))
         rows = sparse_layer.read(table, everything)
-        value = sparse_layer.brought_to(adam, rows, step)
+        value = sparse_layer.catch_up(adam, rows, step)
         targets = sparse_layer.target(adam, rows, table.copied)
         zero = jnp.abs(value[-1]).max() + jnp.abs(targets[-1]).max()
         difference = jnp.abs(value[:-1] - dense).max(), jnp.abs(targets[:-1] - target).max(), zero

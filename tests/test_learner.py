@@ -80,7 +80,7 @@ def test_loss_and_bonus_by_hand():
 
 @functools.cache
 def _q(count):
-    ensemble = values.one_hot(SPEC, values.Shape(count, (8,), 3.0, 4, False, Adam(1e-3)))
+    ensemble = values.one_hot(SPEC, values.EnsembleShape(count, (8,), 3.0, 4, False, Adam(1e-3)))
     return jax.jit(lambda state, observation: ensemble.q(ensemble.params(state), observation))
 
 

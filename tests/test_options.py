@@ -12,9 +12,10 @@ import pytest
 
 from tdu import agents
 from tdu.agents.r2d2 import learner, sequences
+from tdu.agents.r2d2.agent import RecurrentAgent
 from tdu.errors import UserError
 from tdu.run.runners import interaction
-from tdu.types import EnvSpec, RecurrentAgent, TimeStep
+from tdu.types import EnvSpec, TimeStep
 
 SPECS = {
     "one-hot": EnvSpec("one-hot", (2, 2), 2, num_states=4),

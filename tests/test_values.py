@@ -13,11 +13,11 @@ from tdu.adam import Adam
 from tdu.networks import mlp
 from tdu.types import EnvSpec, Part, Parts
 from tdu.values import standard
-from tdu.values.shape import FAR
+from tdu.values.shape import MAX_COUNT
 
 GRID = EnvSpec("grid", (3, 4), 2, num_states=12)
 VECTOR = EnvSpec("vector", (2, 3), 3)
-SHAPE = values.Shape(
+SHAPE = values.EnsembleShape(
     heads=4, hidden_sizes=(8, 7), prior_scale=3.0, target_period=4, double=False, adam=Adam(3e-3, eps=1e-12)
 )
 """ε is far below the gradients, so that the sparse form is exact up to rounding."""
@@ -172,9 +172,9 @@ def shifted(state, by):
 def test_rebasing_changes_no_number(make, steps_before):
     """From 2³⁰ steps on; a period of 3 divides no power of two."""
     it = trial(make, SHAPE._replace(target_period=3))
-    late = shifted(trained(it, 7), FAR - FAR % 3 + 3 * steps_before)
+    late = shifted(trained(it, 7), MAX_COUNT - MAX_COUNT % 3 + 3 * steps_before)
     back = it.ensemble.rebase(late)
-    assert FAR // 4 < int(back.step) < 0.6 * FAR
+    assert MAX_COUNT // 4 < int(back.step) < 0.6 * MAX_COUNT
     np.testing.assert_allclose(it.table(back), it.table(late), rtol=1e-6, atol=1e-6)
     for o_tm1, o_t in batches(12, key=1):
         (late, target), (back, target_back) = it.update(late, o_tm1, o_t), it.update(back, o_tm1, o_t)
@@ -187,7 +187,7 @@ def test_rebasing_leaves_rows_where_they_came_to_rest():
     """A row that had its last gradient among the first steps lies where the bias corrections of those steps brought it."""
     it = trial(values.one_hot, SHAPE._replace(target_period=3))
     early = trained(it, 7)
-    late = early._replace(step=jnp.int32(FAR + 1), table=early.table._replace(copied=jnp.int32(FAR)))
+    late = early._replace(step=jnp.int32(MAX_COUNT + 1), table=early.table._replace(copied=jnp.int32(MAX_COUNT)))
     assert np.abs(it.table(late) - it.table(early)).max() > 1e-2, "rows have moved on since"
     back = it.ensemble.rebase(late)
     np.testing.assert_array_equal(it.table(back), it.table(late))
@@ -233,7 +233,7 @@ def test_in_standard_form_the_unit_of_observations_does_not_matter(shift, scale)
 def test_in_standard_form_priors_differ_from_place_to_place_and_are_of_one_size(constants):
     """Observations far from 0, alone or beside many numbers that never vary."""
     spec = EnvSpec("wide", (4 + constants,), 3)
-    shape = values.Shape(
+    shape = values.EnsembleShape(
         heads=8, hidden_sizes=(32, 32), prior_scale=6.0, target_period=4, double=False, adam=Adam(1e-9), standard=True
     )
     ensemble, raw = values.dense(spec, shape), values.dense(spec, shape._replace(standard=False))
@@ -316,6 +316,6 @@ def test_only_vectors_of_numbers_have_a_standard_form():
         assert there.seen == (), "it stays as it is"
     assert standard.measured(EnvSpec("vector", (3,), 2)).tolist() == [True] * 3
     assert standard.measured(EnvSpec("number", (), 2)).tolist() == [True]
-    seen = standard.Seen(jnp.array([1.0, 0.0, 5.0, 0.0]), jnp.array([4.0, 0.0, 16.0, 100.0]))
-    found = standard.form(seen, jnp.array([4.0, 0.0, 3.0, 20.0]), np.array([True, True, False, True]))
+    seen = standard.Statistics(jnp.array([1.0, 0.0, 5.0, 0.0]), jnp.array([4.0, 0.0, 16.0, 100.0]))
+    found = standard.standardised(seen, jnp.array([4.0, 0.0, 3.0, 20.0]), np.array([True, True, False, True]))
     np.testing.assert_allclose(found, np.array([1.5, 0.0, 3.0, 2.0, 1.0]) / 2.0, rtol=1e-5)
