@@ -34,8 +34,8 @@ def uniform(capacity: int, batch_size: int, *, steps: int = 1, join: float | Non
         batch_size: transitions per sample.
         steps: n. With n > 1, transitions need `last` and `row` in their extras.
         join: a discount γ. Up to n steps of an episode become one transition: r_t is their discounted sum, and γ·d_t the
-            weight of the value of o_t. Extras whose names end in `_t` are those of o_t. Without `join`, the n − 1 steps after a
-            transition are in `later`; `later.extras["follows"]` marks those that continue the episode.
+            weight of the value of o_t. Extras whose names end in `_t` are those of o_t. Without `join`, the n − 1 steps after
+            a transition are in `later`; `later.extras["follows"]` marks those that continue the episode.
     """
     several = steps > 1
 

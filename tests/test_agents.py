@@ -33,7 +33,9 @@ def test_noisy_weights_are_mean_plus_scaled_noise():
     draw = part.draw(state, jnp.int32(7), 0)
     (w, b), *_ = part.drawn(trained, draw)
     zeros = jax.tree.map(jnp.zeros_like, layer)
-    (ew, eb), *_ = part.drawn((zeros, jax.tree.map(jnp.ones_like, layer)), draw)  # the noise itself, times 10
+    (ew, eb), *_ = part.drawn(
+        noisy.Noisy(zeros, jax.tree.map(jnp.ones_like, layer)), draw
+    )  # the noise itself, times 10
     np.testing.assert_allclose(w, 1.0 + 0.5 * ew, rtol=1e-5)
     np.testing.assert_allclose(b, 0.5 * eb, rtol=1e-5)
     jax.tree.map(np.testing.assert_array_equal, part.drawn(trained, None), layer)

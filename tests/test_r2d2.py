@@ -305,6 +305,21 @@ def test_every_kind_of_observation_is_taken(spec):
         net.unroll(params, memory, seen._replace(observation=np.full((4, 2), spec.num_states, np.int32)))
 
 
+def test_layer_norm_makes_the_scale_of_observations_irrelevant():
+    spec = EnvSpec("vector", (4,), 3)
+    observation = np.random.default_rng(0).normal(size=(1, 1, 4)).astype(np.float32)
+    none = np.zeros((1, 1), np.int32)
+
+    def values(torso, scale):
+        net = network.make(spec, SIZES._replace(torso=torso))
+        memory = jax.tree.map(lambda x: jnp.zeros((1, *x.shape)), net.memory())
+        seen = network.Seen(scale * observation, none, none.astype(np.float32), none.astype(bool))
+        return net.unroll(net.init(jax.random.key(0)), memory, seen)[0]
+
+    np.testing.assert_allclose(values("layer_norm", 1.0), values("layer_norm", 50.0), rtol=1e-4, atol=1e-5)
+    assert np.abs(values("auto", 1.0) - values("auto", 50.0)).max() > 1e-2
+
+
 def test_images_are_averaged_over_squares_first():
     spec = EnvSpec("bytes", (24, 24, 1), 2, dtype="uint8")
     small = spec._replace(observation_shape=(12, 12, 1))

@@ -145,6 +145,36 @@ def test_the_target_is_the_network_of_the_last_copy(make):
     assert np.abs(np.asarray(it.q(state, jnp.int32(5))) - expected).max() > 1e-4, "the network itself goes on"
 
 
+@pytest.mark.parametrize("double", [False, True])
+@FORMS
+def test_evaluating_gives_the_values_of_a_learning_step(make, double):
+    it = trial(make, SHAPE._replace(double=double))
+    state, (o_tm1, o_t) = trained(it, 6), batches(1, key=2)[0]
+    evaluated = jax.jit(it.ensemble.evaluate)(state, o_tm1, o_t)
+
+    def all_three(q_tm1, target_t, online_t):
+        return jnp.sum(q_tm1), (q_tm1, target_t, online_t)
+
+    used = jax.jit(lambda s: it.ensemble.update(s, o_tm1, o_t, all_three)[1])(state)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), tuple(evaluated), used)
+    q = np.stack([it.q(state, o) for o in o_tm1], axis=1)
+    np.testing.assert_allclose(evaluated.q_tm1, q, rtol=1e-5, atol=1e-5)
+    assert (evaluated.online_t is not None) == double
+
+
+@FORMS
+def test_layer_norm_by_hand(make):
+    it = trial(make, SHAPE._replace(torso="layer_norm", prior_scale=0.0))
+    first, *rest = trial(values.dense, SHAPE._replace(torso="layer_norm", prior_scale=0.0)).start.params
+    for state in (0, 7):
+        x = np.asarray(first.w)[:, state] + first.b  # [H, F]
+        for layer in rest:
+            x = np.maximum((x - x.mean(axis=1, keepdims=True)) / np.sqrt(x.var(axis=1, keepdims=True) + 1e-6), 0)
+            x = np.einsum("hi,hio->ho", x, layer.w) + layer.b
+        np.testing.assert_allclose(it.q(it.start, jnp.int32(state)), x, rtol=1e-4, atol=1e-5)
+    assert np.abs(it.table(trained(it, 30)) - it.table(it.start)).max() > 0.3, "it learns"
+
+
 def test_a_prior_of_scale_zero_is_none():
     none = SHAPE._replace(prior_scale=0.0)
     for spec in (GRID, VECTOR):

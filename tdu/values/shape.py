@@ -51,6 +51,6 @@ class EnsembleShape(NamedTuple):
         return jax.tree.map(lambda p, t: jnp.where(copy, p, t), params, target), copy
 
     def excess(self, step: Array) -> Array:
-        """What `rebase` subtracts from the count of learning steps, a multiple of the target's period; 0 before the maximum."""
+        """What `rebase` subtracts from the count of learning steps: a multiple of the target's period, or 0."""
         period = self.target_period
         return jnp.where(step >= MAX_COUNT, MAX_COUNT // 2 // period * period, 0)
