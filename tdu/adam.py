@@ -23,24 +23,24 @@ class Adam(NamedTuple):
     eps: float = 1e-8
 
 
-class Moments(NamedTuple, Generic[P]):
+class AdamMoments(NamedTuple, Generic[P]):
     """Running means of the gradient and of its square, each a pytree like the parameters."""
 
     first: P
     second: P
 
 
-def init(params: P) -> Moments[P]:
+def init(params: P) -> AdamMoments[P]:
     """Moments before the first step."""
-    return Moments(jax.tree.map(jnp.zeros_like, params), jax.tree.map(jnp.zeros_like, params))
+    return AdamMoments(jax.tree.map(jnp.zeros_like, params), jax.tree.map(jnp.zeros_like, params))
 
 
-def update(adam: Adam, params: P, moments: Moments[P], gradient: P, step: Array) -> tuple[P, Moments[P]]:
+def update(adam: Adam, params: P, moments: AdamMoments[P], gradient: P, step: Array) -> tuple[P, AdamMoments[P]]:
     """Step number `step`, counted from 1."""
     first = jax.tree.map(lambda m, g: adam.b1 * m + (1 - adam.b1) * g, moments.first, gradient)
     second = jax.tree.map(lambda v, g: adam.b2 * v + (1 - adam.b2) * jnp.square(g), moments.second, gradient)
     params = jax.tree.map(lambda w, m, v: w - move(adam, m, v, step), params, first, second)
-    return params, Moments(first, second)
+    return params, AdamMoments(first, second)
 
 
 def move(adam: Adam, first: Array, second: Array, step: Array) -> Array:

@@ -18,7 +18,7 @@ EitherArray = Any  # JAX's in compiled code, NumPy's or Python's elsewhere
 
 Aux = TypeVar("Aux")
 Loss = Callable[[Array, Array, Array | None], tuple[Array, Aux]]
-"""loss(q_tm1, target_t, online_t) -> the loss, and whatever else the caller needs; see `Evaluated`."""
+"""loss(q_tm1, target_t, online_t) -> the loss, and what else the caller needs; see `Evaluated`."""
 
 DEFAULT_EPISODES = 10_000
 """Episodes of a run where neither the user nor the environment sets a number: bsuite's number for Deep Sea."""

@@ -56,7 +56,7 @@ class SuState(NamedTuple):
     """ψ."""
     mean: Array
     """w̄ [F]."""
-    moments: adams.Moments[Array]
+    moments: adams.AdamMoments[Array]
     root: Array
     """L [F, F]; the covariance of w is LLᵀ."""
     acting: Array

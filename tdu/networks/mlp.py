@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from tdu.types import Array, Key
 
 
-class Layer(NamedTuple):
+class Linear(NamedTuple):
     """A linear layer. Layers of stacked networks have a leading axis."""
 
     w: Array
@@ -23,7 +23,7 @@ class Layer(NamedTuple):
     """[out]."""
 
 
-Layers = list[Layer]
+Layers = list[Linear]
 Activation = Callable[[Array], Array]
 
 
@@ -33,10 +33,10 @@ def init_mlp(key: Key, sizes: Sequence[int]) -> Layers:
     return [init_layer(k, shape) for k, *shape in zip(keys, sizes[:-1], sizes[1:], strict=True)]
 
 
-def init_layer(key: Key, shape: Sequence[int]) -> Layer:
+def init_layer(key: Key, shape: Sequence[int]) -> Linear:
     """A layer with weights of this shape; the fan-in is the product of all axes but the last."""
     w = jax.random.truncated_normal(key, -2.0, 2.0, shape) / jnp.sqrt(math.prod(shape[:-1]))
-    return Layer(w, jnp.zeros(shape[-1]))
+    return Linear(w, jnp.zeros(shape[-1]))
 
 
 def init_ensemble(key: Key, members: int, init: Callable[[Key], Layers]) -> Layers:
@@ -69,7 +69,7 @@ def apply_rest(rest: Layers, first: Array, activation: Activation = relu) -> Arr
 def apply_unit(rest: Layers, first: Array, activation: Activation = relu) -> Array:
     """`apply_rest` of a prior of unit size: √F·w·φ/|φ|, with φ [B, F] the last hidden layer and w the output weights.
 
-    Over random w its standard deviation is nearly 1 for every input, whatever the input's width.
+    Over random w its standard deviation is nearly 1 for inputs of every width.
     """
     *hidden, output = rest
     features = activation(apply_rest(hidden, first, activation))
@@ -83,7 +83,7 @@ _MIN_LENGTH = 1e-12
 def scale_output(layers: Layers, factor: Array) -> Layers:
     """The network, or stacked networks, with the output multiplied by `factor`."""
     *rest, output = layers
-    return [*rest, Layer(output.w * factor, output.b * factor)]
+    return [*rest, Linear(output.w * factor, output.b * factor)]
 
 
 @jax.custom_vjp

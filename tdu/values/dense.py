@@ -23,7 +23,7 @@ class Dense(NamedTuple):
     target: Params
     prior: mlp.Layers | tuple[()]
     """Of every head; empty where λ = 0."""
-    moments: adams.Moments[Params]
+    moments: adams.AdamMoments[Params]
     step: Array
     """Learning steps."""
     noise: State

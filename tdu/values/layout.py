@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tdu.networks.mlp import Layer, Layers, init_ensemble
+from tdu.networks.mlp import Layers, Linear, init_ensemble
 from tdu.types import Array, Key
 
 Kind = Literal["networks", "heads"]
@@ -63,7 +63,7 @@ def _shared(heads: int, actions: int) -> Layout:
 
     def head(layers: Layers, k: Array) -> Layers:
         *trunk, last = layers
-        return [*trunk, Layer(last.w.reshape(-1, heads, actions)[:, k], last.b.reshape(heads, actions)[k])]
+        return [*trunk, Linear(last.w.reshape(-1, heads, actions)[:, k], last.b.reshape(heads, actions)[k])]
 
     def trunk_mean(gradient: Layers) -> Layers:
         *trunk, last = gradient

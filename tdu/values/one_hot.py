@@ -24,7 +24,7 @@ class OneHot(NamedTuple):
     target: Params
     prior: Array
     """λ·P as a constant table [S + 1, H, A]."""
-    moments: adams.Moments[Params]
+    moments: adams.AdamMoments[Params]
     step: Array
     """Learning steps."""
     noise: State
@@ -142,7 +142,7 @@ def one_hot(spec: EnvSpec, shape: EnsembleShape, weights: Weights = PLAIN) -> Va
         first, sums = sparse_layer.distinct(o_tm1)
         row_gradient, gradient = back(jnp.einsum("ij,hja->hia", sums, by_value))
         if layout.trunk_mean:
-            of_first, *of_layers = layout.trunk_mean([mlp.Layer(row_gradient, gradient.bias), *gradient.layers])
+            of_first, *of_layers = layout.trunk_mean([mlp.Linear(row_gradient, gradient.bias), *gradient.layers])
             row_gradient, gradient = of_first.w, Rest(of_first.b, of_layers)
         table = sparse_layer.write(
             adam, state.table, states=o_tm1, first=first, before=batch.rows, now=batch.now, gradient=row_gradient,

@@ -132,7 +132,7 @@ def without_prior(trained: Recurrent) -> Recurrent:
     )
 
 
-class _Weights(NamedTuple):
+class _Undrawn(NamedTuple):
     """A place for weights that are yet to be drawn."""
 
     shape: tuple[int, ...]
@@ -141,13 +141,13 @@ class _Weights(NamedTuple):
 
 def _drawn(key: Key, tree: Any) -> Any:
     """The tree with its weights drawn, all in one call: XLA takes a second for each."""
-    leaves, structure = jax.tree.flatten(tree, is_leaf=lambda x: isinstance(x, _Weights))
-    sizes = [math.prod(leaf.shape) for leaf in leaves if isinstance(leaf, _Weights)]
+    leaves, structure = jax.tree.flatten(tree, is_leaf=lambda x: isinstance(x, _Undrawn))
+    sizes = [math.prod(leaf.shape) for leaf in leaves if isinstance(leaf, _Undrawn)]
     numbers = jax.random.truncated_normal(key, -2.0, 2.0, (sum(sizes),))
     parts = iter(jnp.split(numbers, [sum(sizes[:i]) for i in range(1, len(sizes))]))
 
     def filled(leaf: Any) -> Array:
-        if not isinstance(leaf, _Weights):
+        if not isinstance(leaf, _Undrawn):
             return jnp.asarray(leaf)
         return next(parts).reshape(leaf.shape) / math.sqrt(leaf.fan_in)
 
@@ -176,17 +176,17 @@ def _torso(spec: EnvSpec, sizes: Sizes) -> tuple[dict[str, Any], Callable[[Any, 
     return {"filters": [_layer(shape) for shape in torso.shapes], "layers": layers}, apply, widths[-1]
 
 
-def _layer(shape: tuple[int, ...], fan_in: int | None = None) -> mlp.Layer:
+def _layer(shape: tuple[int, ...], fan_in: int | None = None) -> mlp.Linear:
     """A layer whose weights are yet to be drawn."""
-    weights: Any = _Weights(shape, math.prod(shape[:-1]) if fan_in is None else fan_in)
-    return mlp.Layer(weights, jnp.zeros(shape[-1]))
+    weights: Any = _Undrawn(shape, math.prod(shape[:-1]) if fan_in is None else fan_in)
+    return mlp.Linear(weights, jnp.zeros(shape[-1]))
 
 
 def _lstm_weights(fed: int, size: int) -> dict[str, Any]:
     gates = jnp.zeros((4, size)).at[2].set(1.0).reshape(-1)  # input, candidate, forget, output
     return {
-        "x": _Weights((fed, 4 * size), fed + size),
-        "h": _Weights((size, 4 * size), fed + size),
+        "x": _Undrawn((fed, 4 * size), fed + size),
+        "h": _Undrawn((size, 4 * size), fed + size),
         "b": gates,
     }
 
@@ -211,11 +211,11 @@ def _lstm(params: Any, state: tuple[Array, Array], x: Array, first: Array) -> tu
 def _head_weights(width: int, hidden: int, heads: int, actions: int) -> dict[str, Any]:
     """Each head's two streams side by side, the value's before the advantage's."""
     return {
-        "w": _Weights((width, heads * 2 * hidden), width),
+        "w": _Undrawn((width, heads * 2 * hidden), width),
         "b": jnp.zeros(heads * 2 * hidden),
-        "value": _Weights((heads, hidden), hidden),
+        "value": _Undrawn((heads, hidden), hidden),
         "value_b": jnp.zeros(heads),
-        "advantage": _Weights((heads, hidden, actions), hidden),
+        "advantage": _Undrawn((heads, hidden, actions), hidden),
         "advantage_b": jnp.zeros((heads, actions)),
     }
 
