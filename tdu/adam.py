@@ -14,15 +14,6 @@ from tdu.types import Array
 P = TypeVar("P")
 
 
-class Adam(NamedTuple):
-    """Adam's constants."""
-
-    learning_rate: float
-    b1: float = 0.9
-    b2: float = 0.999
-    eps: float = 1e-8
-
-
 class AdamMoments(NamedTuple, Generic[P]):
     """Running means of the gradient and of its square, each a pytree like the parameters."""
 
@@ -30,17 +21,24 @@ class AdamMoments(NamedTuple, Generic[P]):
     second: P
 
 
-def init(params: P) -> AdamMoments[P]:
-    """Moments before the first step."""
-    return AdamMoments(jax.tree.map(jnp.zeros_like, params), jax.tree.map(jnp.zeros_like, params))
+class Adam(NamedTuple):
+    """Adam's constants and its step (a `types.Optimiser`)."""
 
+    learning_rate: float
+    b1: float = 0.9
+    b2: float = 0.999
+    eps: float = 1e-8
 
-def update(adam: Adam, params: P, moments: AdamMoments[P], gradient: P, step: Array) -> tuple[P, AdamMoments[P]]:
-    """Step number `step`, counted from 1."""
-    first = jax.tree.map(lambda m, g: adam.b1 * m + (1 - adam.b1) * g, moments.first, gradient)
-    second = jax.tree.map(lambda v, g: adam.b2 * v + (1 - adam.b2) * jnp.square(g), moments.second, gradient)
-    params = jax.tree.map(lambda w, m, v: w - move(adam, m, v, step), params, first, second)
-    return params, AdamMoments(first, second)
+    def init(self, params: P) -> AdamMoments[P]:
+        """Moments before the first step."""
+        return AdamMoments(jax.tree.map(jnp.zeros_like, params), jax.tree.map(jnp.zeros_like, params))
+
+    def update(self, params: P, moments: AdamMoments[P], gradient: P, step: Array) -> tuple[P, AdamMoments[P]]:
+        """Parameters and moments after step number `step`, counted from 1."""
+        first = jax.tree.map(lambda m, g: self.b1 * m + (1 - self.b1) * g, moments.first, gradient)
+        second = jax.tree.map(lambda v, g: self.b2 * v + (1 - self.b2) * jnp.square(g), moments.second, gradient)
+        params = jax.tree.map(lambda w, m, v: w - move(self, m, v, step), params, first, second)
+        return params, AdamMoments(first, second)
 
 
 def move(adam: Adam, first: Array, second: Array, step: Array) -> Array:

@@ -172,6 +172,16 @@ class TransitionReplay(NamedTuple):
     size: Callable[[State], Array]
 
 
+class Optimiser(Protocol):
+    """A gradient step on any pytree of parameters."""
+
+    def init(self, params: Params) -> State:
+        """State before the first step."""
+
+    def update(self, params: Params, state: State, gradient: Params, step: Array) -> tuple[Params, State]:
+        """Parameters and state after step number `step`, counted from 1."""
+
+
 class Weights(NamedTuple):
     """How trained numbers become the weights of networks: they are the weights, or parameters of noisy ones."""
 

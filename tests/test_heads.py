@@ -47,7 +47,7 @@ def test_sparse_equals_dense(shape):
 
 def test_the_trunk_has_the_mean_of_the_heads_gradients():
     """With a large ε the size of a gradient matters to Adam, and optax's Adam on the scaled gradient is the same step."""
-    shape = HEADS._replace(adam=Adam(1e-2, eps=1.0), prior_scale=0.0)
+    shape = HEADS._replace(optimiser=Adam(1e-2, eps=1.0), prior_scale=0.0)
     it = trial(values.dense, shape, VECTOR)
     o_tm1, o_t = jax.random.normal(jax.random.key(1), (2, 5, *VECTOR.observation_shape))
 

@@ -2,6 +2,7 @@
 
 import functools
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +19,7 @@ from tdu.values.shape import MAX_COUNT
 GRID = EnvSpec("grid", (3, 4), 2, num_states=12)
 VECTOR = EnvSpec("vector", (2, 3), 3)
 SHAPE = values.EnsembleShape(
-    heads=4, hidden_sizes=(8, 7), prior_scale=3.0, target_period=4, double=False, adam=Adam(3e-3, eps=1e-12)
+    heads=4, hidden_sizes=(8, 7), prior_scale=3.0, target_period=4, double=False, optimiser=Adam(3e-3, eps=1e-12)
 )
 """ε is far below the gradients, so that the sparse form is exact up to rounding."""
 
@@ -99,7 +100,7 @@ def test_priors_known_already_change_nothing(double):
     given, _ = it.update(it.start, o_tm1, o_t, kept)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), without, given)
     off, _ = it.update(it.start, o_tm1, o_t, (kept[0] + 1.0, kept[1]))
-    assert np.abs(off.moments.first[-1][1] - without.moments.first[-1][1]).max() > 0.1
+    assert np.abs(off.optimiser.first[-1][1] - without.optimiser.first[-1][1]).max() > 0.1
 
 
 @pytest.mark.parametrize("double", [False, True])
@@ -173,6 +174,36 @@ def test_layer_norm_by_hand(make):
             x = np.einsum("hi,hio->ho", x, layer.w) + layer.b
         np.testing.assert_allclose(it.q(it.start, jnp.int32(state)), x, rtol=1e-4, atol=1e-5)
     assert np.abs(it.table(trained(it, 30)) - it.table(it.start)).max() > 0.3, "it learns"
+
+
+class Descent(NamedTuple):
+    """Plain gradient descent, as somebody else's optimiser would be written."""
+
+    rate: float
+
+    def init(self, params):
+        return ()
+
+    def update(self, params, state, gradient, step):
+        return jax.tree.map(lambda w, g: w - self.rate * g, params, gradient), state
+
+
+def test_another_optimiser_trains_a_dense_ensemble():
+    it = trial(values.make, SHAPE._replace(optimiser=Descent(0.1)))
+    o_tm1, o_t = batches(1)[0]
+    layers = it.start.params
+
+    def by_hand(params):
+        q_tm1, target_t = (
+            jax.vmap(mlp.apply_mlp, (0, None))(p, jax.nn.one_hot(o, 12))
+            + 3.0 * jax.vmap(mlp.apply_mlp, (0, None))(it.start.prior, jax.nn.one_hot(o, 12))
+            for p, o in ((params, o_tm1), (layers, o_t))
+        )
+        return loss(q_tm1, target_t, None)[0]
+
+    after, _ = it.update(it.start, o_tm1, o_t)
+    expected = jax.tree.map(lambda w, g: w - 0.1 * g, layers, jax.grad(by_hand)(layers))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), after.params, expected)
 
 
 def test_a_prior_of_scale_zero_is_none():
@@ -264,7 +295,13 @@ def test_in_standard_form_priors_differ_from_place_to_place_and_are_of_one_size(
     """Observations far from 0, alone or beside many numbers that never vary."""
     spec = EnvSpec("wide", (4 + constants,), 3)
     shape = values.EnsembleShape(
-        heads=8, hidden_sizes=(32, 32), prior_scale=6.0, target_period=4, double=False, adam=Adam(1e-9), standard=True
+        heads=8,
+        hidden_sizes=(32, 32),
+        prior_scale=6.0,
+        target_period=4,
+        double=False,
+        optimiser=Adam(1e-9),
+        standard=True,
     )
     ensemble, raw = values.dense(spec, shape), values.dense(spec, shape._replace(standard=False))
     observations = np.full((40, 32, *spec.observation_shape), 3.0, np.float32)

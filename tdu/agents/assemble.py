@@ -2,7 +2,6 @@
 
 from tdu import behaviour as behaviours
 from tdu import values
-from tdu.adam import Adam
 from tdu.agents.config import EnsembleConfig, LearnerConfig, QConfig
 from tdu.agents.q_ensemble import Heads, q_ensemble
 from tdu.types import Agent, Behaviour, Bonus, EnvSpec, Weights
@@ -47,7 +46,7 @@ def shape(config: QConfig, *, heads: int, prior_scale: float = 0.0) -> values.En
         prior_scale=prior_scale,
         target_period=config.target_period,
         double=config.bootstrap == "double",
-        adam=Adam(config.learning_rate, eps=config.adam_eps),
+        optimiser=config.optimiser,
         torso=config.torso,
         standard=config.observations == "standard",
     )

@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from tdu.adam import Adam
 from tdu.agents.units import Kind as RewardUnit
 from tdu.errors import UserError
 from tdu.networks import torsos
 from tdu.options import changed, option
+from tdu.types import Optimiser
 from tdu.values import Kind as Layout
 
 
@@ -37,6 +39,11 @@ class QConfig:
     )
     epsilon: float = option(0.0, "Probability of a random action.", minimum=0, maximum=1)
     dense: bool = option(False, "Use the dense first layer for one-hot observations too.")
+
+    @property
+    def optimiser(self) -> Optimiser:
+        """What trains the networks."""
+        return Adam(self.learning_rate, eps=self.adam_eps)
 
     def __post_init__(self) -> None:
         if self.batch_size > self.replay_capacity:

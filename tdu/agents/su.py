@@ -14,7 +14,6 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tdu import adam as adams
 from tdu import behaviour, random, values
 from tdu import replay as replays
 from tdu.agents import assemble, learning
@@ -56,7 +55,8 @@ class SuState(NamedTuple):
     """ψ."""
     mean: Array
     """w̄ [F]."""
-    moments: adams.AdamMoments[Array]
+    optimiser: State
+    """Of w̄."""
     root: Array
     """L [F, F]; the covariance of w is LLᵀ."""
     acting: Array
@@ -118,7 +118,7 @@ def make(spec: EnvSpec, config: SuConfig) -> Agent:
             local=local.init(key),
             successor=successor.init(random.for_use(key, random.Use.SUCCESSOR)),
             mean=mean,
-            moments=adams.init(mean),
+            optimiser=shape.optimiser.init(mean),
             root=jnp.eye(size) * config.prior_variance**0.5,
             acting=mean,
             replay=replay.init(replays.example(spec)),
@@ -181,9 +181,9 @@ def make(spec: EnvSpec, config: SuConfig) -> Agent:
         )
         updates = jnp.minimum(state.updates + 1, MAX_COUNT)
         slope = -jnp.mean(pull_of_reward + pull_of_value, axis=0)
-        mean, moments = adams.update(shape.adam, state.mean, state.moments, slope, updates)
+        mean, optimiser = shape.optimiser.update(state.mean, state.optimiser, slope, updates)
         state = state._replace(
-            local=learned_local, successor=learned_successor, mean=mean, moments=moments, updates=updates
+            local=learned_local, successor=learned_successor, mean=mean, optimiser=optimiser, updates=updates
         )
         return state, learning.metrics(loss_of_reward + loss_of_successor, largest_q=largest_q)
 

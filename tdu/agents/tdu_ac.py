@@ -64,14 +64,13 @@ def make(spec: EnvSpec, config: TduAcConfig) -> Agent:
     length, actions = config.sequence_length, spec.num_actions
 
     def networks(heads: int, outputs: int, prior_scale: float) -> Values:
-        adam = Adam(config.learning_rate, eps=config.adam_eps)
         shape = values.EnsembleShape(
             heads=heads,
             hidden_sizes=config.hidden_sizes,
             prior_scale=prior_scale,
             target_period=1,
             double=False,
-            adam=adam,
+            optimiser=Adam(config.learning_rate, eps=config.adam_eps),
             torso=config.torso,
         )
         return values.make(spec._replace(num_actions=outputs), shape, force_dense=config.dense)

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tdu import adam as adams
 from tdu import random
+from tdu.adam import Adam
 from tdu.errors import UserError
 from tdu.networks import mlp
 from tdu.theory.mdp import (
@@ -192,7 +192,7 @@ def neural(met: Bootstraps, policy: ArrayLike, *, gamma: float, networks: Networ
 @lru_cache(maxsize=16)
 def _fit(networks: Networks, members: int, states: int, actions: int) -> Any:
     """The compiled fit for these shapes."""
-    adam = adams.Adam(networks.learning_rate)
+    adam = Adam(networks.learning_rate)
     every_state = jnp.eye(states)
 
     def init(key: Any) -> Any:
@@ -211,11 +211,11 @@ def _fit(networks: Networks, members: int, states: int, actions: int) -> Any:
             onward = q(target)[jnp.arange(states), policy]
             goal = rewards + gamma * transitions @ onward
             gradient = jax.grad(lambda p: jnp.sum(weights * jnp.square(q(p) - goal)))(params)
-            params, moments = adams.update(adam, params, moments, gradient, i + 1)
+            params, moments = adam.update(params, moments, gradient, i + 1)
             copy = (i + 1) % networks.target_period == 0
             return params, jax.tree.map(lambda p, t: jnp.where(copy, p, t), params, target), moments
 
-        start = (params, params, adams.init(params))
+        start = (params, params, adam.init(params))
         return q(jax.lax.fori_loop(0, networks.steps, step, start)[0])
 
     def all_members(key: Any, *inputs: Any) -> Any:

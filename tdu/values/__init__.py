@@ -6,6 +6,7 @@ never trained and is not part of the optimiser's tree; a head's target shares it
 trained: the weights themselves, or a mean and a scale for each (noisy networks).
 """
 
+from tdu.adam import Adam
 from tdu.errors import UserError
 from tdu.types import EnvSpec, Values, Weights
 from tdu.values.dense import dense
@@ -18,12 +19,12 @@ __all__ = ["FOLDED", "PLAIN", "EnsembleShape", "Kind", "dense", "make", "one_hot
 
 
 def make(spec: EnvSpec, shape: EnsembleShape, *, weights: Weights = PLAIN, force_dense: bool = False) -> Values:
-    """The ensemble for an environment: sparse where its observation is one-hot, unless `force_dense`."""
+    """The ensemble for an environment: sparse for one-hot observations and Adam, unless `force_dense`."""
     if force_dense and spec.num_states is None:
         raise UserError(f"dense changes nothing on {spec.name}, whose observation is not one-hot; leave it out.")
     if shape.layout == "heads" and weights is not PLAIN:
         raise ValueError("heads on a trunk are trained as plain weights")
-    if spec.num_states is None or force_dense:
+    if spec.num_states is None or force_dense or not isinstance(shape.optimiser, Adam):
         return dense(spec, shape, weights)
     return one_hot(spec, shape, weights)
 

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tdu import adam as adams
 from tdu.networks import mlp
 from tdu.types import Array, Aux, EnvSpec, Evaluated, Key, Loss, Params, State, Values, Weights
 from tdu.values import standard
@@ -23,7 +22,7 @@ class Dense(NamedTuple):
     target: Params
     prior: mlp.Layers | tuple[()]
     """Of every head; empty where λ = 0."""
-    moments: adams.AdamMoments[Params]
+    optimiser: State
     step: Array
     """Learning steps."""
     noise: State
@@ -90,7 +89,7 @@ def dense(spec: EnvSpec, shape: EnsembleShape, weights: Weights = PLAIN) -> Valu
             params=params,
             target=jax.tree.map(jnp.copy, params),
             prior=layout.init(key_prior, init_one) if has_prior else (),
-            moments=adams.init(params),
+            optimiser=shape.optimiser.init(params),
             step=jnp.zeros((), jnp.int32),
             noise=weights.init(key, networks),
             seen=standard.initial(torso.width) if standardise else (),
@@ -127,9 +126,9 @@ def dense(spec: EnvSpec, shape: EnsembleShape, weights: Weights = PLAIN) -> Valu
         if layout.trunk_mean:
             gradient = layout.trunk_mean(gradient)
         step = state.step + 1
-        params, moments = adams.update(shape.adam, state.params, state.moments, gradient, step)
+        params, optimiser = shape.optimiser.update(state.params, state.optimiser, gradient, step)
         target, _ = shape.copied(params, state.target, step)
-        return state._replace(params=params, target=target, moments=moments, step=step), aux
+        return state._replace(params=params, target=target, optimiser=optimiser, step=step), aux
 
     def params(state: Dense) -> DenseParams:
         return DenseParams(state.params, state.prior, state.step, state.noise, state.seen)

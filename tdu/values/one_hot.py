@@ -9,7 +9,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tdu import adam as adams
+from tdu.adam import Adam, AdamMoments
 from tdu.networks import mlp
 from tdu.types import Array, Aux, EnvSpec, Evaluated, Key, Loss, Params, State, Values, Weights
 from tdu.values import sparse_layer
@@ -24,7 +24,7 @@ class OneHot(NamedTuple):
     target: Params
     prior: Array
     """λ·P as a constant table [S + 1, H, A]."""
-    moments: adams.AdamMoments[Params]
+    optimiser: AdamMoments[Params]
     step: Array
     """Learning steps."""
     noise: State
@@ -64,7 +64,9 @@ class _Batch(NamedTuple):
 
 def one_hot(spec: EnvSpec, shape: EnsembleShape, weights: Weights = PLAIN) -> Values:
     """The ensemble for one-hot observations."""
-    torso, layout, adam = shape.torso_for(spec), shape.heads_in(spec), shape.adam
+    torso, layout, adam = shape.torso_for(spec), shape.heads_in(spec), shape.optimiser
+    if not isinstance(adam, Adam):
+        raise ValueError("the sparse layer is trained with Adam")
 
     def apply_rest(rest: mlp.Layers, first: Array) -> Array:
         return mlp.apply_rest(rest, first, torso.activation)
@@ -90,7 +92,7 @@ def one_hot(spec: EnvSpec, shape: EnsembleShape, weights: Weights = PLAIN) -> Va
             params=params,
             target=jax.tree.map(jnp.copy, params),
             prior=shape.prior_scale * tabulate(prior),
-            moments=adams.init(params),
+            optimiser=adam.init(params),
             step=jnp.zeros((), jnp.int32),
             noise=weights.init(key, networks),
         )
@@ -148,10 +150,10 @@ def one_hot(spec: EnvSpec, shape: EnsembleShape, weights: Weights = PLAIN) -> Va
             adam, state.table, states=o_tm1, first=first, before=batch.rows, now=batch.now, gradient=row_gradient,
             step=step,
         )  # fmt: skip
-        params, moments = adams.update(adam, state.params, state.moments, gradient, step)
+        params, optimiser = adam.update(state.params, state.optimiser, gradient, step)
         target, copy = shape.copied(params, state.target, step)
         table = table._replace(copied=jnp.where(copy, step, table.copied))
-        return OneHot(table, params, target, state.prior, moments, step, state.noise), aux
+        return OneHot(table, params, target, state.prior, optimiser, step, state.noise), aux
 
     def params(state: OneHot) -> OneHotParams:
         return OneHotParams(state.table, state.params, state.prior, state.step, state.noise)

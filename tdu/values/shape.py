@@ -5,9 +5,8 @@ from typing import NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 
-from tdu import adam as adams
 from tdu.networks import torsos
-from tdu.types import Array, EnvSpec
+from tdu.types import Array, EnvSpec, Optimiser
 from tdu.values import layout as layouts
 
 MAX_COUNT = 1 << 30
@@ -24,7 +23,8 @@ class EnsembleShape(NamedTuple):
     prior_scale: float
     target_period: int
     double: bool
-    adam: adams.Adam
+    optimiser: Optimiser
+    """Other than `Adam`, it makes every ensemble dense."""
     torso: torsos.Kind = "auto"
     standard: bool = False
     """Whether observations that are vectors are standardised (`values/standard.py`)."""

@@ -160,7 +160,7 @@ def _bonus(spec: EnvSpec, config: TduR2D2Config) -> Bonus:
                 prior_scale=-1.0,
                 target_period=1,
                 double=False,
-                adam=Adam(config.learning_rate, eps=config.adam_eps),
+                optimiser=Adam(config.learning_rate, eps=config.adam_eps),
                 torso=config.torso,
             )
             predictor = values.make(spec._replace(num_actions=_FEATURES), shape)
