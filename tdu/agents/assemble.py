@@ -28,7 +28,7 @@ def ensemble(
 ) -> Agent:
     """An ensemble with priors and masks. One head acts per episode; with `optimism`, it maximises Q + optimism·σ(Q)."""
     heads = Heads(config.exploiters, explorers, config.mask_prob, config.noise_scale, config.acting, config.head_steps)
-    behaviour = _head_choice(config, heads)
+    behaviour = config.behaviour(heads.exploiters, heads.number)
     if optimism is not None:
         behaviour = behaviours.optimistic(behaviour, optimism, config.epsilon)
     prior_scale = config.prior_scale * (1.0 if spec.num_states is not None else config.dense_prior)
@@ -50,13 +50,3 @@ def shape(config: QConfig, *, heads: int, prior_scale: float = 0.0) -> values.En
         torso=config.torso,
         standard=config.observations == "standard",
     )
-
-
-def _head_choice(config: EnsembleConfig, heads: Heads) -> Behaviour:
-    match config.head_choice:
-        case "uniform":
-            return behaviours.uniform(heads.number, config.epsilon)
-        case "ucb1":
-            return behaviours.ucb1(heads.number, config.ucb_eta, config.epsilon)
-        case "mixed":
-            return behaviours.mixed(heads.exploiters, heads.number, config.explorer_prob, config.epsilon)

@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from tdu import behaviour as behaviours
 from tdu.adam import Adam
 from tdu.agents.units import Kind as RewardUnit
 from tdu.errors import UserError
 from tdu.networks import torsos
 from tdu.options import changed, option
-from tdu.types import Optimiser
+from tdu.types import Behaviour, Optimiser
 from tdu.values import Kind as Layout
 
 
@@ -129,6 +130,16 @@ class EnsembleConfig(LearnerConfig):
     )
     ucb_eta: float = option(8.0, "Weight η of UCB1's confidence bound.", minimum=0)
     explorer_prob: float = option(0.5, "Probability of an explorer with head_choice=mixed.", minimum=0, maximum=1)
+
+    def behaviour(self, exploiters: int, heads: int) -> Behaviour:
+        """How the head of an episode is chosen and acts."""
+        match self.head_choice:
+            case "uniform":
+                return behaviours.uniform(heads, self.epsilon)
+            case "ucb1":
+                return behaviours.ucb1(heads, self.ucb_eta, self.epsilon)
+            case "mixed":
+                return behaviours.mixed(exploiters, heads, self.explorer_prob, self.epsilon)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -56,4 +56,4 @@ _MORE: dict[str, tuple[Grid, ...]] = {
 
 def paper_grids(agent: str) -> list[Grid]:
     """All of the paper's grids for an agent."""
-    return [GRIDS[agent], *_MORE.get(agent, ())]
+    return [GRIDS.get(agent, {}), *_MORE.get(agent, ())]
