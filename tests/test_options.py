@@ -139,7 +139,7 @@ def test_every_option_changes_the_agent_or_is_refused(name):
 
 
 def test_noise_that_is_off_has_no_start():
-    with pytest.raises(UserError, match="noise_init is of the noise"):
+    with pytest.raises(UserError, match="noise_init"):
         agents.configure("nns", {"noise_scale": 0.0, "noise_init": 0.5})
 
 
