@@ -43,9 +43,7 @@ class SuConfig(QConfig):
         if self.bootstrap != "max":
             raise UserError("agent su chooses actions by its sample of weights; bootstrap=double would change nothing.")
         if self.observations != "raw":
-            raise UserError(
-                "agent su needs raw observations: its features must not be negative, and standardised ones are; leave it out."
-            )
+            raise UserError("agent su needs raw observations: standardised ones may be negative; leave it out.")
 
 
 class SuState(NamedTuple):
