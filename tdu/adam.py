@@ -1,9 +1,9 @@
-"""Adam (Kingma and Ba, 2015) with a constant learning rate, written so that a step costs one root and one division.
+"""Adam (Kingma and Ba, 2015) with a constant learning rate, written with one root and one division per weight.
 
 optax.adam's step lr · m̂ / (√v̂ + ε) is the same number as lr·√c₂/c₁ · m / (√v + ε·√c₂), with c_i = 1 − b_i^t.
 """
 
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -11,38 +11,38 @@ import numpy as np
 
 from tdu.types import Array
 
+P = TypeVar("P")
+
+
+class AdamMoments(NamedTuple, Generic[P]):
+    """Running means of the gradient and of its square, each a pytree like the parameters."""
+
+    first: P
+    second: P
+
 
 class Adam(NamedTuple):
-    """Adam's constants."""
+    """Adam's constants and its step (a `types.Optimiser`)."""
 
     learning_rate: float
     b1: float = 0.9
     b2: float = 0.999
     eps: float = 1e-8
 
+    def init(self, params: P) -> AdamMoments[P]:
+        """Moments before the first step."""
+        return AdamMoments(jax.tree.map(jnp.zeros_like, params), jax.tree.map(jnp.zeros_like, params))
 
-class Moments(NamedTuple):
-    """Running means of the gradient and of its square, each a pytree like the parameters."""
-
-    first: Any
-    second: Any
-
-
-def init(params: Any) -> Moments:
-    """Moments before the first step."""
-    return Moments(jax.tree.map(jnp.zeros_like, params), jax.tree.map(jnp.zeros_like, params))
-
-
-def update(adam: Adam, params: Any, moments: Moments, gradient: Any, step: Array) -> tuple[Any, Moments]:
-    """Step number `step`, counted from 1."""
-    first = jax.tree.map(lambda m, g: adam.b1 * m + (1 - adam.b1) * g, moments.first, gradient)
-    second = jax.tree.map(lambda v, g: adam.b2 * v + (1 - adam.b2) * jnp.square(g), moments.second, gradient)
-    params = jax.tree.map(lambda w, m, v: w - move(adam, m, v, step), params, first, second)
-    return params, Moments(first, second)
+    def update(self, params: P, moments: AdamMoments[P], gradient: P, step: Array) -> tuple[P, AdamMoments[P]]:
+        """Parameters and moments after step number `step`, counted from 1."""
+        first = jax.tree.map(lambda m, g: self.b1 * m + (1 - self.b1) * g, moments.first, gradient)
+        second = jax.tree.map(lambda v, g: self.b2 * v + (1 - self.b2) * jnp.square(g), moments.second, gradient)
+        params = jax.tree.map(lambda w, m, v: w - move(self, m, v, step), params, first, second)
+        return params, AdamMoments(first, second)
 
 
 def move(adam: Adam, first: Array, second: Array, step: Array) -> Array:
-    """How far a weight with these moments goes down in step number `step`."""
+    """What step number `step` subtracts from a weight with these moments."""
     root = jnp.sqrt(1 - power(adam.b2, step))
     return rate(adam, step) * first / (jnp.sqrt(second) + adam.eps * root)
 

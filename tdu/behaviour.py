@@ -22,8 +22,8 @@ def epsilon_greedy(epsilon: float | Array) -> Callable[[Array, Key], Array]:
         return greedy
 
     def act(q: Array, key: Key) -> Array:
-        # The largest of some draws is one of them at random. XLA repeats what is not behind a reduction in every kernel
-        # that needs the action, so the generator runs once here, and everything random goes through the argmax.
+        # The largest of several draws is a random one of them. XLA recomputes everything that is not behind a reduction in
+        # every kernel that uses the action. So all randomness goes through the argmax, and the generator runs once.
         draws = jax.random.uniform(key, (q.shape[-1] + 1,))
         eligible = (q == jnp.max(q)) | (draws[-1] < epsilon)
         return jnp.argmax(jnp.where(eligible, draws[:-1], -1.0)).astype(jnp.int32)
@@ -32,16 +32,16 @@ def epsilon_greedy(epsilon: float | Array) -> Callable[[Array, Key], Array]:
 
 
 def uniform(heads: int, epsilon: float = 0.0) -> Behaviour:
-    """Every head is as likely as any other."""
+    """All heads are equally likely."""
 
     def begin(_: State, key: Key) -> Array:
         return jax.random.randint(key, (), 0, heads)
 
-    return Behaviour(tuple, begin, _of_one_head(epsilon), _ignore)
+    return Behaviour(tuple, begin, _act_greedily(epsilon), _ignore)
 
 
 def optimistic(choice: Behaviour, beta: float, epsilon: float = 0.0) -> Behaviour:
-    """Heads as `choice` draws them; actions by argmax Q_head + β·σ, σ the spread of all heads' values (Q+UCB)."""
+    """Heads are drawn by `choice`; actions are argmax Q_head + β·σ, with σ the spread of all heads' values (Q+UCB)."""
     pick = epsilon_greedy(epsilon)
 
     def act(q: Array, head: Array, key: Key) -> Array:
@@ -60,20 +60,20 @@ def mixed(exploiters: int, heads: int, probability: float, epsilon: float = 0.0)
         high = jnp.where(explore, heads, exploiters)
         return jax.random.randint(key_head, (), low, high)
 
-    return Behaviour(tuple, begin, _of_one_head(epsilon), _ignore)
+    return Behaviour(tuple, begin, _act_greedily(epsilon), _ignore)
 
 
 class Ucb1State(NamedTuple):
     steps: Array
-    """Environment steps taken by each head, [H], int32; counted up to 2³⁰."""
+    """Environment steps of each head, [H], int32; counted up to 2³⁰."""
     mean: Array
     """Mean reward per step of each head, [H]."""
-    lost: Array
-    """What rounding has kept from the mean, [H]."""
+    error: Array
+    """Rounding error of the mean, [H]."""
 
 
 def ucb1(heads: int, eta: float, epsilon: float = 0.0) -> Behaviour:
-    """argmax V_k + η·√(log n / n_k), V_k the mean reward per step of head k; every head once first (appendix D)."""
+    """argmax V_k + η·√(log n / n_k), V_k the mean reward per step of head k; every head acts once first (appendix D)."""
 
     def init() -> Ucb1State:
         return Ucb1State(jnp.zeros(heads, jnp.int32), jnp.zeros(heads), jnp.zeros(heads))
@@ -84,21 +84,21 @@ def ucb1(heads: int, eta: float, epsilon: float = 0.0) -> Behaviour:
         return greedy(jnp.where(state.steps == 0, jnp.inf, bound), key)
 
     def observe(state: Ucb1State, head: Array, transition: Transition) -> Ucb1State:
-        # After millions of steps one reward changes the mean by less than float32 can tell, so what is lost is kept (Kahan).
+        # After millions of steps a reward changes the mean by less than float32 resolves: Kahan summation keeps the error.
         steps = jnp.minimum(state.steps[head] + 1, 1 << 30)
         mean = state.mean[head]
-        change = (transition.r_t - mean) / steps.astype(jnp.float32) + state.lost[head]
+        change = (transition.r_t - mean) / steps.astype(jnp.float32) + state.error[head]
         moved = mean + change
         return Ucb1State(
             steps=state.steps.at[head].set(steps),
             mean=state.mean.at[head].set(moved),
-            lost=state.lost.at[head].set(change - (moved - mean)),
+            error=state.error.at[head].set(change - (moved - mean)),
         )
 
-    return Behaviour(init, begin, _of_one_head(epsilon), observe)
+    return Behaviour(init, begin, _act_greedily(epsilon), observe)
 
 
-def _of_one_head(epsilon: float) -> Callable[[Array, Array, Key], Array]:
+def _act_greedily(epsilon: float) -> Callable[[Array, Array, Key], Array]:
     """ε-greedy on the acting head's own values."""
     pick = epsilon_greedy(epsilon)
     return lambda q, head, key: pick(q, key)

@@ -1,7 +1,7 @@
-"""What explorers are paid for. Any trailing shape: `[K, B]` or `[K, T, B]` gives `[B]` or `[T, B]`."""
+"""Bonuses: what explorers are paid for. Trailing axes are free: `[K, B]` or `[K, T, B]` gives `[B]` or `[T, B]`."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,9 +17,9 @@ def spread(x: Array, *, unbiased: bool = True) -> Array:
 
 
 def td_uncertainty(beta: float | Sequence[float], *, unbiased: bool = True) -> Bonus:
-    """The paper's idea: r + β·σ, with σ the exploiters' disagreement about the TD error of the very transition.
+    """The paper's bonus: r + β·σ, with σ the exploiters' disagreement about the TD error of the transition.
 
-    A sequence of β has one for each explorer.
+    A sequence has one β for each explorer.
     """
 
     def reward(_: State, batch: Transition, exploit: Exploit) -> tuple[Array, Array]:
@@ -40,7 +40,7 @@ def q_uncertainty(beta: float) -> Bonus:
 
 
 def absolute_td(beta: float) -> Bonus:
-    """β·|δ|, alone and in place of the reward (QEX; Simmons-Edler et al., 2019); of several exploiters, their mean of it."""
+    """β·|δ| instead of the reward (QEX; Simmons-Edler et al., 2019); the mean over several exploiters."""
 
     def reward(_: State, batch: Transition, exploit: Exploit) -> tuple[Array, Array]:
         del batch
@@ -51,28 +51,24 @@ def absolute_td(beta: float) -> Bonus:
 
 
 def counts(beta: float, spec: EnvSpec, *, resolution: float, buckets: int = 1 << 18) -> Bonus:
-    """r + β·(n(s, a) + 0.01)^−½, with n the number of times the pair was met (CTS).
+    """r + β·(n(s, a) + 0.01)^−½, with n the visit count of the pair (CTS).
 
-    Exact for one-hot observations. Others are cut into cells of width `resolution` and counted over a hash.
+    Counts are exact for one-hot observations. Other observations are rounded to cells of width `resolution` and hashed.
     """
     rows = spec.num_states + 1 if spec.num_states is not None else buckets
 
     def cell(observation: Array) -> Array:
         if spec.num_states is not None:
             return observation
-        return (
-            _hash(
-                jnp.round(inputs.scaled(spec, observation) / resolution).astype(jnp.int32), len(spec.observation_shape)
-            )
-            % buckets
-        )
+        rounded = jnp.round(inputs.scaled(spec, observation) / resolution).astype(jnp.int32)
+        return _hash(rounded, len(spec.observation_shape)) % buckets
 
     def init() -> Array:
         return jnp.zeros((rows, spec.num_actions), jnp.int32)
 
     def observe(visits: Array, transition: Transition) -> Array:
         pair = cell(transition.o_tm1), transition.a_tm1
-        return visits.at[pair].set(jnp.minimum(visits[pair] + 1, _SETTLED))
+        return visits.at[pair].set(jnp.minimum(visits[pair] + 1, _MAX_COUNT))
 
     def reward(visits: Array, batch: Transition, exploit: Exploit) -> tuple[Array, Array]:
         del exploit
@@ -82,8 +78,8 @@ def counts(beta: float, spec: EnvSpec, *, resolution: float, buckets: int = 1 <<
     return Bonus(lambda key: init(), observe, lambda visits, _: (visits, visits), reward)
 
 
-_SETTLED = 1 << 30
-"""Steps and visits are counted up to here; a moving average has forgotten its start by then, and no visit adds to a bonus."""
+_MAX_COUNT = 1 << 30
+"""Steps and visits are counted up to here; larger counts would change no bonus."""
 
 
 class Distillation(NamedTuple):
@@ -101,10 +97,13 @@ class Distillation(NamedTuple):
 def distillation(beta: float, predictor: Values, *, decay: float, normalise: bool) -> Bonus:
     """r + β·i(s), with i the squared error of a network that learns to predict a fixed random one (RND; Burda et al., 2018).
 
-    Normalised, i has the moving averages of its mean taken off and is divided by the standard deviation they imply.
+    With `normalise`, i has the moving averages of its mean subtracted and is divided by their standard deviation.
 
     Args:
-        predictor: one network with a prior of scale −1, so that its output is learned minus fixed.
+        beta: weight of i.
+        predictor: one network with a prior of scale −1, so that its output is the learned network's minus the fixed one's.
+        decay: of the moving averages.
+        normalise: whether i is normalised.
     """
 
     def init(key: Key) -> Distillation:
@@ -118,7 +117,7 @@ def distillation(beta: float, predictor: Values, *, decay: float, normalise: boo
         return jnp.where(state.step > 0, (errors - mean) / jnp.sqrt(jnp.maximum(variance, 1e-8)), 0.0)
 
     def learn(state: Distillation, batch: Transition) -> tuple[Distillation, Array]:
-        def loss(difference: Array, *_: Any) -> tuple[Array, Array]:
+        def loss(difference: Array, *_: Array | None) -> tuple[Array, Array]:
             errors = jnp.sum(jnp.square(difference[0]), axis=-1)
             return jnp.mean(errors), errors
 
@@ -126,7 +125,7 @@ def distillation(beta: float, predictor: Values, *, decay: float, normalise: boo
         mean = decay * state.mean + (1 - decay) * jnp.mean(errors)
         square = decay * state.square + (1 - decay) * jnp.mean(jnp.square(errors))
         surprise = normal(state, errors) if normalise else errors
-        return Distillation(learned, jnp.minimum(state.step + 1, _SETTLED), mean, square), surprise
+        return Distillation(learned, jnp.minimum(state.step + 1, _MAX_COUNT), mean, square), surprise
 
     def reward(surprise: Array, batch: Transition, exploit: Exploit) -> tuple[Array, Array]:
         del exploit
@@ -139,7 +138,7 @@ def distillation(beta: float, predictor: Values, *, decay: float, normalise: boo
 
 
 def nothing() -> Bonus:
-    """Explorers are paid the reward alone."""
+    """No bonus: explorers are paid the reward."""
 
     def reward(_: State, batch: Transition, exploit: Exploit) -> tuple[Array, Array]:
         del exploit
@@ -161,7 +160,7 @@ def generic_loss(
     Args:
         transitions: experience with rewards r [B] or [T, B].
         td: the critics' TD errors on r, [K, B] or [K, T, B], with gradient.
-        policy_loss: a number from transitions; it is given them with the raised reward.
+        policy_loss: of transitions with reward r + β·σ.
         beta: weight of σ, the spread of `td` over critics.
         unbiased: whether σ divides by K − 1 or by K.
     """

@@ -1,10 +1,10 @@
-"""JAX's own threefry generator with its rounds written out.
+"""JAX's threefry generator with its rounds unrolled.
 
-On a CPU, XLA runs JAX's rolled rounds as a loop of some fifteen kernels; written out, a draw is one kernel. The numbers
-are those of `jax.random.key(seed)` bit for bit, so nothing about a run depends on which of the two made its key.
+On a CPU, XLA runs JAX's rolled rounds as a loop of about fifteen kernels; unrolled, a draw is one kernel. The numbers are
+those of `jax.random.key(seed)` bit for bit.
 
-`split(key, n)[i]` is `fold_in(key, i)`: a key that is split must not be folded with small numbers as well. Everything that
-is folded into a key beside that has a number of its own here.
+`split(key, n)[i]` is `fold_in(key, i)`, so a key that is split must not also be folded with small numbers. All other numbers
+that are folded into keys are listed in `Use`.
 """
 
 import enum
@@ -18,7 +18,7 @@ from tdu.types import Array, Key
 
 @enum.unique
 class Use(enum.IntEnum):
-    """What a key is for, where it is not one of a split; numbers from 2³¹ on, or far from any split's."""
+    """Purpose of a key that is not one of a split; the numbers are far above those of any split."""
 
     BONUS = 1 << 16
     NOISE = (1 << 31) + 1
@@ -34,7 +34,7 @@ class Use(enum.IntEnum):
 
 
 def for_use(key: Key, use: Use) -> Key:
-    """A key for that use alone."""
+    """A key for one use."""
     return jax.random.fold_in(key, jnp.uint32(int(use)))
 
 
@@ -42,12 +42,12 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
 def key(seed: int | Array) -> Key:
-    """A key for `jax.random`'s functions, from a whole number in [0, 2³²)."""
+    """A key for `jax.random`'s functions, from an integer in [0, 2³²)."""
     return wrap(_seed(jnp.asarray(seed, jnp.uint32)))
 
 
 def wrap(data: Array) -> Key:
-    """A key from its two numbers, as `jax.random.key_data` gives them."""
+    """A key from its two numbers, as `jax.random.key_data` returns them."""
     return jax.random.wrap_key_data(data, impl=_IMPL)
 
 
@@ -99,7 +99,7 @@ _IMPL = define_prng_impl(
     key_shape=(2,),
     seed=_seed,
     split=_split,
-    random_bits=lambda *draw: _random_bits(*draw),  # looked up at every trace, so that a test can listen
+    random_bits=lambda *draw: _random_bits(*draw),  # looked up at every trace, so that a test can patch it
     fold_in=_fold_in,
     name="tdu_threefry",
     tag="tdu",

@@ -1,11 +1,11 @@
-"""A uniform ring of transitions, compiled. Its structure is inferred from one example."""
+"""A replay of transitions: a ring buffer on the device, sampled uniformly."""
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from tdu.types import Array, EnvSpec, Key, Replay, State, Transition
+from tdu.types import Array, EnvSpec, Key, State, Transition, TransitionReplay
 
 
 class Ring(NamedTuple):
@@ -14,25 +14,28 @@ class Ring(NamedTuple):
     next: Array
     """Where the next transition goes."""
     filled: Array
-    """How many there are."""
+    """Number of transitions stored."""
     streams: State = ()
-    """How many environments they come from, in turn; empty where steps are drawn one by one."""
+    """Number of environments, which take turns; empty where single steps are sampled."""
 
 
 def example(spec: EnvSpec, extras: dict[str, Array] | None = None) -> Transition:
-    """A transition of the environment's shapes, all zeros."""
+    """A transition of zeros with the environment's shapes."""
     observation = jnp.zeros(spec.carried_shape, spec.carried_dtype)
     number = jnp.zeros(())
     return Transition(observation, jnp.zeros((), jnp.int32), number, number, observation, extras or {})
 
 
-def uniform(capacity: int, batch_size: int, *, steps: int = 1, join: float | None = None) -> Replay:
+def uniform(capacity: int, batch_size: int, *, steps: int = 1, join: float | None = None) -> TransitionReplay:
     """Keeps the last `capacity` transitions; a batch is drawn uniformly with replacement.
 
-    With `steps` above 1, a transition that is drawn has the others of so many under `later`; which of them `follows` the one
-    before in its episode they say. Or, with `join` a discount γ, they are one, as many as follow: its reward is the steps'
-    discounted sum, and γ times its d_t is what the value of o_t is worth. Transitions then carry `last` and `row`; what they
-    carry under a name that ends in `_t` belongs to o_t.
+    Args:
+        capacity: of the ring.
+        batch_size: transitions per sample.
+        steps: n. With n > 1, transitions need `last` and `row` in their extras.
+        join: a discount γ. Up to n steps of an episode become one transition: r_t is their discounted sum, and γ·d_t the
+            weight of the value of o_t. Extras whose names end in `_t` are those of o_t. Without `join`, the n − 1 steps after
+            a transition are in `later`; `later.extras["follows"]` marks those that continue the episode.
     """
     several = steps > 1
 
@@ -60,10 +63,10 @@ def uniform(capacity: int, batch_size: int, *, steps: int = 1, join: float | Non
         return jax.tree.map(lambda ring: ring[places], state.data)
 
     def ahead_of(state: Ring, first: Array) -> tuple[Array, Array]:
-        """Where the steps from `first` [B] on are, [B, n], and whether each but the first follows the one before."""
+        """Places of n steps from `first` [B] on, [B, n], and whether each but the first continues the episode, [B, n − 1]."""
         ahead = state.streams * jnp.arange(steps)
         places = (first[:, None] + ahead) % capacity
-        newer = (state.next - 1 - first) % capacity  # how many were stored since
+        newer = (state.next - 1 - first) % capacity  # transitions stored since then
         row, last = (state.data.extras[name][places] for name in ("row", "last"))
         return places, (ahead[1:] <= newer[:, None]) & (row[:, 1:] == row[:, :1]) & ~last[:, :-1]
 
@@ -88,11 +91,11 @@ def uniform(capacity: int, batch_size: int, *, steps: int = 1, join: float | Non
             extras=extras,
         )
 
-    return Replay(init, add, sample, size)
+    return TransitionReplay(init, add, sample, size)
 
 
 def cut(state: Ring) -> Ring:
-    """The same ring, in which what is stored next follows none of what is there: every environment begins an episode."""
+    """The ring after all environments were reset: no stored transition is continued by the next ones."""
     capacity = len(state.data.r_t)
     age = (state.next - 1 - jnp.arange(capacity)) % capacity
     extras = dict(state.data.extras)
@@ -100,8 +103,8 @@ def cut(state: Ring) -> Ring:
     return state._replace(data=state.data._replace(extras=extras))
 
 
-def sequence(length: int) -> Replay:
-    """Keeps the last `length` transitions and gives them all, oldest first, once there are so many."""
+def sequence(length: int) -> TransitionReplay:
+    """Keeps the last `length` transitions; a sample is all of them, oldest first. It must be full."""
     ring = uniform(length, length)
 
     def sample(state: Ring, key: Key) -> Transition:

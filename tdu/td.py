@@ -1,6 +1,6 @@
 """Temporal-difference errors: pure functions on one transition; callers `vmap`.
 
-δ = r_t + d_t · v_t − q_tm1[a_tm1], where d_t already holds γ, as in rlax. They return the error, not a loss.
+δ = r_t + d_t · v_t − q_tm1[a_tm1], where d_t includes γ, as in rlax. They return the error, not a loss.
 """
 
 import jax
@@ -30,12 +30,12 @@ def double_q_learning(q_tm1: Array, a_tm1: Array, r_t: Array, d_t: Array, q_t: A
 def cut_q_learning(
     q_tm1: Array, a_tm1: Array, r_t: Array, d_t: Array, q_t: Array, selector_t: Array, follows: Array
 ) -> Array:
-    """Q-learning's error over n steps, cut where somebody else's step was worse than one's own would have been.
+    """Q-learning's error over n steps, cut at the first step that is worse than the greedy action.
 
-    `q_tm1` [A] is of the first step; `a_tm1`, `r_t` and `d_t` are [n], `q_t` and `selector_t` [n, A]. A later step counts if
-    it is what `selector_t` picks, as in Watkins' Q(λ) with λ = 1, or else if it and what counts after it earned more than
-    the value of that pick. Otherwise that value stands for it and all that follows; so it does where a step does not follow
-    the one before it: `follows`, [n − 1]. Where chance decides what a step earns, the lucky ones count: values are too large.
+    `q_tm1` [A] is of the first step; `a_tm1`, `r_t` and `d_t` are [n], `q_t` and `selector_t` [n, A]. A later step is used if
+    it is the action that `selector_t` picks, as in Watkins' Q(λ) with λ = 1, or if the return from it exceeds the value of
+    that action. Otherwise, and where `follows` [n − 1] is false, that value replaces the return. With random rewards this
+    selects lucky steps, and values are too large.
     """
     _assert_ranks(one=(q_tm1, a_tm1, r_t, d_t, follows), none=())
     best = jnp.argmax(selector_t, axis=-1)
@@ -51,7 +51,7 @@ def cut_q_learning(
 
 
 def lambda_returns(r_t: Array, d_t: Array, v_t: Array, lambda_t: Array) -> Array:
-    """λ-returns [T] of a sequence, G_t = r_t + d_t·((1 − λ_t)·v_t + λ_t·G_{t+1}); no gradient. A λ_t of 0 cuts it there."""
+    """λ-returns [T] of a sequence, G_t = r_t + d_t·((1 − λ_t)·v_t + λ_t·G_{t+1}); no gradient. λ_t = 0 cuts it there."""
 
     def backwards(after: Array, now: tuple[Array, ...]) -> tuple[Array, Array]:
         r, d, v, lambda_ = now
@@ -63,16 +63,16 @@ def lambda_returns(r_t: Array, d_t: Array, v_t: Array, lambda_t: Array) -> Array
 
 
 _SLOPE = 1e-3
-"""ε of the squashing: with it, it has an inverse that does not grow too fast."""
+"""ε of `squash`; it bounds the slope of the inverse."""
 
 
 def squash(x: Array) -> Array:
-    """h(x) = sign(x)·(√(|x| + 1) − 1) + ε·x (Pohlen et al., 2018): values of any size, brought near one another."""
-    return x / (jnp.sqrt(jnp.abs(x) + 1) + 1) + _SLOPE * x  # the same, without a difference of two near numbers
+    """h(x) = sign(x)·(√(|x| + 1) − 1) + ε·x (Pohlen et al., 2018), which compresses large values."""
+    return x / (jnp.sqrt(jnp.abs(x) + 1) + 1) + _SLOPE * x  # the same without cancellation
 
 
 def unsquash(x: Array) -> Array:
-    """h⁻¹, in closed form, written so that float32 loses nothing near 0: h⁻¹(x) = sign(x)·z·(z + 2), z = √(|y| + 1) − 1."""
+    """h⁻¹(x) = sign(x)·z·(z + 2) with z = √(|h⁻¹(x)| + 1) − 1 in closed form, which is exact near 0 in float32."""
     size = jnp.abs(x)
     root = jnp.sqrt((1 + 2 * _SLOPE) ** 2 + 4 * _SLOPE * size)
     z = size * (2 - 4 * _SLOPE / (root + 1 + 2 * _SLOPE)) / (root + 1)
@@ -84,8 +84,8 @@ def transformed_q_lambda(
 ) -> Array:
     """Errors [T] of Peng's Q(λ) along a sequence, in squashed space; no gradient through the target.
 
-    Values are squashed ones: `q_tm1`, `q_t` and `selector_t`, which picks the actions, are [T, A]. Returns are made of
-    unsquashed values and squashed again.
+    `q_tm1`, `q_t` and `selector_t`, which picks the actions, are squashed values [T, A]. Returns are computed from unsquashed
+    values and squashed again.
     """
     v_t = unsquash(jax.vmap(taken)(q_t, jnp.argmax(selector_t, axis=-1)))
     returns = lambda_returns(r_t, d_t, v_t, lambda_ * jnp.ones_like(r_t))

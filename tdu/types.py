@@ -1,12 +1,12 @@
-"""The nouns of the library, and nothing else.
+"""The types of the library.
 
-Every part is a NamedTuple of pure functions, every state a plain pytree, so that the same code runs under `jit` from
-Python, inside a loop on the device, or under `vmap` over seeds. Shapes: `[H]` heads, `[B]` batch, `[A]` actions.
+Every part is a NamedTuple of pure functions and every state is a pytree. So the same code runs under `jit` from Python,
+inside a loop on the device, or under `vmap` over seeds. Shapes: `[H]` heads, `[B]` batch, `[A]` actions.
 """
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import jax
 
@@ -14,19 +14,22 @@ Array = jax.Array
 Key = jax.Array
 State = Any  # a pytree
 Params = Any  # a pytree
-EitherArray = Any  # JAX's inside compiled code, NumPy's outside
+EitherArray = Any  # JAX's in compiled code, NumPy's or Python's elsewhere
 
+Aux = TypeVar("Aux")
+Loss = Callable[[Array, Array, Array | None], tuple[Array, Aux]]
+"""loss(q_tm1, target_t, online_t) -> the loss, and what else the caller needs; see `Evaluated`."""
 
 DEFAULT_EPISODES = 10_000
-"""Of a run on an environment that says nothing else: bsuite's number for Deep Sea."""
+"""Episodes of a run where neither the user nor the environment sets a number: bsuite's number for Deep Sea."""
 
 
 class TimeStep(NamedTuple):
-    """What an environment answers, in dm_env's meaning.
+    """What an environment returns, as in dm_env.
 
-    `discount` is 0 only at a true end of the task; `last` is true at any end, a time limit included. Observations travel
-    raw, in the environment's dtype. A one-hot observation is an integer: the index of its one, or `num_states` for the
-    all-zero observation.
+    `discount` is 0 only at a true end of the task; `last` is true at any end, including a time limit. Observations are raw,
+    in the environment's dtype. A one-hot observation is an integer: the index of its one, or `num_states` for the all-zero
+    observation.
     """
 
     observation: EitherArray
@@ -44,91 +47,91 @@ class Transition(NamedTuple):
     d_t: Array
     o_t: Array
     extras: dict[str, Array]
-    later: Any = ()
-    """Transitions of the steps after it, with an axis of their own, where a target may look at them; else empty."""
+    later: "Transition | tuple[()]" = ()
+    """The steps after it, [B, n − 1], where a target uses them one by one; otherwise empty."""
 
 
 class SolvedRule(NamedTuple):
     """When an environment counts as solved; evaluated after every episode.
 
-    Either the share of bad episodes so far falls below `bad_share` (not looked at before `from_episode`), or, where
-    `streak` is given, that many episodes in a row were not bad.
+    With `streak`, that many episodes in a row were not bad. Without it, the share of bad episodes is below `bad_share`, from
+    episode `from_episode` on.
     """
 
     bad_share: float = 0.0
     from_episode: int = 1
     streak: int = 0
 
-    def __call__(self, total_bad: Any, episode: Any, streak: Any) -> Any:
-        """True where solved. Works on numbers and on arrays."""
+    def __call__(self, total_bad: EitherArray, episode: EitherArray, streak: EitherArray) -> EitherArray:
+        """Whether it is solved; works on numbers and on arrays."""
         if self.streak:
             return streak >= self.streak
         return (total_bad / episode < self.bad_share) & (episode >= self.from_episode)
 
 
 class Part(NamedTuple):
-    """One part of an observation that has several."""
+    """One part of a nested observation."""
 
     path: tuple[str | int, ...]
-    """Its keys, from the outermost."""
+    """Its keys, outermost first."""
     shape: tuple[int, ...] = ()
     largest: float = 1.0
-    """What its numbers are divided by."""
+    """Its numbers are divided by this."""
     choices: tuple[tuple[int, int], ...] = ()
-    """Where it is no array of numbers: what the first of its choices is called and how many there are, for each of it."""
+    """For discrete spaces: the smallest value and the number of values of each."""
 
     @property
     def size(self) -> int:
-        """How many numbers it becomes."""
+        """Numbers in the flat observation."""
         return sum(count for _, count in self.choices) if self.choices else math.prod(self.shape)
 
 
 class Parts(NamedTuple):
-    """How an observation of several parts is laid out as one array (`environments.parts`)."""
+    """How a nested observation is flattened into one array (`environments.parts`)."""
 
     taken: tuple[Part, ...]
     left_out: tuple[str, ...]
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the array; a single part keeps its own."""
+        """Shape of the array; a single array keeps its own."""
         alone = len(self.taken) == 1 and not self.taken[0].choices
         return self.taken[0].shape if alone else (sum(part.size for part in self.taken),)
 
 
 class EnvSpec(NamedTuple):
-    """What an agent and a runner need to know of an environment."""
+    """What an agent and a runner need of an environment."""
 
     name: str
     observation_shape: tuple[int, ...]
     num_actions: int
     num_states: int | None = None
-    """Set where the observation is one-hot: then it travels as an integer in [0, num_states]."""
+    """Set where the observation is one-hot: it is then passed as an integer in [0, num_states]."""
     dtype: str = "float32"
-    """Of the observations, as NumPy names it; a one-hot one travels as int32 whatever this says."""
+    """NumPy dtype of the observations; one-hot observations are always passed as int32."""
     first_action: int = 0
-    """What the environment calls the first of its actions; agents call it 0."""
+    """The environment's number of its first action; agents count from 0."""
     first_state: int = 0
-    """What the environment itself calls its first state, where it names states by numbers."""
+    """The environment's number of its first state, where observations are state numbers."""
     default_episodes: int = DEFAULT_EPISODES
     solved: SolvedRule | None = None
     info_names: tuple[str, ...] = ()
-    """Numbers that the log carries beside bsuite's standard columns: running totals, unless `per_episode` says otherwise."""
+    """Log columns in addition to bsuite's standard ones: running totals, except those in `per_episode`."""
     per_episode: tuple[str, ...] = ()
     """Those of `info_names` that describe one episode."""
     optimal_path: tuple[tuple[int, int], ...] = ()
-    """The states of an optimal episode without slips, each with its optimal action; empty where they are not known."""
+    """States of an optimal episode without slips, each with its optimal action; empty where unknown."""
     parts: Parts | None = None
-    """Where the environment's own observation has several parts."""
+    """Set where the environment's own observation is nested."""
     frames_per_step: int = 1
-    """Frames of a game that a step passes; 4 for Atari with its action repeat."""
+    """Game frames per step; 4 for Atari with action repeat."""
     is_stacked: bool = False
-    """Whether an image's channels are its last frames, of which the next observation shares all but the oldest."""
+    """Whether an image's channels are the last frames, so that consecutive observations share all but one."""
 
-    def with_episode(self, so_far: dict[str, Any], episode: dict[str, Any]) -> dict[str, Any]:
-        """`info_names` of a run, with one more episode."""
+    def with_episode(self, so_far: dict[str, EitherArray], episode: dict[str, EitherArray]) -> dict[str, EitherArray]:
+        """`info_names` of a run after one more episode."""
 
-        def joined(name: str) -> Any:
+        def joined(name: str) -> EitherArray:
             if name in self.per_episode:
                 return episode[name]
             return max(so_far[name], episode[name]) if name.startswith("best") else so_far[name] + episode[name]
@@ -137,12 +140,12 @@ class EnvSpec(NamedTuple):
 
     @property
     def carried_shape(self) -> tuple[int, ...]:
-        """Shape of an observation as it travels."""
+        """Shape of an observation as it is passed."""
         return self.observation_shape if self.num_states is None else ()
 
     @property
     def carried_dtype(self) -> str:
-        """Type of an observation as it travels."""
+        """Dtype of an observation as it is passed."""
         return self.dtype if self.num_states is None else "int32"
 
 
@@ -153,69 +156,106 @@ class Environment(NamedTuple):
     reset: Callable[[Key], tuple[State, TimeStep]]
     step: Callable[[State, Array, Key], tuple[State, TimeStep]]
     info: Callable[[State], dict[str, Array]]
-    """What the episode adds to each of `spec.info_names`, or its own value of it; read when it ends.
+    """info(state) -> the episode's value of each of `spec.info_names`; read when it ends.
 
-    The log keeps the sum over episodes, the largest value where the name begins with `best`, and the last value where
-    `spec.per_episode` has the name."""
+    The log keeps the last value of those in `spec.per_episode`, the largest of names that begin with `best`, and the sum of
+    the others."""
 
 
-class Replay(NamedTuple):
-    """Storage of transitions in four verbs."""
+class TransitionReplay(NamedTuple):
+    """Storage of transitions."""
 
     init: Callable[[Transition], State]
+    """init(example) -> an empty replay of transitions like the example."""
     add: Callable[[State, Transition], State]
     sample: Callable[[State, Key], Transition]
     size: Callable[[State], Array]
 
 
+class Optimiser(Protocol):
+    """A gradient step on any pytree of parameters."""
+
+    def init(self, params: Params) -> State:
+        """State before the first step."""
+
+    def update(self, params: Params, state: State, gradient: Params, step: Array) -> tuple[Params, State]:
+        """Parameters and state after step number `step`, counted from 1."""
+
+
 class Weights(NamedTuple):
-    """How the numbers that are trained become the weights of networks: the weights themselves, or noisy ones."""
+    """How trained numbers become the weights of networks: they are the weights, or parameters of noisy ones."""
 
     init: Callable[[Key, Params], State]
-    """init(key, networks) -> what draws are made from."""
+    """init(key, networks) -> state that noise is drawn from."""
     trainable: Callable[[Params], Params]
-    """trainable(initial weights) -> what is trained in their place."""
+    """trainable(initial weights) -> what is trained."""
     trainable_rows: Callable[[Array], Array]
     """The same for the rows [S, W] of a one-hot layer."""
-    draw: Callable[[State, Array, int], Any]
-    """draw(state, step, stream): the noise of a learning step, one stream for online networks and one for targets."""
-    drawn: Callable[[Params, Any], Params]
+    draw: Callable[[State, Array, int], State]
+    """draw(state, step, stream) -> noise of a learning step; one stream for online networks and one for targets."""
+    drawn: Callable[[Params, State], Params]
     """drawn(trained, draw) -> weights; without noise where `draw` is None."""
-    drawn_rows: Callable[[Array, Array, Any], Array]
+    drawn_rows: Callable[[Array, Array, State], Array]
     """drawn_rows(trained rows, states [B], draw) -> rows [B, W]."""
     each: Callable[[Callable[[Params], Params], Params], Params] = lambda function, trained: function(trained)
-    """each(function, trained): the function of everything that is trained in the form of the weights."""
+    """each(function, trained) -> the function applied to every part of `trained` that is structured as the weights are."""
+
+
+class Evaluated(NamedTuple):
+    """Values of a batch: B observations o_tm1 and C observations o_t."""
+
+    q_tm1: Array
+    """Online values of o_tm1, [H, B, A]."""
+    target_t: Array
+    """Target networks' values of o_t, [H, C, A]."""
+    online_t: Array | None
+    """Online values of o_t, [H, C, A]; only where targets are double Q-learning's."""
+
+
+class UpdateValues(Protocol):
+    """One learning step on a loss. See `Values.update`."""
+
+    def __call__(
+        self,
+        state: State,
+        o_tm1: Array,
+        o_t: Array,
+        loss: Loss[Aux],
+        priors: tuple[Array, Array] | None = None,
+    ) -> tuple[State, Aux]: ...
 
 
 class Values(NamedTuple):
-    """An ensemble of H value functions with their priors, targets and optimiser: all that one Adam step touches."""
+    """An ensemble of H value functions with their priors, targets and optimiser: everything that one Adam step changes."""
 
     init: Callable[[Key], State]
-    update: Callable[..., tuple[State, Any]]
-    """update(state, o_tm1 [B], o_t [C], loss, priors): one step on `loss(q_tm1, target_t, online_t)`, all `[H, ·, A]`.
+    evaluate: Callable[[State, Array, Array], Evaluated]
+    """evaluate(state, o_tm1 [B], o_t [C]) -> the values that `update` computes its loss from."""
+    update: UpdateValues
+    """update(state, o_tm1 [B], o_t [C], loss, priors) -> state, aux: one Adam step on `loss(*evaluated)`.
 
-    Where a target needs the values of several steps, C is as many times B. `priors` are those of o_tm1 and of o_t, where
-    `prior` exists and they are known already."""
+    C is a multiple of B where a target needs the values of several steps. `priors` are those of o_tm1 and o_t, if they are
+    stored."""
     params: Callable[[State], Params]
-    """params(state) -> all that evaluating the online networks needs."""
+    """params(state) -> everything that evaluating the online networks needs."""
     q: Callable[[Params, Array], Array]
-    """q(params, observation) -> [H, A], of the online networks as they are now."""
+    """q(params, observation) -> [H, A], of the online networks."""
     noiseless_q: Callable[[Params, Array], Array]
     """The same without noise, where the networks are noisy."""
     freeze: Callable[[Params, Array], State]
-    """freeze(params, head): what is needed to evaluate that head later, unchanged by learning in between."""
+    """freeze(params, head) -> a copy of that head, which later learning does not change."""
     frozen_q: Callable[[State, Array], Array]
     """frozen_q(frozen, observation) -> [A]."""
     rebase: Callable[[State], State]
-    """The same state with its 32-bit counters far from their end; to be called every 2²⁸ steps or so."""
+    """The same state with lower 32-bit step counters; to be called every 2²⁸ steps or so."""
     rescaled: Callable[[State, Array], State]
-    """rescaled(state, by): what was learned, online and target, times a number; the prior stays what it is."""
+    """rescaled(state, factor) -> learned values, online and target, times the factor; the prior is unchanged."""
     prior: Callable[[State, Array], Array] | None = None
-    """prior(state, observation) -> [H, A], the part of q that never changes, where it costs enough to be worth keeping."""
+    """prior(state, observation) -> [H, A], the constant part of q; None where storing it would save nothing."""
 
 
 class Exploit(NamedTuple):
-    """What the K exploiters say about a batch: the material of a bonus. No gradient passes through it."""
+    """The K exploiters' values of a batch, from which a bonus is computed. No gradient passes through it."""
 
     q: Array
     """Value of the action taken, [K, B]."""
@@ -224,21 +264,20 @@ class Exploit(NamedTuple):
 
 
 class Bonus(NamedTuple):
-    """What explorers are paid for. `observe` is given every step; in a batch for `learn` and `reward` several may be one.
+    """What explorers are paid for.
 
-    Or a batch holds the first of several, with the others under `later`: what is paid is its reward and something more.
+    `observe` is called with every step. A batch for `learn` and `reward` may hold n steps as one (`return_steps`), or the
+    first of n steps with the others in `later`; the reward of a transition is then its r_t plus a bonus.
     """
 
     init: Callable[[Key], State]
     observe: Callable[[State, Transition], State]
-    learn: Callable[[State, Transition], tuple[State, Any]]
-    """learn(state, batch) -> (state, what `reward` has to know of the batch, from before it was learned)."""
-    reward: Callable[[Any, Transition, Exploit], tuple[Array, Array]]
-    """reward(novelty, batch, exploit) -> (what explorers are paid [B], or [N, B] if not all the same; the bonus in it [B]).
-
-    `novelty` is what `learn` gave."""
+    learn: Callable[[State, Transition], tuple[State, State]]
+    """learn(state, batch) -> state, novelty: what `reward` needs, computed before the batch is learned."""
+    reward: Callable[[State, Transition, Exploit], tuple[Array, Array]]
+    """reward(novelty, batch, exploit) -> (what explorers are paid, [B], or [N, B] if they differ; the bonus in it, [B])."""
     rebase: Callable[[State], State] = lambda state: state
-    """The same state with its 32-bit counters far from their end."""
+    """The same state with lower 32-bit counters."""
 
 
 class Behaviour(NamedTuple):
@@ -256,8 +295,8 @@ class Behaviour(NamedTuple):
 
 
 class Actor(NamedTuple):
-    """What acts. All that it needs of a learner travels as `params`, so it runs in a compiled loop, over many environments,
-    in another process or on another host.
+    """A policy. All it needs of a learner is passed as `params`, so it runs in a compiled loop, in many environments, or in
+    another process.
     """
 
     begin: Callable[[Params, Key], State]
@@ -265,98 +304,66 @@ class Actor(NamedTuple):
     act: Callable[[Params, State, TimeStep, Key], tuple[Array, State]]
     """act(params, actor state, timestep, key) -> action, actor state."""
     remembers: bool = False
-    """Whether `act` changes its state; where not, nobody has to carry it from step to step.
+    """Whether `act` changes its state; if not, the state need not be carried from step to step.
 
-    One that remembers is given a time step with `last` true where there is nothing to act on: its state then stays."""
+    With `remembers`, a time step whose `last` is true leaves the state unchanged."""
     values: Callable[[Params, State, TimeStep], Array] | None = None
-    """values(params, actor state, timestep) -> [A], where what it maximises depends on what it remembers."""
+    """values(params, actor state, timestep) -> [A], where the values depend on the actor's memory."""
 
 
 class Examined(NamedTuple):
-    """What every head says about transitions [B]."""
+    """Every head's values of transitions [B]."""
 
     q: Array
     """Value of the action taken, [H, B]."""
     td: Array
-    """TD error for the reward alone, [H, B]."""
+    """TD error on the reward alone, [H, B]."""
     bonus: Array
-    """What the agent's bonus is for each, [B]; 0 where it has none."""
+    """The agent's bonus, [B]; 0 where it has none."""
 
 
 class Examiner(NamedTuple):
-    """Looks into an agent without changing it: exploiters are its first heads, explorers the others."""
+    """Reads an agent's values without changing it. Its first heads are exploiters, the others explorers."""
 
     exploiters: int
     explorers: int
     q: Callable[[Params, Array], Array]
     """q(params, observation) -> [H, A]."""
     remembered: Callable[[State, Key], Transition]
-    """remembered(state, key) -> a batch of what it has met, as it learns from it: several steps may be one."""
+    """remembered(state, key) -> a batch as the agent learns from it; n steps may be one."""
     examine: Callable[[State, Transition], Examined]
-    """examine(state, transitions) of any number."""
+    """examine(state, transitions [B]), for any B."""
 
 
 class Agent(NamedTuple):
-    """Pure functions over explicit state. Keys given to them are consumed."""
+    """Pure functions over explicit state. Keys passed to them are consumed."""
 
     init: Callable[[Key], State]
     params: Callable[[State], Params]
-    """params(state) -> what its actors need of it."""
+    """params(state) -> what its actors need."""
     actor: Actor
-    """Gathers experience: draws a head for each episode, explores."""
+    """Collects experience: draws a head for each episode and explores."""
     evaluator: Actor
-    """The finished agent: greedy on `values`."""
+    """The trained policy: greedy on `values`."""
     values: Callable[[Params, Array], Array]
-    """values(params, observation) -> [A], what the evaluator maximises."""
+    """values(params, observation) -> [A], which the evaluator maximises."""
     observe: Callable[[State, State, Transition, Key], State]
     """observe(state, actor state, transition, key) -> state."""
     learn: Callable[[State, Key], tuple[State, dict[str, Array]]]
-    """learn(state, key) -> state, metrics. Called at every environment step; it knows itself when to wait."""
+    """learn(state, key) -> state, metrics. Called at every environment step; does nothing where no learning step is due."""
     rebase: Callable[[State], State]
-    """The same state with its 32-bit counters far from their end; to be called every 2²⁸ steps or so."""
+    """The same state with lower 32-bit counters; to be called every 2²⁸ steps or so."""
     head: Callable[[State], Array]
     """head(actor state) -> index of the head that acts."""
     discount: float
-    """γ, by which values are limited."""
+    """γ, which bounds values."""
     live: bool = True
-    """Whether `actor.act` looks at the params. Where not, learning may lag within an episode."""
+    """Whether `actor.act` uses the params. If not, learning may lag behind within an episode."""
     one_stream: bool = False
-    """Whether it learns from consecutive steps, and so from one environment at a time only."""
+    """Whether it learns from consecutive steps, and so from one environment only."""
     examiner: Examiner | None = None
-    """For pictures of what it knows, where it can be looked into."""
+    """Reads its values for figures, where that is possible."""
     extras: tuple[str, ...] = ()
-    """What its transitions carry beside: `last`, and the `row` of their environment among several."""
+    """Names of what its transitions carry in `extras`: `last`, and the environment's `row` among several."""
     cut: Callable[[State], State] | None = None
-    """The same state where all environments begin episodes before those under way have ended."""
-
-
-class RecurrentAgent(NamedTuple):
-    """An agent that learns from sequences which a replay on the host holds. Pure functions over explicit state."""
-
-    init: Callable[[Key], State]
-    params: Callable[[State], Params]
-    """params(state) -> what its actors need of it."""
-    actor: Callable[[Array | float], Actor]
-    """actor(ε) -> what gathers experience, acting at random with that probability."""
-    next_episode: Callable[[State], State]
-    """next_episode(actor state) -> the same actor, the same head, with nothing remembered."""
-    evaluator: Actor
-    """The finished agent."""
-    values: Callable[[Params, Array], Array]
-    """values(params, observation) -> [A], what the evaluator maximises when an episode begins with it."""
-    update: Callable[[State, Any], tuple[State, Array, dict[str, Array]]]
-    """update(state, batch of sequences) -> state, priorities [B], metrics."""
-    observe: Callable[[State, Transition], State] | None
-    """observe(state, transitions [n]) -> state, where the bonus has to see every transition once."""
-    memory: Callable[[State], State]
-    """memory(actor state) -> what the network remembers, as sequences store it."""
-    head: Callable[[State], Array]
-    """head(actor state) -> index of the head that acts."""
-    discount: float
-    """γ, by which values are limited."""
-    exploiters: int
-    heads: int
-    settings: Any
-    """How it is run: see `r2d2.agent.Running`."""
-    examiner: Examiner | None = None
-    """As of an `Agent`; none of these can be looked into yet."""
+    """The state after all environments were reset before their episodes ended."""

@@ -36,7 +36,7 @@ def written_anew(text):
 
 @pytest.fixture(scope="module")
 def learning():
-    shape = values.Shape(4, (8,), 3.0, target_period=4, double=False, adam=Adam(1e-2))
+    shape = values.EnsembleShape(4, (8,), 3.0, target_period=4, double=False, optimiser=Adam(1e-2))
     ensemble = values.one_hot(EnvSpec("big", (30, 30), 2, num_states=900), shape)
 
     def loss(q_tm1, target_t, online_t):

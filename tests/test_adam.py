@@ -6,7 +6,6 @@ import numpy as np
 import optax
 import pytest
 
-from tdu import adam as adams
 from tdu.adam import Adam
 from tdu.values import sparse_layer
 
@@ -22,11 +21,11 @@ def test_adam_equals_optax():
         ours, moments, params, state = carry
         key = jax.random.fold_in(jax.random.key(0), step)
         gradient = jax.tree.map(lambda x: jax.random.normal(key, x.shape), params)
-        ours, moments = adams.update(adam, ours, moments, gradient, step)
+        ours, moments = adam.update(ours, moments, gradient, step)
         updates, state = reference.update(gradient, state)
         return (ours, moments, optax.apply_updates(params, updates), state), ()
 
-    carry = start, adams.init(start), start, reference.init(start)
+    carry = start, adam.init(start), start, reference.init(start)
     (ours, _, params, _), _ = jax.jit(lambda *x: jax.lax.scan(both, *x))(carry, jnp.arange(1, 200))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), ours, params)
     assert np.abs(ours["a"] - start["a"]).max() > 1e-3
@@ -55,7 +54,7 @@ def _run(steps: int, adam: Adam, dtype: type, period: int = 4) -> tuple[float, f
         table, dense, target, opt_state = carry
         s, g, step = batch
         read = sparse_layer.read(table, s)
-        now = sparse_layer.brought_to(adam, read, step - 1)
+        now = sparse_layer.catch_up(adam, read, step - 1)
         first, sums = sparse_layer.distinct(s)
         summed = jnp.einsum("ij,jrf->irf", sums, g)
         table = sparse_layer.write(adam, table, states=s, first=first, before=read, now=now, gradient=summed, step=step)
@@ -66,7 +65,7 @@ def _run(steps: int, adam: Adam, dtype: type, period: int = 4) -> tuple[float, f
         target = jnp.where(copy, dense, target)
         table = table._replace(copied=jnp.where(copy, step, table.copied))
         rows = sparse_layer.read(table, everything)
-        value = sparse_layer.brought_to(adam, rows, step)
+        value = sparse_layer.catch_up(adam, rows, step)
         targets = sparse_layer.target(adam, rows, table.copied)
         zero = jnp.abs(value[-1]).max() + jnp.abs(targets[-1]).max()
         difference = jnp.abs(value[:-1] - dense).max(), jnp.abs(targets[:-1] - target).max(), zero

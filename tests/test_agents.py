@@ -13,7 +13,6 @@ import small
 from bsuite.environments.deep_sea import DeepSea
 
 import tdu
-from tdu import adam as adams
 from tdu import agents, bonus, td, values
 from tdu.adam import Adam
 from tdu.agents import su as agent_su
@@ -33,7 +32,9 @@ def test_noisy_weights_are_mean_plus_scaled_noise():
     draw = part.draw(state, jnp.int32(7), 0)
     (w, b), *_ = part.drawn(trained, draw)
     zeros = jax.tree.map(jnp.zeros_like, layer)
-    (ew, eb), *_ = part.drawn((zeros, jax.tree.map(jnp.ones_like, layer)), draw)  # the noise itself, times 10
+    (ew, eb), *_ = part.drawn(
+        noisy.Noisy(zeros, jax.tree.map(jnp.ones_like, layer)), draw
+    )  # the noise itself, times 10
     np.testing.assert_allclose(w, 1.0 + 0.5 * ew, rtol=1e-5)
     np.testing.assert_allclose(b, 0.5 * eb, rtol=1e-5)
     jax.tree.map(np.testing.assert_array_equal, part.drawn(trained, None), layer)
@@ -65,7 +66,7 @@ def test_noise_is_standard_normal_and_drawn_anew_for_each_step_and_network():
 
 @pytest.mark.parametrize("make", [values.dense, values.one_hot])
 def test_noisy_values_learn_mean_and_scale_and_act_on_one_draw_per_step(make):
-    shape = values.Shape(1, (8,), 0.0, target_period=4, double=False, adam=Adam(1e-2))
+    shape = values.EnsembleShape(1, (8,), 0.0, target_period=4, double=False, optimiser=Adam(1e-2))
     ensemble = make(GRID, shape, noisy.weights(1.0, 0.1))
     start = state = jax.jit(ensemble.init)(jax.random.key(0))
     q, noiseless_q = (jax.jit(lambda s, o, f=f: f(ensemble.params(s), o)) for f in (ensemble.q, ensemble.noiseless_q))
@@ -112,7 +113,7 @@ def transitions(n=12, key=0):
 @functools.cache
 def su_outputs(successor):
     """φ and ψ before they are cut, as functions of the agent's state and an observation."""
-    shape = values.Shape(1, SU["hidden_sizes"], 0.0, target_period=4, double=False, adam=Adam(1e-3))
+    shape = values.EnsembleShape(1, SU["hidden_sizes"], 0.0, target_period=4, double=False, optimiser=Adam(1e-3))
     spec = GRID._replace(num_actions=2 * SU["features"])
     local = values.one_hot(spec, shape)
     psi = values.table(spec, shape) if successor == "table" else local
@@ -209,9 +210,9 @@ def test_su_s_table_by_hand():
 def test_su_s_table_moves_like_adam():
     """Thirty learning steps on rows that repeat and rest are those of Adam on the whole table, targets too."""
     spec, adam = GRID._replace(num_actions=3), Adam(1e-2)
-    table = values.table(spec, values.Shape(1, (8,), 0.0, target_period=4, double=False, adam=adam))
+    table = values.table(spec, values.EnsembleShape(1, (8,), 0.0, target_period=4, double=False, optimiser=adam))
     state, dense = jax.jit(table.init)(jax.random.key(0)), jnp.ones((4, 3))
-    target, moments = dense, adams.init(dense)
+    target, moments = dense, adam.init(dense)
 
     def loss(q_tm1, target_t, _):
         return jnp.mean(jnp.square(q_tm1[0] - 0.5 * jnp.flip(target_t[0], axis=-1) - 0.1)), ()
@@ -220,7 +221,7 @@ def test_su_s_table_moves_like_adam():
     def step(state, dense, target, moments, number, o_tm1, o_t):
         state, _ = table.update(state, o_tm1, o_t, loss)
         gradient = jax.grad(lambda w: loss(w[None, o_tm1], target[None, o_t], None)[0])(dense)
-        dense, moments = adams.update(adam, dense, moments, gradient, number)
+        dense, moments = adam.update(dense, moments, gradient, number)
         return state, dense, jnp.where(number % 4 == 0, dense, target), moments
 
     q = jax.jit(lambda state, o: table.q(table.params(state), o))
@@ -344,7 +345,7 @@ def test_actor_critic_s_loss_by_hand():
     batch = jax.tree.map(lambda *x: np.stack(x), *transitions(8))
 
     def outputs(state, heads, outputs, prior, observations):
-        shape = values.Shape(heads, (8,), prior, target_period=1, double=False, adam=Adam(3e-3))
+        shape = values.EnsembleShape(heads, (8,), prior, target_period=1, double=False, optimiser=Adam(3e-3))
         network = values.one_hot(GRID._replace(num_actions=outputs), shape)
         return np.asarray(
             jax.jit(jax.vmap(network.q, in_axes=(None, 0)))(network.params(state), observations), np.float64

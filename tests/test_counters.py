@@ -13,7 +13,7 @@ from tdu.run.runners import interaction
 from tdu.run.runners.compiled import CompiledRunner
 from tdu.run.runners.protocol import Budget
 from tdu.run.trained import TrainedAgent
-from tdu.values.shape import FAR
+from tdu.values.shape import MAX_COUNT
 
 ENV = environments.make("deep_sea:size=3,mapping_seed=4")
 CHUNK = 60
@@ -82,7 +82,7 @@ def test_a_run_is_the_same_with_its_counters_brought_back(dense, monkeypatch):
     def run():
         runner = runner_of(dense, steps=4 * PERIOD - 2 * CHUNK, seed=1)
         rows = runner.advance()
-        by = FAR // 3 * 3
+        by = MAX_COUNT // 3 * 3
         late(runner, by)
         rows += [row for _ in range(6) for row in runner.advance()]
         heads = runner.carry.player.learner.values
@@ -93,7 +93,7 @@ def test_a_run_is_the_same_with_its_counters_brought_back(dense, monkeypatch):
     rows, step, q = run()
     monkeypatch.setattr(interaction, "REBASE_PERIOD", 1 << 62)
     plain_rows, plain_step, plain_q = run()
-    assert plain_step > FAR > 2 * step - 1000
+    assert plain_step > MAX_COUNT > 2 * step - 1000
     assert len(rows) == len(plain_rows) == 7 * CHUNK // 3
     for name in ("episode_return", "loss", "steps"):
         ours, theirs = ([row[name] for row in each] for each in (rows, plain_rows))

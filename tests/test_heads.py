@@ -47,7 +47,7 @@ def test_sparse_equals_dense(shape):
 
 def test_the_trunk_has_the_mean_of_the_heads_gradients():
     """With a large ε the size of a gradient matters to Adam, and optax's Adam on the scaled gradient is the same step."""
-    shape = HEADS._replace(adam=Adam(1e-2, eps=1.0), prior_scale=0.0)
+    shape = HEADS._replace(optimiser=Adam(1e-2, eps=1.0), prior_scale=0.0)
     it = trial(values.dense, shape, VECTOR)
     o_tm1, o_t = jax.random.normal(jax.random.key(1), (2, 5, *VECTOR.observation_shape))
 
@@ -93,7 +93,7 @@ def test_the_target_is_the_network_of_the_last_copy_and_the_prior_stays(make):
 def test_a_unit_prior_has_one_size_for_every_width(layout):
     def size(states, unit):
         spec = EnvSpec("line", (states,), 2, num_states=states)
-        shape = values.Shape(200, (64, 64), 1.0, 4, False, Adam(1e-3), layout=layout, unit_prior=unit)
+        shape = values.EnsembleShape(200, (64, 64), 1.0, 4, False, Adam(1e-3), layout=layout, unit_prior=unit)
         return float(np.std(jax.jit(values.one_hot(spec, shape).init)(jax.random.key(0)).prior[:states]))
 
     small, large = size(16, True), size(400, True)

@@ -80,7 +80,7 @@ def test_loss_and_bonus_by_hand():
 
 @functools.cache
 def _q(count):
-    ensemble = values.one_hot(SPEC, values.Shape(count, (8,), 3.0, 4, False, Adam(1e-3)))
+    ensemble = values.one_hot(SPEC, values.EnsembleShape(count, (8,), 3.0, 4, False, Adam(1e-3)))
     return jax.jit(lambda state, observation: ensemble.q(ensemble.params(state), observation))
 
 
@@ -152,7 +152,7 @@ def test_explorers_are_paid_and_exploiters_are_not():
     start = filled(make(**TDU))
     a, b = (make(**TDU | {"beta": beta}).learn(start, jax.random.key(0))[0] for beta in (0.0, 5.0))
     np.testing.assert_array_equal(heads(a, 0)[:3], heads(b, 0)[:3])
-    moments = [np.asarray(state.values.moments.first[1][0][0]) for state in (a, b)]
+    moments = [np.asarray(state.values.optimiser.first[1][0][0]) for state in (a, b)]
     assert np.abs(moments[0][3:] - moments[1][3:]).max() > 1e-4
     np.testing.assert_array_equal(moments[0][:3], moments[1][:3])
 

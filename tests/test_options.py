@@ -12,9 +12,10 @@ import pytest
 
 from tdu import agents
 from tdu.agents.r2d2 import learner, sequences
+from tdu.agents.r2d2.agent import RecurrentAgent
 from tdu.errors import UserError
 from tdu.run.runners import interaction
-from tdu.types import EnvSpec, RecurrentAgent, TimeStep
+from tdu.types import EnvSpec, TimeStep
 
 SPECS = {
     "one-hot": EnvSpec("one-hot", (2, 2), 2, num_states=4),
@@ -138,7 +139,7 @@ def test_every_option_changes_the_agent_or_is_refused(name):
 
 
 def test_noise_that_is_off_has_no_start():
-    with pytest.raises(UserError, match="noise_init is of the noise"):
+    with pytest.raises(UserError, match="noise_init"):
         agents.configure("nns", {"noise_scale": 0.0, "noise_init": 0.5})
 
 

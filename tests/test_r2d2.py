@@ -16,7 +16,7 @@ from tdu.errors import UserError
 from tdu.types import EnvSpec, TimeStep
 
 SPEC = EnvSpec("numbers", (3,), 2)
-SIZES = network.Sizes(heads=3, filters=(), shrink=1, hidden=(8,), lstm=4, head=5, feeds_back=True)
+SIZES = network.Sizes(heads=3, filters=(4, 6), hidden=(8,), lstm=4, head=5, feeds_back=True)
 SHAPE = Shape(burn_in=2, trace=5, period=4)
 SETTINGS = learner.Settings(
     exploiters=2,
@@ -290,8 +290,7 @@ def test_the_ensemble_is_its_heads_one_by_one():
     ids=lambda spec: spec.name,
 )
 def test_every_kind_of_observation_is_taken(spec):
-    filters = (4, 6)[: network.most_filters(spec, 1)]
-    net = network.make(spec, SIZES._replace(filters=filters))
+    net = network.make(spec, SIZES)
     params = net.init(jax.random.key(0))
     rng = np.random.default_rng(0)
     high = {"uint8": 256}.get(spec.dtype, 10)
@@ -306,6 +305,21 @@ def test_every_kind_of_observation_is_taken(spec):
         net.unroll(params, memory, seen._replace(observation=np.full((4, 2), spec.num_states, np.int32)))
 
 
+def test_layer_norm_makes_the_scale_of_observations_irrelevant():
+    spec = EnvSpec("vector", (4,), 3)
+    observation = np.random.default_rng(0).normal(size=(1, 1, 4)).astype(np.float32)
+    none = np.zeros((1, 1), np.int32)
+
+    def values(torso, scale):
+        net = network.make(spec, SIZES._replace(torso=torso))
+        memory = jax.tree.map(lambda x: jnp.zeros((1, *x.shape)), net.memory())
+        seen = network.Seen(scale * observation, none, none.astype(np.float32), none.astype(bool))
+        return net.unroll(net.init(jax.random.key(0)), memory, seen)[0]
+
+    np.testing.assert_allclose(values("layer_norm", 1.0), values("layer_norm", 50.0), rtol=1e-4, atol=1e-5)
+    assert np.abs(values("auto", 1.0) - values("auto", 50.0)).max() > 1e-2
+
+
 def test_images_are_averaged_over_squares_first():
     spec = EnvSpec("bytes", (24, 24, 1), 2, dtype="uint8")
     small = spec._replace(observation_shape=(12, 12, 1))
@@ -315,10 +329,10 @@ def test_images_are_averaged_over_squares_first():
     none = np.zeros((1, 1), np.int32)
     memory = jax.tree.map(lambda x: jnp.zeros((1, *x.shape)), network.make(small, sizes).memory())
     found = [
-        network.make(which, sizes._replace(shrink=by)).unroll(
+        network.make(which, sizes._replace(pixels=12)).unroll(
             params, memory, network.Seen(seen, none, none.astype(np.float32), none.astype(bool))
         )[0]
-        for which, by, seen in ((small, 1, picture), (spec, 2, picture.repeat(2, axis=2).repeat(2, axis=3)))
+        for which, seen in ((small, picture), (spec, picture.repeat(2, axis=2).repeat(2, axis=3)))
     ]
     np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-6)
 

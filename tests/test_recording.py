@@ -10,6 +10,7 @@ from small import SEA, SIZE
 
 import tdu
 from tdu import agents, environments
+from tdu.agents.r2d2.agent import RecurrentAgent
 from tdu.cli import main
 from tdu.environments import maps
 from tdu.errors import RunError, UserError
@@ -184,7 +185,8 @@ def test_what_cannot_be_recorded_is_told(tmp_path):
 def test_what_can_be_recorded_is_known_before(name):
     entry = agents.find(name)
     made = entry.make(environments.make(SEA).spec, agents.configure(name, {}))
-    assert entry.can_be_recorded == (made.examiner is not None)
+    assert entry.can_be_recorded == (getattr(made, "examiner", None) is not None)
+    assert entry.is_recurrent == isinstance(made, RecurrentAgent)
 
 
 def test_successor_uncertainties_are_looked_at_through_their_mean():

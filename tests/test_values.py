@@ -2,6 +2,7 @@
 
 import functools
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,12 +14,12 @@ from tdu.adam import Adam
 from tdu.networks import mlp
 from tdu.types import EnvSpec, Part, Parts
 from tdu.values import standard
-from tdu.values.shape import FAR
+from tdu.values.shape import MAX_COUNT
 
 GRID = EnvSpec("grid", (3, 4), 2, num_states=12)
 VECTOR = EnvSpec("vector", (2, 3), 3)
-SHAPE = values.Shape(
-    heads=4, hidden_sizes=(8, 7), prior_scale=3.0, target_period=4, double=False, adam=Adam(3e-3, eps=1e-12)
+SHAPE = values.EnsembleShape(
+    heads=4, hidden_sizes=(8, 7), prior_scale=3.0, target_period=4, double=False, optimiser=Adam(3e-3, eps=1e-12)
 )
 """ε is far below the gradients, so that the sparse form is exact up to rounding."""
 
@@ -99,7 +100,7 @@ def test_priors_known_already_change_nothing(double):
     given, _ = it.update(it.start, o_tm1, o_t, kept)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), without, given)
     off, _ = it.update(it.start, o_tm1, o_t, (kept[0] + 1.0, kept[1]))
-    assert np.abs(off.moments.first[-1][1] - without.moments.first[-1][1]).max() > 0.1
+    assert np.abs(off.optimiser.first[-1][1] - without.optimiser.first[-1][1]).max() > 0.1
 
 
 @pytest.mark.parametrize("double", [False, True])
@@ -145,6 +146,66 @@ def test_the_target_is_the_network_of_the_last_copy(make):
     assert np.abs(np.asarray(it.q(state, jnp.int32(5))) - expected).max() > 1e-4, "the network itself goes on"
 
 
+@pytest.mark.parametrize("double", [False, True])
+@FORMS
+def test_evaluating_gives_the_values_of_a_learning_step(make, double):
+    it = trial(make, SHAPE._replace(double=double))
+    state, (o_tm1, o_t) = trained(it, 6), batches(1, key=2)[0]
+    evaluated = jax.jit(it.ensemble.evaluate)(state, o_tm1, o_t)
+
+    def all_three(q_tm1, target_t, online_t):
+        return jnp.sum(q_tm1), (q_tm1, target_t, online_t)
+
+    used = jax.jit(lambda s: it.ensemble.update(s, o_tm1, o_t, all_three)[1])(state)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), tuple(evaluated), used)
+    q = np.stack([it.q(state, o) for o in o_tm1], axis=1)
+    np.testing.assert_allclose(evaluated.q_tm1, q, rtol=1e-5, atol=1e-5)
+    assert (evaluated.online_t is not None) == double
+
+
+@FORMS
+def test_layer_norm_by_hand(make):
+    it = trial(make, SHAPE._replace(torso="layer_norm", prior_scale=0.0))
+    first, *rest = trial(values.dense, SHAPE._replace(torso="layer_norm", prior_scale=0.0)).start.params
+    for state in (0, 7):
+        x = np.asarray(first.w)[:, state] + first.b  # [H, F]
+        for layer in rest:
+            x = np.maximum((x - x.mean(axis=1, keepdims=True)) / np.sqrt(x.var(axis=1, keepdims=True) + 1e-6), 0)
+            x = np.einsum("hi,hio->ho", x, layer.w) + layer.b
+        np.testing.assert_allclose(it.q(it.start, jnp.int32(state)), x, rtol=1e-4, atol=1e-5)
+    assert np.abs(it.table(trained(it, 30)) - it.table(it.start)).max() > 0.3, "it learns"
+
+
+class Descent(NamedTuple):
+    """Plain gradient descent, as somebody else's optimiser would be written."""
+
+    rate: float
+
+    def init(self, params):
+        return ()
+
+    def update(self, params, state, gradient, step):
+        return jax.tree.map(lambda w, g: w - self.rate * g, params, gradient), state
+
+
+def test_another_optimiser_trains_a_dense_ensemble():
+    it = trial(values.make, SHAPE._replace(optimiser=Descent(0.1)))
+    o_tm1, o_t = batches(1)[0]
+    layers = it.start.params
+
+    def by_hand(params):
+        q_tm1, target_t = (
+            jax.vmap(mlp.apply_mlp, (0, None))(p, jax.nn.one_hot(o, 12))
+            + 3.0 * jax.vmap(mlp.apply_mlp, (0, None))(it.start.prior, jax.nn.one_hot(o, 12))
+            for p, o in ((params, o_tm1), (layers, o_t))
+        )
+        return loss(q_tm1, target_t, None)[0]
+
+    after, _ = it.update(it.start, o_tm1, o_t)
+    expected = jax.tree.map(lambda w, g: w - 0.1 * g, layers, jax.grad(by_hand)(layers))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), after.params, expected)
+
+
 def test_a_prior_of_scale_zero_is_none():
     none = SHAPE._replace(prior_scale=0.0)
     for spec in (GRID, VECTOR):
@@ -172,9 +233,9 @@ def shifted(state, by):
 def test_rebasing_changes_no_number(make, steps_before):
     """From 2³⁰ steps on; a period of 3 divides no power of two."""
     it = trial(make, SHAPE._replace(target_period=3))
-    late = shifted(trained(it, 7), FAR - FAR % 3 + 3 * steps_before)
+    late = shifted(trained(it, 7), MAX_COUNT - MAX_COUNT % 3 + 3 * steps_before)
     back = it.ensemble.rebase(late)
-    assert FAR // 4 < int(back.step) < 0.6 * FAR
+    assert MAX_COUNT // 4 < int(back.step) < 0.6 * MAX_COUNT
     np.testing.assert_allclose(it.table(back), it.table(late), rtol=1e-6, atol=1e-6)
     for o_tm1, o_t in batches(12, key=1):
         (late, target), (back, target_back) = it.update(late, o_tm1, o_t), it.update(back, o_tm1, o_t)
@@ -187,7 +248,7 @@ def test_rebasing_leaves_rows_where_they_came_to_rest():
     """A row that had its last gradient among the first steps lies where the bias corrections of those steps brought it."""
     it = trial(values.one_hot, SHAPE._replace(target_period=3))
     early = trained(it, 7)
-    late = early._replace(step=jnp.int32(FAR + 1), table=early.table._replace(copied=jnp.int32(FAR)))
+    late = early._replace(step=jnp.int32(MAX_COUNT + 1), table=early.table._replace(copied=jnp.int32(MAX_COUNT)))
     assert np.abs(it.table(late) - it.table(early)).max() > 1e-2, "rows have moved on since"
     back = it.ensemble.rebase(late)
     np.testing.assert_array_equal(it.table(back), it.table(late))
@@ -233,8 +294,14 @@ def test_in_standard_form_the_unit_of_observations_does_not_matter(shift, scale)
 def test_in_standard_form_priors_differ_from_place_to_place_and_are_of_one_size(constants):
     """Observations far from 0, alone or beside many numbers that never vary."""
     spec = EnvSpec("wide", (4 + constants,), 3)
-    shape = values.Shape(
-        heads=8, hidden_sizes=(32, 32), prior_scale=6.0, target_period=4, double=False, adam=Adam(1e-9), standard=True
+    shape = values.EnsembleShape(
+        heads=8,
+        hidden_sizes=(32, 32),
+        prior_scale=6.0,
+        target_period=4,
+        double=False,
+        optimiser=Adam(1e-9),
+        standard=True,
     )
     ensemble, raw = values.dense(spec, shape), values.dense(spec, shape._replace(standard=False))
     observations = np.full((40, 32, *spec.observation_shape), 3.0, np.float32)
@@ -316,6 +383,6 @@ def test_only_vectors_of_numbers_have_a_standard_form():
         assert there.seen == (), "it stays as it is"
     assert standard.measured(EnvSpec("vector", (3,), 2)).tolist() == [True] * 3
     assert standard.measured(EnvSpec("number", (), 2)).tolist() == [True]
-    seen = standard.Seen(jnp.array([1.0, 0.0, 5.0, 0.0]), jnp.array([4.0, 0.0, 16.0, 100.0]))
-    found = standard.form(seen, jnp.array([4.0, 0.0, 3.0, 20.0]), np.array([True, True, False, True]))
+    seen = standard.Statistics(jnp.array([1.0, 0.0, 5.0, 0.0]), jnp.array([4.0, 0.0, 16.0, 100.0]))
+    found = standard.standardised(seen, jnp.array([4.0, 0.0, 3.0, 20.0]), np.array([True, True, False, True]))
     np.testing.assert_allclose(found, np.array([1.5, 0.0, 3.0, 2.0, 1.0]) / 2.0, rtol=1e-5)

@@ -20,7 +20,7 @@ from tdu import agents, environments, values
 from tdu.adam import Adam
 from tdu.environments.python import PythonEnvironment
 from tdu.errors import EnvironmentFault, RunError, UserError
-from tdu.networks import mlp
+from tdu.networks import mlp, torsos
 from tdu.run import session
 from tdu.types import EnvSpec, TimeStep
 
@@ -334,17 +334,18 @@ def test_an_agent_learns_from_images():
 
 
 def test_windows_are_a_convolution():
-    params = mlp.init_image(jax.random.key(0), (5, 6, 2), (7,), 3)
+    torso = torsos.make("conv", EnvSpec("image", (5, 6, 2), 3))
+    (layer,), rest = torso.split(torso.init(jax.random.key(0), (torso.width, 7, 3)))
     x = jax.random.normal(jax.random.key(1), (4, 5, 6, 2))
-    (w, b), *rest = params
-    kernel = w.reshape(3, 3, 2, 16)
+    kernel = layer.w.reshape(3, 3, 2, 16)
     seen = jax.lax.conv_general_dilated(x, kernel, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
-    expected = mlp.apply_mlp(rest, jax.nn.relu(seen + b).reshape(4, -1))
-    np.testing.assert_allclose(mlp.apply_image(params, x), expected, rtol=1e-4, atol=1e-5)
+    expected = jax.nn.relu(seen + layer.b).reshape(4, -1)
+    np.testing.assert_allclose(torso.features([layer], x), expected, rtol=1e-4, atol=1e-5)
+    assert mlp.apply_mlp(rest, expected).shape == (4, 3)
 
 
 def test_the_torso_is_a_choice():
-    shape = values.Shape(2, (8,), 0.0, 4, False, Adam(1e-3), "mlp")
+    shape = values.EnsembleShape(2, (8,), 0.0, 4, False, Adam(1e-3), "mlp")
     image = EnvSpec("image", (5, 6, 2), 3)
     state = jax.jit(values.make(image, shape).init)(jax.random.key(0))
     assert state.params[0][0].shape == (2, 60, 8)

@@ -134,7 +134,7 @@ def test_what_would_change_nothing_is_refused(given, env, because):
 
 
 def test_su_does_not_see_centred_observations():
-    with pytest.raises(UserError, match="agent su needs features above 0"):
+    with pytest.raises(UserError, match="agent su needs raw observations"):
         plan(FEATURES, "su", observations="standard")
 
 

@@ -1,17 +1,17 @@
-"""The agents, in one table. Adding one takes a file with `Config` and `make`, and a line here."""
+"""The table of agents. A new agent is a file with a config and `make`, and a line in `AGENTS`."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from tdu.agents import bdqn, cts, dqn, nns, q_ucb, qex, qu, rnd, su, tdu, tdu_ac
-from tdu.agents.config import PRESETS, SINGLE_PRESETS, EnsembleConfig, LearnerConfig
+from tdu.agents.config import PAPER_ONLY, PRESETS, SINGLE_PRESETS, DqnConfig, EnsembleConfig, Presets
 from tdu.agents.grids import GRIDS, paper_grids
 from tdu.agents.r2d2 import agent as r2d2_agent
 from tdu.agents.r2d2 import config as r2d2_config
 from tdu.errors import UserError, unknown
 from tdu.options import build
-from tdu.types import Agent, EnvSpec, RecurrentAgent
+from tdu.types import Agent, EnvSpec
 
 __all__ = [
     "AGENTS", "GRIDS", "PRESETS", "RECURRENT_PRESETS", "Entry", "configure", "default_num_envs", "default_preset", "find",
@@ -19,99 +19,103 @@ __all__ = [
 ]  # fmt: skip
 
 RECURRENT_PRESETS = r2d2_config.PRESETS
-"""Sets of defaults of the agents with a memory."""
+"""Presets of the agents with a memory."""
 
 
 class Entry(NamedTuple):
-    """One agent: what it is, its options, and how it is made."""
+    """One agent: its options, how it is made, and what it can do."""
 
     summary: str
     config: type
-    make: Callable[[EnvSpec, Any], Agent | RecurrentAgent]
+    """A frozen dataclass whose fields are `options.option`s."""
+    make: Callable[[EnvSpec, Any], Agent | r2d2_agent.RecurrentAgent]
+    """make(spec, config) -> the agent."""
+    presets: Presets = PRESETS
+    """Named sets of defaults; options that the config does not have are ignored."""
+    is_recurrent: bool = False
+    """Whether it has a memory: it learns from sequences and acts in several environments side by side."""
+    can_be_recorded: bool = True
+    """Whether it has an `Examiner`, which `--record` and the maps of a page need."""
+    preset_of: Mapping[str, str] = {}
+    """Default preset by kind of environment; empty for `paper` on the paper's environments and `general` elsewhere."""
+    num_envs: Mapping[str, int] = {}
+    """Default number of environments by preset, where it is not 1."""
 
-    @property
-    def is_recurrent(self) -> bool:
-        """Whether it has a memory, learns from sequences and acts in several environments side by side."""
-        return issubclass(self.config, r2d2_config.Config)
 
-    @property
-    def can_be_recorded(self) -> bool:
-        """Whether it tells its heads' values (`Agent.examiner`), for the maps of a page."""
-        return not self.is_recurrent and self.config is not tdu_ac.Config
+def _r2d2(summary: str, config: type[r2d2_config.Config]) -> Entry:
+    return Entry(
+        summary,
+        config,
+        r2d2_agent.make,
+        presets=r2d2_config.PRESETS,
+        is_recurrent=True,
+        can_be_recorded=False,
+        preset_of=r2d2_config.PRESET_OF,
+        num_envs=r2d2_config.NUM_ENVS,
+    )
 
 
 AGENTS: dict[str, Entry] = {
-    "tdu": Entry("Explorers paid for the exploiters' disagreement about TD errors.", tdu.Config, tdu.make),
-    "bdqn": Entry("Bootstrapped DQN with random prior functions.", bdqn.Config, bdqn.make),
-    "qu": Entry("TDU with the spread of values in place of TD errors.", qu.Config, qu.make),
-    "q_ucb": Entry("BDQN that acts on value plus spread of values.", q_ucb.Config, q_ucb.make),
-    "dqn": Entry("DQN with ε-greedy actions.", dqn.Config, dqn.make),
-    "qex": Entry("A second DQN paid the absolute TD error of the first.", qex.Config, qex.make),
-    "cts": Entry("DQN paid for state-action pairs seldom met.", cts.Config, cts.make),
-    "su": Entry("Posterior samples of reward weights over successor features.", su.Config, su.make),
-    "nns": Entry("DQN with noisy networks.", nns.Config, nns.make),
-    "rnd": Entry("DQN paid for the error of random network distillation.", rnd.Config, rnd.make),
-    "tdu_ac": Entry("Actor-critic paid for its critics' disagreement about TD errors.", tdu_ac.Config, tdu_ac.make),
-    "r2d2": Entry("DQN with a memory, learning from sequences.", r2d2_config.Config, r2d2_agent.make),
-    "b_r2d2": Entry(
-        "R2D2 with a bootstrapped ensemble of heads and priors.", r2d2_config.BootstrappedConfig, r2d2_agent.make
+    "tdu": Entry("Explorers paid for the exploiters' disagreement about TD errors.", tdu.TduConfig, tdu.make),
+    "bdqn": Entry("Bootstrapped DQN with random prior functions.", EnsembleConfig, bdqn.make),
+    "qu": Entry("TDU with the spread of values instead of TD errors.", qu.QuConfig, qu.make),
+    "q_ucb": Entry("BDQN that acts on value plus spread of values.", q_ucb.QUcbConfig, q_ucb.make),
+    "dqn": Entry("DQN with ε-greedy actions.", DqnConfig, dqn.make, SINGLE_PRESETS),
+    "qex": Entry("A second DQN paid the absolute TD error of the first.", qex.QexConfig, qex.make, SINGLE_PRESETS),
+    "cts": Entry("DQN paid for rare state-action pairs.", cts.CtsConfig, cts.make, SINGLE_PRESETS),
+    "su": Entry("Successor Uncertainties: posterior samples of reward weights.", su.SuConfig, su.make, PAPER_ONLY),
+    "nns": Entry("DQN with noisy networks (NoisyNets).", nns.NnsConfig, nns.make, SINGLE_PRESETS),
+    "rnd": Entry("DQN paid for the error of random network distillation.", rnd.RndConfig, rnd.make, SINGLE_PRESETS),
+    "tdu_ac": Entry(
+        "Actor-critic paid for its critics' disagreement about TD errors.", tdu_ac.TduAcConfig, tdu_ac.make, PAPER_ONLY,
+        can_be_recorded=False,
     ),
-    "tdu_r2d2": Entry("R2D2 with TDU: explorers among its heads.", r2d2_config.TduConfig, r2d2_agent.make),
-    "tdu_r2d2_prior": Entry("TDU-R2D2 with random prior functions.", r2d2_config.TduPriorConfig, r2d2_agent.make),
-}
+    "r2d2": _r2d2("DQN with a memory, learning from sequences.", r2d2_config.Config),
+    "b_r2d2": _r2d2("R2D2 with a bootstrapped ensemble of heads and priors.", r2d2_config.BootstrappedConfig),
+    "tdu_r2d2": _r2d2("R2D2 with TDU: explorers among its heads.", r2d2_config.TduR2D2Config),
+    "tdu_r2d2_prior": _r2d2("TDU-R2D2 with random prior functions.", r2d2_config.TduPriorConfig),
+}  # fmt: skip
 
 
 def find(name: str) -> Entry:
-    """The agent of that name."""
+    """The agent with this name."""
     if name not in AGENTS:
         raise unknown("agent", name, AGENTS)
     return AGENTS[name]
 
 
 def presets(name: str) -> list[str]:
-    """The sets of defaults that an agent has."""
-    return list(_presets(find(name)))
+    """Names of an agent's presets."""
+    return list(find(name).presets)
 
 
 def default_preset(name: str, *, of_the_paper: bool, kind: str = "other") -> str:
-    """The set of defaults of a run that names none.
-
-    The paper's on its own environments and the general one elsewhere; for agents with a memory one that a laptop can run, by
-    the kind of environment (`EnvId.kind`).
-    """
-    if find(name).is_recurrent:
-        return r2d2_config.PRESET_OF.get(kind, "memory")
-    return "general" if not of_the_paper and "general" in presets(name) else "paper"
+    """The preset where the user chooses none: by `EnvId.kind`, or by whether the paper has the environment."""
+    entry = find(name)
+    if entry.preset_of:
+        return entry.preset_of[kind]
+    return "general" if not of_the_paper and "general" in entry.presets else "paper"
 
 
 def default_num_envs(name: str, preset: str) -> int:
-    """Environments side by side in a run that does not say how many."""
-    return r2d2_config.NUM_ENVS.get(preset, 1) if find(name).is_recurrent else 1
+    """Environments side by side, where the user sets no number."""
+    return find(name).num_envs.get(preset, 1)
 
 
 def configure(name: str, options: dict[str, Any], preset: str = "paper") -> Any:
-    """The agent's config: its defaults, changed by a preset, changed by `options`."""
+    """The agent's config: its defaults, then the preset's, then `options`."""
     entry = find(name)
-    mine = _presets(entry)
-    if preset not in mine:
-        known = {**PRESETS, **r2d2_config.PRESETS}
-        if preset not in known:
-            raise unknown("preset", preset, mine)
-        raise UserError(f"preset {preset} is for other agents; agent {name} has {', '.join(mine)}.")
-    return build(entry.config, _defaults(entry, mine[preset]) | options, kind=f"agent {name}")
+    if preset not in entry.presets:
+        if not any(preset in other.presets for other in AGENTS.values()):
+            raise unknown("preset", preset, entry.presets)
+        raise UserError(f"preset {preset} is for other agents; agent {name} has {', '.join(entry.presets)}.")
+    return build(entry.config, _applicable(entry, preset) | options, kind=f"agent {name}")
 
 
-def _presets(entry: Entry) -> dict[str, dict[str, Any]]:
-    if entry.is_recurrent:
-        return r2d2_config.PRESETS
-    if issubclass(entry.config, EnsembleConfig):
-        return PRESETS
-    return SINGLE_PRESETS if issubclass(entry.config, LearnerConfig) else {"paper": {}}
-
-
-def _defaults(entry: Entry, preset: dict[str, Any]) -> dict[str, Any]:
-    """What a preset changes in an agent."""
-    options, has = dict(preset), {field.name for field in dataclasses.fields(entry.config)}
-    if "explorers" in options and "explorers" not in has:
+def _applicable(entry: Entry, preset: str) -> dict[str, Any]:
+    """The preset's options that the agent has. Without explorers, their number is added to the exploiters'."""
+    options: dict[str, Any] = dict(entry.presets[preset])
+    fields = {field.name for field in dataclasses.fields(entry.config)}
+    if "explorers" in options and "explorers" not in fields:
         options["exploiters"] += options.pop("explorers")
-    return {name: value for name, value in options.items() if name in has}
+    return {name: value for name, value in options.items() if name in fields}

@@ -1,8 +1,7 @@
-"""From a config and a few choices to an agent: what the Q-learning agents share."""
+"""Makes a Q-learning agent from its config and a few choices."""
 
 from tdu import behaviour as behaviours
 from tdu import values
-from tdu.adam import Adam
 from tdu.agents.config import EnsembleConfig, LearnerConfig, QConfig
 from tdu.agents.q_ensemble import Heads, q_ensemble
 from tdu.types import Agent, Behaviour, Bonus, EnvSpec, Weights
@@ -18,7 +17,7 @@ def single(
     behaviour: Behaviour,
     weights: Weights = values.PLAIN,
 ) -> Agent:
-    """A Q-learner with one head, or one of each kind, and without priors."""
+    """A Q-learner without priors, with one exploiter, one explorer, or both."""
     heads = Heads(exploiters, explorers)
     networks = values.make(spec, shape(config, heads=heads.number), weights=weights, force_dense=config.dense)
     return q_ensemble(spec, config, heads=heads, values=networks, bonus=bonus, behaviour=behaviour)
@@ -27,9 +26,9 @@ def single(
 def ensemble(
     spec: EnvSpec, config: EnsembleConfig, *, explorers: int, bonus: Bonus, optimism: float | None = None
 ) -> Agent:
-    """An ensemble with priors and masks, one head of which acts for an episode; with `optimism`, on Q + optimism·σ(Q)."""
+    """An ensemble with priors and masks. One head acts per episode; with `optimism`, it maximises Q + optimism·σ(Q)."""
     heads = Heads(config.exploiters, explorers, config.mask_prob, config.noise_scale, config.acting, config.head_steps)
-    behaviour = _head_choice(config, heads)
+    behaviour = config.behaviour(heads.exploiters, heads.number)
     if optimism is not None:
         behaviour = behaviours.optimistic(behaviour, optimism, config.epsilon)
     prior_scale = config.prior_scale * (1.0 if spec.num_states is not None else config.dense_prior)
@@ -39,25 +38,15 @@ def ensemble(
     return q_ensemble(spec, config, heads=heads, values=made, bonus=bonus, behaviour=behaviour)
 
 
-def shape(config: QConfig, *, heads: int, prior_scale: float = 0.0) -> values.Shape:
-    """The networks that a config describes."""
-    return values.Shape(
+def shape(config: QConfig, *, heads: int, prior_scale: float = 0.0) -> values.EnsembleShape:
+    """The networks of a config."""
+    return values.EnsembleShape(
         heads=heads,
         hidden_sizes=config.hidden_sizes,
         prior_scale=prior_scale,
         target_period=config.target_period,
         double=config.bootstrap == "double",
-        adam=Adam(config.learning_rate, eps=config.adam_eps),
+        optimiser=config.optimiser,
         torso=config.torso,
         standard=config.observations == "standard",
     )
-
-
-def _head_choice(config: EnsembleConfig, heads: Heads) -> Behaviour:
-    match config.head_choice:
-        case "uniform":
-            return behaviours.uniform(heads.number, config.epsilon)
-        case "ucb1":
-            return behaviours.ucb1(heads.number, config.ucb_eta, config.epsilon)
-        case "mixed":
-            return behaviours.mixed(heads.exploiters, heads.number, config.explorer_prob, config.epsilon)

@@ -1,6 +1,4 @@
-"""BDQN: the Bootstrapped DQN with random prior functions (Osband et al., 2016, 2018). TDU with β = 0 and N = 0."""
-
-from dataclasses import dataclass
+"""BDQN: Bootstrapped DQN with random prior functions (Osband et al., 2016, 2018). TDU without explorers."""
 
 from tdu import bonus
 from tdu.agents import assemble
@@ -8,11 +6,6 @@ from tdu.agents.config import EnsembleConfig
 from tdu.types import Agent, EnvSpec
 
 
-@dataclass(frozen=True)
-class Config(EnsembleConfig):
-    """Twenty heads and prior scale 3, the paper's best."""
-
-
-def make(spec: EnvSpec, config: Config) -> Agent:
+def make(spec: EnvSpec, config: EnsembleConfig) -> Agent:
     """The agent for an environment."""
     return assemble.ensemble(spec, config, explorers=0, bonus=bonus.nothing())

@@ -1,10 +1,16 @@
-"""What the Q-learning agents have in common: their options, with the paper's defaults (table 2)."""
+"""Options of the Q-learning agents, with the paper's defaults (table 2)."""
 
 from dataclasses import dataclass
 from typing import Literal
 
+from tdu import behaviour as behaviours
+from tdu.adam import Adam
+from tdu.agents.units import Kind as RewardUnit
 from tdu.errors import UserError
+from tdu.networks import torsos
 from tdu.options import changed, option
+from tdu.types import Behaviour, Optimiser
+from tdu.values import Kind as Layout
 
 
 @dataclass(frozen=True)
@@ -14,25 +20,31 @@ class QConfig:
     discount: float = option(0.99, "Discount factor γ.", minimum=0, maximum=1)
     batch_size: int = option(32, "Transitions per learning step.", minimum=1)
     hidden_sizes: tuple[int, ...] = option((64, 64), "Widths of the hidden layers.")
-    torso: Literal["auto", "mlp", "conv"] = option(
-        "auto", "Before the hidden layers: 3×3 windows for images (conv), nothing (mlp), or whatever fits (auto)."
-    )
+    torso: torsos.Kind = option("auto", torsos.HELP)
     observations: Literal["raw", "standard"] = option(
         "raw",
-        "What networks see of vectors of numbers: them as they are, or centred and scaled by what was seen.",
+        "Network inputs for vectors of numbers: unchanged (raw), or with mean 0 and deviation 1 (standard).",
         new=True,
     )
     learning_rate: float = option(1e-3, "Adam's learning rate.", above=0)
     adam_eps: float = option(1e-8, "Adam's ε.", above=0)
-    replay_capacity: int = option(10_000, "How many of the last transitions are kept.", minimum=1, maximum=10**7)
-    min_replay: int = option(128, "Learning starts once so many transitions are stored.", minimum=1)
+    replay_capacity: int = option(
+        10_000, "Number of transitions in the replay; the oldest are overwritten.", minimum=1, maximum=10**7
+    )
+    min_replay: int = option(128, "Transitions in the replay before learning starts.", minimum=1)
     learn_period: int = option(1, "Environment steps per learning step.", minimum=1)
     target_period: int = option(4, "Learning steps between copies of the target network.", minimum=1, maximum=10**8)
     bootstrap: Literal["max", "double"] = option(
-        "max", "Target: the target network's largest value, or its value of the online network's choice."
+        "max",
+        "Target: the target network's largest value (max), or its value of the online network's best action (double).",
     )
     epsilon: float = option(0.0, "Probability of a random action.", minimum=0, maximum=1)
-    dense: bool = option(False, "Use the ordinary first layer even where the observation is one-hot.")
+    dense: bool = option(False, "Use the dense first layer for one-hot observations too.")
+
+    @property
+    def optimiser(self) -> Optimiser:
+        """What trains the networks."""
+        return Adam(self.learning_rate, eps=self.adam_eps)
 
     def __post_init__(self) -> None:
         if self.batch_size > self.replay_capacity:
@@ -47,81 +59,87 @@ class QConfig:
 
 @dataclass(frozen=True)
 class LearnerConfig(QConfig):
-    """Options of the agents that `q_ensemble` trains, whether they have one network or many."""
+    """Options of the agents that `q_ensemble` trains, with one network or many."""
 
-    reward_unit: Literal["one", "largest", "returns"] = option(
+    reward_unit: RewardUnit = option(
         "one",
-        "Unit in which values are learned: 1; the largest reward seen, where that is above 10 or below 0.1; or (returns) "
-        "the same, times 10 or 100 once discounted returns exceed so many.",
+        "Unit in which values are learned: 1 (one); the largest reward seen, if it is above 10 or below 0.1 (largest); or "
+        "the same, times 10 or 100 once discounted returns exceed 10 or 100 of it (returns).",
         new=True,
     )
-    return_steps: int = option(
-        1, "n of n-step returns: a target sums the rewards of so many steps.", minimum=1, maximum=1000, new=True
-    )
+    return_steps: int = option(1, "n of n-step returns.", minimum=1, maximum=1000, new=True)
     return_cut: Literal["never", "worse"] = option(
         "never",
-        "Where those steps end for a head: never before the last, or (worse) at the first that it would not have taken and "
-        "that earned less than it expects: for tasks that leave little to chance; the more steps, the slower.",
+        "Where an n-step return ends for a head: after n steps (never), or before the first step that the head would not "
+        "have taken and that earned less than it expects (worse). Use worse in nearly deterministic tasks; it is slower.",
         new=True,
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.return_cut != "never" and self.return_steps == 1:
-            raise UserError(
-                "return_cut is for targets of several steps, and return_steps is 1; give return_steps=3 as well."
-            )
+            raise UserError("return_cut needs return_steps above 1; set return_steps=3, for example.")
 
 
 @dataclass(frozen=True)
 class SingleConfig(LearnerConfig):
-    """Options of the agents with one network (QEX has two), with the defaults of bsuite's DQN."""
+    """Options of agents with one network (QEX has two), with the defaults of bsuite's DQN."""
 
-    min_replay: int = option(100, "Learning starts once so many transitions are stored.", minimum=1)
+    min_replay: int = option(100, "Transitions in the replay before learning starts.", minimum=1)
 
 
 @dataclass(frozen=True)
 class DqnConfig(SingleConfig):
-    """Options of those that act ε-greedily."""
+    """Options of single-network agents that act ε-greedily."""
 
     epsilon: float = option(0.05, "Probability of a random action.", minimum=0, maximum=1)
 
 
 @dataclass(frozen=True)
 class EnsembleConfig(LearnerConfig):
-    """Options of every ensemble."""
+    """Options of every ensemble; the defaults are the paper's for BDQN."""
 
     exploiters: int = option(20, "Value functions trained on the reward (K).", minimum=1)
-    ensemble: Literal["networks", "heads"] = option(
-        "networks", "One network for each head, or linear heads on one shared network, which is faster.", new=True
-    )
-    prior_scale: float = option(3.0, "Scale λ of each head's fixed random prior function; 0 for none.", minimum=0)
-    dense_prior: float = option(
-        1.0, "What λ is multiplied by where the observation is not one-hot.", above=0, maximum=1, new=True
-    )
-    prior_size: Literal["fan_in", "unit"] = option(
-        "fan_in",
-        "Size of a prior before λ: it shrinks as the observation gets wider, as in the paper (fan_in), or it has standard "
-        "deviation 0.9 for every observation (unit).",
+    ensemble: Layout = option(
+        "networks",
+        "One network per head (networks), or linear heads on a shared network (heads), which is faster.",
         new=True,
     )
-    mask_prob: float = option(1.0, "Probability ρ that a head trains on a transition.", above=0, maximum=1)
-    noise_scale: float = option(0.0, "Standard deviation of Gaussian reward noise, drawn per head.", minimum=0)
+    prior_scale: float = option(3.0, "Scale λ of each head's fixed random prior function; 0 for none.", minimum=0)
+    dense_prior: float = option(1.0, "Factor of λ for observations that are not one-hot.", above=0, maximum=1, new=True)
+    prior_size: Literal["fan_in", "unit"] = option(
+        "fan_in",
+        "Size of a prior before λ: smaller for wider observations, as in the paper (fan_in), or standard deviation 0.9 for "
+        "every observation (unit).",
+        new=True,
+    )
+    mask_prob: float = option(1.0, "Probability ρ that a head learns from a transition.", above=0, maximum=1)
+    noise_scale: float = option(0.0, "Standard deviation of Gaussian reward noise, drawn for each head.", minimum=0)
     acting: Literal["frozen", "live"] = option(
-        "frozen", "Act with the head as it was when the episode began, or as it learns."
+        "frozen", "Act with the head as it was when the episode began (frozen), or as it learns (live)."
     )
     head_steps: int = option(
         0,
-        "Another head is drawn after so many steps of an episode; 0: one acts to its end.",
+        "Steps of an episode after which another head is drawn; 0 for one head per episode.",
         minimum=0,
         maximum=10**8,
         new=True,
     )
     head_choice: Literal["uniform", "ucb1", "mixed"] = option(
-        "uniform", "How the head of an episode is drawn: uniformly, by UCB1, or an explorer with explorer_prob."
+        "uniform", "How an episode's head is chosen: uniformly, by UCB1, or an explorer with explorer_prob (mixed)."
     )
-    ucb_eta: float = option(8.0, "UCB1's weight η of the bound.", minimum=0)
-    explorer_prob: float = option(0.5, "Probability of an explorer where head_choice is mixed.", minimum=0, maximum=1)
+    ucb_eta: float = option(8.0, "Weight η of UCB1's confidence bound.", minimum=0)
+    explorer_prob: float = option(0.5, "Probability of an explorer with head_choice=mixed.", minimum=0, maximum=1)
+
+    def behaviour(self, exploiters: int, heads: int) -> Behaviour:
+        """How the head of an episode is chosen and acts."""
+        match self.head_choice:
+            case "uniform":
+                return behaviours.uniform(heads, self.epsilon)
+            case "ucb1":
+                return behaviours.ucb1(heads, self.ucb_eta, self.epsilon)
+            case "mixed":
+                return behaviours.mixed(exploiters, heads, self.explorer_prob, self.epsilon)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -132,7 +150,9 @@ class EnsembleConfig(LearnerConfig):
                 raise UserError(f"{name} is for head_choice={choice}; with {self.head_choice} it would change nothing.")
 
 
-PRESETS: dict[str, dict[str, object]] = {
+Presets = dict[str, dict[str, object]]
+
+PRESETS: Presets = {
     "paper": {},
     "listing": {"batch_size": 128},
     "boot_dqn": {"batch_size": 128, "hidden_sizes": (50, 50), "prior_scale": 5.0},
@@ -166,18 +186,18 @@ PRESETS: dict[str, dict[str, object]] = {
         "acting": "live",
     },
 }
-"""Sets of defaults.
+"""Presets: named sets of defaults.
 
 - `paper`: the paper's table 2.
-- `listing`: the same with batch 128, the batch size of the bsuite code that the paper's listing extends.
-- `boot_dqn`: the settings of bsuite's boot_dqn today.
-- `general`: for tasks with cycles, which most tasks have.
+- `listing`: the same with batch size 128, as in the bsuite code that the paper's listing extends.
+- `boot_dqn`: the settings of bsuite's boot_dqn.
+- `general`: for tasks with cycles, which are most tasks.
 - `deep`: for Deep Sea of every size up to 100 and beyond (docs/deep-sea.md).
 
-An ensemble without explorers has as many exploiters as both together, and no bonus.
+An agent without explorers has as many exploiters as exploiters and explorers together.
 """
 
-SINGLE_PRESETS: dict[str, dict[str, object]] = {
+SINGLE_PRESETS: Presets = {
     "paper": {},
     "general": {
         name: PRESETS["general"][name]
@@ -186,4 +206,7 @@ SINGLE_PRESETS: dict[str, dict[str, object]] = {
         )
     },
 }  # fmt: skip
-"""The same for agents with one network: those of the general settings that apply to them."""
+"""The same for agents with one network: the general settings that apply to them."""
+
+PAPER_ONLY: Presets = {"paper": {}}
+"""For agents without other presets."""

@@ -1,4 +1,4 @@
-"""CTS: DQN paid r + β·(n(s, a) + 0.01)^−½ for state-action pairs it has seldom met (after Bellemare et al., 2016)."""
+"""CTS: DQN paid r + β·(n(s, a) + 0.01)^−½, n the visit count of a state-action pair (after Bellemare et al., 2016)."""
 
 from dataclasses import dataclass
 
@@ -11,18 +11,18 @@ from tdu.types import Agent, EnvSpec
 
 
 @dataclass(frozen=True)
-class Config(DqnConfig):
+class CtsConfig(DqnConfig):
     """bsuite's DQN with the paper's best β."""
 
     beta: float = option(0.1, "Weight β of the bonus.", minimum=0)
     resolution: float = option(
         0.1,
-        "Width of the cells that observations are cut into before counting; one-hot ones are counted exactly.",
+        "Width of the cells in which observations are counted; one-hot observations are counted exactly.",
         above=0,
     )
 
 
-def make(spec: EnvSpec, config: Config) -> Agent:
+def make(spec: EnvSpec, config: CtsConfig) -> Agent:
     """The agent for an environment."""
     if spec.num_states is not None and changed(config, "resolution"):
         raise UserError(

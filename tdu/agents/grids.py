@@ -1,6 +1,4 @@
-"""The paper's sweeps: for each agent, the values tried of each option. The best ones are the configs' defaults."""
-
-from typing import Any
+"""The paper's sweeps: the values of each option that were tried, by agent. The best are the configs' defaults."""
 
 BETAS = (0.0, 0.01, 0.1, 0.5, 1.0, 2.0, 3.0, 5.0)
 """β of the ablations in appendix D, which differs from table 3's; 0 is the Bootstrapped DQN."""
@@ -12,9 +10,9 @@ R2D2_BETAS = (0.1, 1.0, 2.0)
 R2D2_PRIOR_SCALES = (0.0, 0.05, 0.1)
 R2D2_EXPLORERS = (2, 3, 5)
 R2D2_HEADS = 10
-"""Appendix E: β, λ and N, and K + N, which is the same for every N."""
+"""Appendix E: β, λ, N, and the number of heads K + N."""
 
-Grid = dict[str, tuple[Any, ...]]
+Grid = dict[str, tuple[object, ...]]
 """Values by option; a grid is their product."""
 
 GRIDS: dict[str, Grid] = {
@@ -53,9 +51,9 @@ _MORE: dict[str, tuple[Grid, ...]] = {
     "tdu_r2d2": _EXPLORERS_BY_PRIOR,
     "tdu_r2d2_prior": _EXPLORERS_BY_PRIOR,
 }
-"""Grids beside those: the bandit's η (appendix D), RND not normalised, which has no decay, N × λ at β = 1 (appendix E)."""
+"""Further grids: the bandit's η (appendix D), RND without normalisation, N × λ at β = 1 (appendix E)."""
 
 
 def paper_grids(agent: str) -> list[Grid]:
-    """All grids that the paper ran for an agent."""
-    return [GRIDS[agent], *_MORE.get(agent, ())]
+    """All of the paper's grids for an agent."""
+    return [GRIDS.get(agent, {}), *_MORE.get(agent, ())]

@@ -12,19 +12,19 @@ from tdu.types import Agent, EnvSpec
 
 
 @dataclass(frozen=True)
-class Config(SingleConfig):
+class NnsConfig(SingleConfig):
     """bsuite's DQN, greedy, with the paper's best noise scale."""
 
     noise_scale: float = option(10.0, "Standard deviation β of the noise ε.", minimum=0)
-    noise_init: float = option(0.017, "Where each weight's factor σ of the noise starts.", minimum=0)
+    noise_init: float = option(0.017, "Initial value of each weight's noise scale σ.", minimum=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.noise_scale == 0 and changed(self, "noise_init"):
-            raise UserError("noise_init is of the noise; with noise_scale 0 it would change nothing.")
+            raise UserError("noise_init needs noise; with noise_scale 0 it would change nothing.")
 
 
-def make(spec: EnvSpec, config: Config) -> Agent:
+def make(spec: EnvSpec, config: NnsConfig) -> Agent:
     """The agent for an environment."""
     return assemble.single(
         spec,

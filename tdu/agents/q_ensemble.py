@@ -4,14 +4,14 @@ Exploiters regress on the reward r, explorers on what the bonus pays for the tra
 
     Σ_heads mean_batch ½ · mask · δ²,    δ_k = r_k + γ·d·v_k(s') − Q_k(s, a),
 
-with v_k the target network's largest value, or, with double Q, its value of the online network's best action.
-With `return_steps` above 1 a transition is so many steps as one: r their discounted sum, σ the spread of its TD error. With
-`return_cut`, each head counts those up to the first that it would not have taken and that earned less than it expects.
+with v_k the target network's largest value, or, with double Q-learning, its value of the online network's best action.
+With `return_steps` = n, a transition spans n steps: r is their discounted sum, and σ the spread of the n-step TD error. With
+`return_cut`, each head uses the steps before the first that it would not have taken and that earned less than it expects.
 An agent is a choice of values, bonus and behaviour (see the AGENTS table).
 """
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -56,34 +56,34 @@ class Heads(NamedTuple):
 
 
 _PRIORS = ("prior_tm1", "prior_t")
-"""Kept with each transition where a prior is a network to evaluate and never changes: it is met a batch of times."""
+"""Constant priors are stored with each transition, which is sampled many times: they are evaluated only once."""
 
 
-class LearnerState(NamedTuple):
+class EnsembleState(NamedTuple):
     values: State
     replay: replays.Ring
     bonus: State
     behaviour: State
     phase: Array
     """Environment steps observed, modulo the learning period."""
-    largest: State = ()
-    """What `units` keeps of the rewards met; empty where values are in units of 1."""
+    reward_scale: State = ()
+    """Reward statistics of `units`; empty where the unit of values is 1."""
 
 
 class ActingParams(NamedTuple):
-    """What the actors need of the learner."""
+    """What the actors need."""
 
     values: Params
     behaviour: State
-    largest: State = ()
+    reward_scale: State = ()
 
 
 class ActingHead(NamedTuple):
     head: Array
     frozen: State
-    """The head's values as they were when the episode began; empty where the live head acts."""
+    """The head as it was when the episode began; empty where the live head acts."""
     left: State = ()
-    """Steps until another head is drawn; empty where one acts to the episode's end."""
+    """Steps until another head is drawn; empty where one head acts for the whole episode."""
 
 
 def q_ensemble(
@@ -92,51 +92,51 @@ def q_ensemble(
     """The agent made of these parts."""
     join = config.discount if config.return_cut == "never" else None
     replay = replays.uniform(config.replay_capacity, config.batch_size, steps=config.return_steps, join=join)
-    learning_the_task = max(heads.exploiters, 1)  # where none does nothing else, the explorer
+    task_heads = max(heads.exploiters, 1)  # without exploiters, the explorer's values are those of the task
     unit = units.make(config.reward_unit, config.discount)
-    tells_rows = config.return_steps > 1 or config.reward_unit == "returns"
+    with_rows = config.return_steps > 1 or config.reward_unit == "returns"
     masked = heads.mask_prob < 1.0
     noisy = heads.noise_scale > 0.0
 
-    def init(key: Key) -> LearnerState:
+    def init(key: Key) -> EnsembleState:
         extras = ({"mask": jnp.zeros(heads.number)} if masked else {}) | (
             {"noise": jnp.zeros(heads.number)} if noisy else {}
         )
         if values.prior is not None:
             extras |= dict.fromkeys(_PRIORS, jnp.zeros((heads.number, spec.num_actions)))
-        if tells_rows:
+        if with_rows:
             extras |= {"last": jnp.zeros((), bool), "row": jnp.zeros((), jnp.int32)}
-        return LearnerState(
+        return EnsembleState(
             values=values.init(key),
             replay=replay.init(replays.example(spec, extras)),
             bonus=bonus.init(random.for_use(key, random.Use.BONUS)),
             behaviour=behaviour.init(),
             phase=jnp.zeros((), jnp.int32),
-            largest=unit.init() if unit else (),
+            reward_scale=unit.init() if unit else (),
         )
 
-    def params(state: LearnerState) -> ActingParams:
-        return ActingParams(values.params(state.values), state.behaviour, state.largest)
+    def params(state: EnsembleState) -> ActingParams:
+        return ActingParams(values.params(state.values), state.behaviour, state.reward_scale)
 
-    def in_rewards(x: Array, largest: State) -> Array:
-        """What is in the unit of values, in that of the environment's rewards."""
-        return x * unit.size(largest) if unit else x
+    def in_rewards(x: Array, reward_scale: State) -> Array:
+        """Values in the environment's unit, from those in the unit of learning."""
+        return x * unit.size(reward_scale) if unit else x
 
-    def in_values(transition: Transition, largest: State) -> Transition:
-        """The transition with its reward in the unit of values, and those after it."""
+    def in_values(transition: Transition, reward_scale: State) -> Transition:
+        """The transition, and the steps after it, with rewards in the unit of learning."""
         if not unit:
             return transition
-        later = transition.later and in_values(transition.later, largest)
-        return transition._replace(r_t=transition.r_t / unit.size(largest), later=later)
+        later = transition.later and in_values(transition.later, reward_scale)
+        return transition._replace(r_t=transition.r_t / unit.size(reward_scale), later=later)
 
     def next_of(batch: Transition, of: Callable[[Transition], Array]) -> Array:
-        """Something of every o_t whose value a target may need, [B·n, …]: the batch's own, and those of its later steps."""
+        """What `of` reads of every o_t that a target may use, [B·n, …]: the batch's own and those of its later steps."""
         if not batch.later:
             return of(batch)
         steps = jnp.concatenate([of(batch)[:, None], of(batch.later)], axis=1)
         return steps.reshape(-1, *steps.shape[2:])
 
-    def observe(state: LearnerState, acting: ActingHead, transition: Transition, key: Key) -> LearnerState:
+    def observe(state: EnsembleState, acting: ActingHead, transition: Transition, key: Key) -> EnsembleState:
         key_mask, key_noise = jax.random.split(key)
         extras = dict(transition.extras)
         if masked:
@@ -146,23 +146,23 @@ def q_ensemble(
         if values.prior is not None:
             priors = (values.prior(state.values, o) for o in (transition.o_tm1, transition.o_t))
             extras |= dict(zip(_PRIORS, priors, strict=True))
-        largest = unit.observe(state.largest, transition) if unit else ()
+        reward_scale = unit.observe(state.reward_scale, transition) if unit else ()
         transition = transition._replace(extras=extras)
         return state._replace(
-            values=in_unit_of(state, largest),
+            values=in_unit_of(state, reward_scale),
             replay=replay.add(state.replay, transition),
             bonus=bonus.observe(state.bonus, transition),
             behaviour=behaviour.observe(state.behaviour, acting.head, transition),
             phase=(state.phase + 1) % config.learn_period,
-            largest=largest,
+            reward_scale=reward_scale,
         )
 
-    def in_unit_of(state: LearnerState, largest: State) -> State:
-        """What was learned, in the unit of now; before anything was, there is nothing to keep."""
+    def in_unit_of(state: EnsembleState, reward_scale: State) -> State:
+        """The learned values in the new unit; unchanged before the first learning step."""
         if not unit:
             return state.values
         begun = replay.size(state.replay) >= config.min_replay
-        return values.rescaled(state.values, jnp.where(begun, unit.change(state.largest, largest), 1.0))
+        return values.rescaled(state.values, jnp.where(begun, unit.change(state.reward_scale, reward_scale), 1.0))
 
     def errors(q_tm1: Array, batch: Transition, target_t: Array, online_t: Array | None) -> Array:
         """TD errors [H, B] on the environment's rewards, from the values of `next_of`."""
@@ -177,6 +177,7 @@ def q_ensemble(
         return jax.vmap(jax.vmap(td.q_learning), in_axes=over_heads)(q_tm1, batch.a_tm1, r_t, d_t, target_t)
 
     def cut_errors(q_tm1: Array, batch: Transition, target_t: Array, online_t: Array) -> Array:
+        assert batch.later
         a_tm1, r_t, d_t = (
             jnp.concatenate([getattr(batch, name)[:, None], getattr(batch.later, name)], axis=1)
             for name in ("a_tm1", "r_t", "d_t")
@@ -185,8 +186,8 @@ def q_ensemble(
         error = jax.vmap(jax.vmap(td.cut_q_learning), in_axes=(0, None, None, None, 0, 0, None))
         return error(q_tm1, a_tm1, r_t, config.discount * d_t, target_t, online_t, batch.later.extras["follows"])
 
-    def update(state: LearnerState, key: Key) -> tuple[LearnerState, learning.Metrics]:
-        batch = in_values(replay.sample(state.replay, key), state.largest)
+    def update(state: EnsembleState, key: Key) -> tuple[EnsembleState, learning.Metrics]:
+        batch = in_values(replay.sample(state.replay, key), state.reward_scale)
         bonus_state, novelty = bonus.learn(state.bonus, batch)
 
         def loss(q_tm1: Array, target_t: Array, online_t: Array | None) -> tuple[Array, learning.Metrics]:
@@ -195,7 +196,7 @@ def q_ensemble(
             taken = jax.vmap(jax.vmap(td.taken), in_axes=(0, None))(q_tm1[: heads.exploiters], batch.a_tm1)
             q = jax.lax.stop_gradient(taken)
             explorers_reward, bonus_in_it = bonus.reward(novelty, batch, Exploit(q, exploit_td))
-            delta = plain + beside_the_reward(jax.lax.stop_gradient(explorers_reward) - batch.r_t)
+            delta = plain + bonus_by_head(jax.lax.stop_gradient(explorers_reward) - batch.r_t)
             if noisy:
                 delta += heads.noise_scale * batch.extras["noise"].T
             squares = 0.5 * jnp.square(delta)
@@ -203,58 +204,54 @@ def q_ensemble(
                 squares *= batch.extras["mask"].T
             metrics = learning.metrics(
                 jnp.mean(squares),
-                bonus=in_rewards(jnp.mean(bonus_in_it), state.largest),
-                largest_q=in_rewards(jnp.max(jnp.abs(q_tm1[:learning_the_task])), state.largest),
+                bonus=in_rewards(jnp.mean(bonus_in_it), state.reward_scale),
+                largest_q=in_rewards(jnp.max(jnp.abs(q_tm1[:task_heads])), state.reward_scale),
                 largest_extra=0.0 if heads.exploiters else jnp.max(jnp.abs(explorers_reward - batch.r_t)),
             )
             return jnp.sum(jnp.mean(squares, axis=1)), metrics
 
         priors = None
         if values.prior is not None:
-            before, after = _PRIORS
-            both = batch.extras[before], next_of(batch, lambda steps: steps.extras[after])
-            priors = tuple(jnp.swapaxes(prior, 0, 1) for prior in both)
+            prior_tm1, prior_t = batch.extras[_PRIORS[0]], next_of(batch, lambda steps: steps.extras[_PRIORS[1]])
+            priors = jnp.swapaxes(prior_tm1, 0, 1), jnp.swapaxes(prior_t, 0, 1)
         o_t = next_of(batch, lambda steps: steps.o_t)
         values_state, metrics = values.update(state.values, batch.o_tm1, o_t, loss, priors)
         state = state._replace(values=values_state, bonus=bonus_state)
         return state, metrics
 
-    def beside_the_reward(pay: Array) -> Array:
-        """What each head is paid beside the reward, [H, B], from what explorers are: [B] for all, or [N, B] for each."""
+    def bonus_by_head(pay: Array) -> Array:
+        """Each head's bonus, [H, B], from the explorers', [B] for all or [N, B]."""
         explores = (jnp.arange(heads.number) >= heads.exploiters)[:, None]
         if pay.ndim == 2:
             pay = jnp.concatenate([jnp.zeros((heads.exploiters, config.batch_size)), pay])
         return jnp.where(explores, pay, 0.0)
 
-    def learn(state: LearnerState, key: Key) -> tuple[LearnerState, learning.Metrics]:
+    def learn(state: EnsembleState, key: Key) -> tuple[EnsembleState, learning.Metrics]:
         ready = (replay.size(state.replay) >= config.min_replay) & (state.phase == 0)
         return learning.when(ready, update, state, key)
 
-    def examine(state: LearnerState, batch: Transition) -> Examined:
-        """A learning step on the batch that is not taken: what it would have looked at."""
-        batch = in_values(batch, state.largest)
+    def examine(state: EnsembleState, batch: Transition) -> Examined:
+        """Values, TD errors and bonus that a learning step on the batch would use."""
+        batch = in_values(batch, state.reward_scale)
         _, novelty = bonus.learn(state.bonus, batch)
+        of_batch = values.evaluate(state.values, batch.o_tm1, next_of(batch, lambda steps: steps.o_t))
+        q = jax.vmap(jax.vmap(td.taken), in_axes=(0, None))(of_batch.q_tm1, batch.a_tm1)
+        delta = errors(of_batch.q_tm1, batch, of_batch.target_t, of_batch.online_t)
+        exploit = Exploit(q[: heads.exploiters], delta[: heads.exploiters])
+        examined = Examined(q, delta, bonus.reward(novelty, batch, exploit)[1])
+        return jax.tree.map(lambda x: in_rewards(x, state.reward_scale), examined)
 
-        def look(q_tm1: Array, target_t: Array, online_t: Array | None) -> tuple[Array, Examined]:
-            q = jax.vmap(jax.vmap(td.taken), in_axes=(0, None))(q_tm1, batch.a_tm1)
-            delta = errors(q_tm1, batch, target_t, online_t)
-            exploit = Exploit(q[: heads.exploiters], delta[: heads.exploiters])
-            found = Examined(q, delta, bonus.reward(novelty, batch, exploit)[1])
-            return jnp.zeros(()), jax.tree.map(lambda x: in_rewards(x, state.largest), found)
-
-        return values.update(state.values, batch.o_tm1, next_of(batch, lambda steps: steps.o_t), look)[1]
-
-    def rebase(state: LearnerState) -> LearnerState:
+    def rebase(state: EnsembleState) -> EnsembleState:
         return state._replace(values=values.rebase(state.values), bonus=bonus.rebase(state.bonus))
 
-    def cut(state: LearnerState) -> LearnerState:
+    def cut(state: EnsembleState) -> EnsembleState:
         return state._replace(replay=replays.cut(state.replay))
 
-    def every_q(params: ActingParams, observation: Array) -> Array:
-        return in_rewards(values.noiseless_q(params.values, observation), params.largest)
+    def all_q(params: ActingParams, observation: Array) -> Array:
+        return in_rewards(values.noiseless_q(params.values, observation), params.reward_scale)
 
-    def mean_of_exploiters(params: ActingParams, observation: Array) -> Array:
-        return jnp.mean(every_q(params, observation)[:learning_the_task], axis=0)
+    def task_values(params: ActingParams, observation: Array) -> Array:
+        return jnp.mean(all_q(params, observation)[:task_heads], axis=0)
 
     frozen = heads.acting == "frozen"
     actor = _frozen_actor(heads.number, values, behaviour) if frozen else _live_actor(values, behaviour)
@@ -262,8 +259,8 @@ def q_ensemble(
         init=init,
         params=params,
         actor=_redrawing(actor, heads.head_steps) if heads.head_steps else actor,
-        evaluator=learning.greedy_actor(mean_of_exploiters),
-        values=mean_of_exploiters,
+        evaluator=learning.greedy_actor(task_values),
+        values=task_values,
         observe=observe,
         learn=learn,
         rebase=rebase,
@@ -273,11 +270,11 @@ def q_ensemble(
         examiner=Examiner(
             exploiters=heads.exploiters,
             explorers=heads.explorers,
-            q=every_q,
+            q=all_q,
             remembered=lambda state, key: replay.sample(state.replay, key),
             examine=examine,
         ),
-        extras=("last", "row") if tells_rows else (),
+        extras=("last", "row") if with_rows else (),
         cut=cut if config.return_steps > 1 else None,
     )
 
@@ -292,7 +289,7 @@ def _frozen_actor(heads: int, values: Values, behaviour: Behaviour) -> Actor:
         head = behaviour.begin(params.behaviour, key)
         return ActingHead(head, freeze(params.values, jnp.arange(heads) if behaviour.every_head else head))
 
-    def act(params: Any, acting: ActingHead, timestep: TimeStep, key: Key) -> tuple[Array, ActingHead]:
+    def act(params: ActingParams, acting: ActingHead, timestep: TimeStep, key: Key) -> tuple[Array, ActingHead]:
         del params
         return behaviour.act(frozen_q(acting.frozen, timestep.observation), acting.head, key), acting
 
@@ -313,7 +310,7 @@ def _live_actor(values: Values, behaviour: Behaviour) -> Actor:
 
 
 def _redrawing(actor: Actor, steps: int) -> Actor:
-    """Acts with another head after so many steps of an episode, as if one began there."""
+    """Draws another head every `steps` steps of an episode, as at its beginning."""
 
     def begin(params: ActingParams, key: Key) -> ActingHead:
         acting: ActingHead = actor.begin(params, key)

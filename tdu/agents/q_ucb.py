@@ -10,13 +10,13 @@ from tdu.types import Agent, EnvSpec
 
 
 @dataclass(frozen=True)
-class Config(EnsembleConfig):
+class QUcbConfig(EnsembleConfig):
     """Twenty heads, λ = 3, β = 1."""
 
     exploiters: int = option(20, "Value functions trained on the reward (K).", minimum=2)
     beta: float = option(1.0, "Weight β of σ(Q) in the choice of actions.", minimum=0)
 
 
-def make(spec: EnvSpec, config: Config) -> Agent:
+def make(spec: EnvSpec, config: QUcbConfig) -> Agent:
     """The agent for an environment."""
     return assemble.ensemble(spec, config, explorers=0, bonus=bonus.nothing(), optimism=config.beta)

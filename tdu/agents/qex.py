@@ -1,4 +1,4 @@
-"""QEX: a second network is trained on the absolute TD error of the first, and nothing else (Simmons-Edler et al., 2019)."""
+"""QEX: a second network whose only reward is the absolute TD error of the first (Simmons-Edler et al., 2019)."""
 
 from dataclasses import dataclass
 
@@ -10,14 +10,14 @@ from tdu.types import Agent, EnvSpec
 
 
 @dataclass(frozen=True)
-class Config(DqnConfig):
+class QexConfig(DqnConfig):
     """bsuite's DQN with the paper's best β."""
 
     beta: float = option(10.0, "Scale β of the explorer's reward |δ|.", minimum=0)
     explorer_prob: float = option(0.5, "Probability that the explorer acts in an episode.", minimum=0, maximum=1)
 
 
-def make(spec: EnvSpec, config: Config) -> Agent:
+def make(spec: EnvSpec, config: QexConfig) -> Agent:
     """The agent for an environment."""
     choice = behaviour.mixed(1, 2, config.explorer_prob, config.epsilon)
     surprise = bonus.absolute_td(config.beta)

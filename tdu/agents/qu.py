@@ -10,7 +10,7 @@ from tdu.types import Agent, EnvSpec
 
 
 @dataclass(frozen=True)
-class Config(EnsembleConfig):
+class QuConfig(EnsembleConfig):
     """As TDU: λ = 3, β = 1."""
 
     exploiters: int = option(10, "Value functions trained on the reward (K).", minimum=2)
@@ -18,6 +18,6 @@ class Config(EnsembleConfig):
     beta: float = option(1.0, "Weight β of the bonus σ(Q).", minimum=0)
 
 
-def make(spec: EnvSpec, config: Config) -> Agent:
+def make(spec: EnvSpec, config: QuConfig) -> Agent:
     """The agent for an environment."""
     return assemble.ensemble(spec, config, explorers=config.explorers, bonus=bonus.q_uncertainty(config.beta))

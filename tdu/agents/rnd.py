@@ -1,4 +1,4 @@
-"""RND: DQN paid for states on which a network cannot yet predict a fixed random one (Burda et al., 2018)."""
+"""RND: DQN paid for the error of a network that learns to predict a fixed random one (Burda et al., 2018)."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from tdu.types import Agent, EnvSpec, Values
 
 
 @dataclass(frozen=True)
-class Config(DqnConfig):
+class RndConfig(DqnConfig):
     """bsuite's DQN with the paper's best values."""
 
     beta: float = option(10.0, "Weight β of the bonus.", minimum=0)
@@ -22,17 +22,17 @@ class Config(DqnConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.normalise and changed(self, "decay"):
-            raise UserError("decay is for normalise=true; without it it would change nothing.")
+            raise UserError("decay is for normalise=true; with normalise=false it would change nothing.")
 
 
-def make(spec: EnvSpec, config: Config) -> Agent:
+def make(spec: EnvSpec, config: RndConfig) -> Agent:
     """The agent for an environment."""
     surprise = bonus.distillation(config.beta, predictor(spec, config), decay=config.decay, normalise=config.normalise)
     choice = behaviour.uniform(1, config.epsilon)
     return assemble.single(spec, config, exploiters=0, explorers=1, bonus=surprise, behaviour=choice)
 
 
-def predictor(spec: EnvSpec, config: Config) -> Values:
-    """f − f̃, f a network that learns and f̃ a fixed one: as a value function whose prior has scale −1."""
+def predictor(spec: EnvSpec, config: RndConfig) -> Values:
+    """f − f̃, with f trained and f̃ fixed: a value function with a prior of scale −1."""
     shape = assemble.shape(config, heads=1, prior_scale=-1.0)
     return values.make(spec._replace(num_actions=config.features), shape, force_dense=config.dense)

@@ -2,38 +2,37 @@
 
     r ≈ φ(s, a)ᵀw,    ψ(s, a) = φ(s, a) + γ·ψ(s', a'),    Q(s, a) = ψ(s, a)ᵀw,    w ~ N(w̄, LLᵀ)
 
-φ is a network whose output is `features` numbers per action, cut at 0. ψ is a table with one row per state, or a network like
+φ is a network with `features` outputs per action and a ReLU on them. ψ is a table with one row per state, or a network like
 φ. LLᵀ is the posterior covariance of w: prior_variance·I at first, then one Bayesian update per transition with φ(s, a) and
-noise of likelihood_variance. a' is the action that the sample in use would take. w̄ and φ are trained to predict the reward, ψ
-to satisfy its identity, and ψᵀw̄ also as a value function; all by Adam.
+noise of likelihood_variance. a' is the action of the current sample of w. w̄ and φ are trained to predict the reward, ψ to
+satisfy its identity, and ψᵀw̄ also as a value function; all with Adam.
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from tdu import adam as adams
 from tdu import behaviour, random, values
 from tdu import replay as replays
 from tdu.agents import assemble, learning
 from tdu.agents.config import QConfig
 from tdu.errors import UserError
 from tdu.options import option
-from tdu.types import Actor, Agent, Array, EnvSpec, Examined, Examiner, Key, Params, TimeStep, Transition
-from tdu.values.shape import FAR
+from tdu.types import Actor, Agent, Array, EnvSpec, Examined, Examiner, Key, Params, State, TimeStep, Transition
+from tdu.values.shape import MAX_COUNT
 
 
 @dataclass(frozen=True)
-class Config(QConfig):
+class SuConfig(QConfig):
     """bsuite's DQN with the paper's best values."""
 
     hidden_sizes: tuple[int, ...] = option((64,), "Widths of the hidden layers.")
-    min_replay: int = option(100, "Learning starts once so many transitions are stored.", minimum=1)
+    min_replay: int = option(100, "Transitions in the replay before learning starts.", minimum=1)
     successor: Literal["auto", "network", "table"] = option(
         "auto",
-        "Form of ψ: a network, a table with one row per state, or the table where the observation is one-hot (auto).",
+        "Form of ψ: a network, a table with one row per state, or (auto) the table where observations are one-hot.",
     )
     features: int = option(64, "Width of φ and ψ for each action.", minimum=1, maximum=1024)
     likelihood_variance: float = option(10.0, "Variance of the noise in rewards.", above=0)
@@ -42,23 +41,24 @@ class Config(QConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.bootstrap != "max":
-            raise UserError("agent su follows its own sample of weights; bootstrap=double would change nothing.")
+            raise UserError("agent su chooses actions by its sample of weights; bootstrap=double would change nothing.")
         if self.observations != "raw":
-            raise UserError("agent su needs features above 0, which centred observations do not have; leave them raw.")
+            raise UserError("agent su needs raw observations: standardised ones may be negative; leave it out.")
 
 
-class State(NamedTuple):
-    local: Any
+class SuState(NamedTuple):
+    local: State
     """φ."""
-    successor: Any
+    successor: State
     """ψ."""
     mean: Array
     """w̄ [F]."""
-    moments: adams.Moments
+    optimiser: State
+    """Of w̄."""
     root: Array
     """L [F, F]; the covariance of w is LLᵀ."""
     acting: Array
-    """The sample of w that acts at present, [F]."""
+    """The sample of w that acts, [F]."""
     replay: replays.Ring
     phase: Array
     """Environment steps observed, modulo the learning period."""
@@ -66,8 +66,8 @@ class State(NamedTuple):
     """Learning steps, counted up to 2³⁰; Adam needs no more."""
 
 
-class ActingParams(NamedTuple):
-    """What the actors need of the learner."""
+class SuParams(NamedTuple):
+    """What the actors need."""
 
     successor: Params
     mean: Array
@@ -78,14 +78,14 @@ def with_transition(root: Array, features: Array, likelihood_variance: float) ->
     """The posterior's root after one transition with `features` φ [F]: Potter's square-root form of the Kalman update.
 
     With a = Lᵀφ, the new root is L·(I − αaaᵀ), where α = 1 / (s + √(s·likelihood_variance)) and s = aᵀa +
-    likelihood_variance. The covariance LLᵀ cannot become indefinite, whatever is rounded.
+    likelihood_variance. Rounding cannot make the covariance LLᵀ indefinite.
     """
     a = root.T @ features
     s = a @ a + likelihood_variance
     return root - jnp.outer(root @ a, a) / (s + jnp.sqrt(s * likelihood_variance))
 
 
-def make(spec: EnvSpec, config: Config) -> Agent:
+def make(spec: EnvSpec, config: SuConfig) -> Agent:
     """The agent for an environment."""
     size, actions = config.features, spec.num_actions
     shape = assemble.shape(config, heads=1, prior_scale=0.0)
@@ -110,13 +110,13 @@ def make(spec: EnvSpec, config: Config) -> Agent:
         """ψ of every action, [A, F]."""
         return successor_features(successor.q(params, observation))
 
-    def init(key: Key) -> State:
+    def init(key: Key) -> SuState:
         mean = jnp.zeros(size)
-        return State(
+        return SuState(
             local=local.init(key),
             successor=successor.init(random.for_use(key, random.Use.SUCCESSOR)),
             mean=mean,
-            moments=adams.init(mean),
+            optimiser=shape.optimiser.init(mean),
             root=jnp.eye(size) * config.prior_variance**0.5,
             acting=mean,
             replay=replay.init(replays.example(spec)),
@@ -124,17 +124,17 @@ def make(spec: EnvSpec, config: Config) -> Agent:
             updates=jnp.zeros((), jnp.int32),
         )
 
-    def params(state: State) -> ActingParams:
-        return ActingParams(successor.params(state.successor), state.mean, state.root)
+    def params(state: SuState) -> SuParams:
+        return SuParams(successor.params(state.successor), state.mean, state.root)
 
-    def begin(params: ActingParams, key: Key) -> Array:
+    def begin(params: SuParams, key: Key) -> Array:
         """The sample of w that acts."""
         return params.mean + params.root @ jax.random.normal(key, (size,))
 
-    def act(params: ActingParams, sample: Array, timestep: TimeStep, key: Key) -> tuple[Array, Array]:
+    def act(params: SuParams, sample: Array, timestep: TimeStep, key: Key) -> tuple[Array, Array]:
         return pick(successors(params.successor, timestep.observation) @ sample, key), sample
 
-    def observe(state: State, sample: Array, transition: Transition, key: Key) -> State:
+    def observe(state: SuState, sample: Array, transition: Transition, key: Key) -> SuState:
         del key
         met = local_features(local.q(local.params(state.local), transition.o_tm1))[transition.a_tm1]
         return state._replace(
@@ -144,7 +144,7 @@ def make(spec: EnvSpec, config: Config) -> Agent:
             phase=(state.phase + 1) % config.learn_period,
         )
 
-    def update(state: State, key: Key) -> tuple[State, learning.Metrics]:
+    def update(state: SuState, key: Key) -> tuple[SuState, learning.Metrics]:
         batch = replay.sample(state.replay, key)
         d_t = config.discount * batch.d_t
 
@@ -152,7 +152,7 @@ def make(spec: EnvSpec, config: Config) -> Agent:
             """[B, A, F] -> [B, F]."""
             return jnp.einsum("baf,ba->bf", x, jax.nn.one_hot(batch.a_tm1, actions))
 
-        def reward_loss(output_tm1: Array, *_: Any) -> tuple[Array, Any]:
+        def reward_loss(output_tm1: Array, *_: Array | None) -> tuple[Array, tuple[Array, Array, Array]]:
             local_tm1 = of_action(local_features(output_tm1))
             error = batch.r_t - local_tm1 @ state.mean
             loss = 0.5 * jnp.mean(jnp.square(error))
@@ -162,7 +162,9 @@ def make(spec: EnvSpec, config: Config) -> Agent:
             state.local, batch.o_tm1, batch.o_t, reward_loss
         )
 
-        def successor_loss(output_tm1: Array, target_t: Array, _: Any) -> tuple[Array, Any]:
+        def successor_loss(
+            output_tm1: Array, target_t: Array, _: Array | None
+        ) -> tuple[Array, tuple[Array, Array, Array]]:
             successor_tm1, successor_t = of_action(successor_features(output_tm1)), successor_features(target_t)
             best = jnp.argmax(successor_t @ state.acting, axis=-1)
             followed = jnp.take_along_axis(successor_t, best[:, None, None], axis=1)[:, 0]
@@ -175,33 +177,30 @@ def make(spec: EnvSpec, config: Config) -> Agent:
         learned_successor, (loss_of_successor, pull_of_value, largest_q) = successor.update(
             state.successor, batch.o_tm1, batch.o_t, successor_loss
         )
-        updates = jnp.minimum(state.updates + 1, FAR)
+        updates = jnp.minimum(state.updates + 1, MAX_COUNT)
         slope = -jnp.mean(pull_of_reward + pull_of_value, axis=0)
-        mean, moments = adams.update(shape.adam, state.mean, state.moments, slope, updates)
+        mean, optimiser = shape.optimiser.update(state.mean, state.optimiser, slope, updates)
         state = state._replace(
-            local=learned_local, successor=learned_successor, mean=mean, moments=moments, updates=updates
+            local=learned_local, successor=learned_successor, mean=mean, optimiser=optimiser, updates=updates
         )
         return state, learning.metrics(loss_of_reward + loss_of_successor, largest_q=largest_q)
 
-    def examine(state: State, batch: Transition) -> Examined:
+    def examine(state: SuState, batch: Transition) -> Examined:
         """Values and TD errors of w̄ on a batch; SU pays no bonus."""
+        outputs = successor.evaluate(state.successor, batch.o_tm1, batch.o_t)
+        q_tm1, q_t = (successor_features(output) @ state.mean for output in (outputs.q_tm1, outputs.target_t))
+        q = jnp.take_along_axis(q_tm1, batch.a_tm1[:, None], axis=1)[:, 0]
+        delta = batch.r_t + config.discount * batch.d_t * jnp.max(q_t, axis=1) - q
+        return Examined(q[None], delta[None], jnp.zeros_like(q))
 
-        def look(output_tm1: Array, target_t: Array, _: Any) -> tuple[Array, Examined]:
-            q_tm1, q_t = (successor_features(output) @ state.mean for output in (output_tm1, target_t))
-            q = jnp.take_along_axis(q_tm1, batch.a_tm1[:, None], axis=1)[:, 0]
-            delta = batch.r_t + config.discount * batch.d_t * jnp.max(q_t, axis=1) - q
-            return jnp.zeros(()), Examined(q[None], delta[None], jnp.zeros_like(q))
-
-        return successor.update(state.successor, batch.o_tm1, batch.o_t, look)[1]
-
-    def mean_values(params: ActingParams, observation: Array) -> Array:
+    def mean_values(params: SuParams, observation: Array) -> Array:
         return successors(params.successor, observation) @ params.mean
 
-    def learn(state: State, key: Key) -> tuple[State, learning.Metrics]:
+    def learn(state: SuState, key: Key) -> tuple[SuState, learning.Metrics]:
         ready = (replay.size(state.replay) >= config.min_replay) & (state.phase == 0)
         usable = jnp.all(jnp.isfinite(state.acting))
         state, metrics = learning.when(ready, update, state, key)
-        # A sample that is not finite picks actions without meaning. A loss that is not finite ends the run.
+        # A sample that is not finite picks meaningless actions. A loss that is not finite ends the run.
         return state, metrics | {"loss": jnp.where(usable, metrics["loss"], jnp.nan)}
 
     return Agent(
@@ -227,7 +226,7 @@ def make(spec: EnvSpec, config: Config) -> Agent:
     )
 
 
-def _is_table(spec: EnvSpec, config: Config) -> bool:
+def _is_table(spec: EnvSpec, config: SuConfig) -> bool:
     """Whether ψ is a table."""
     one_hot = spec.num_states is not None
     if config.successor == "table" and not one_hot:

@@ -1,4 +1,4 @@
-"""TDU: K exploiters learn the task; N explorers are paid r + β·σ, σ the spread of the exploiters' TD errors."""
+"""TDU: K exploiters learn the task; N explorers are paid r + β·σ, with σ the spread of the exploiters' TD errors."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,31 +12,31 @@ from tdu.types import Agent, EnvSpec
 
 
 @dataclass(frozen=True)
-class Config(EnsembleConfig):
+class TduConfig(EnsembleConfig):
     """TDU with the paper's best values, λ = 3 and β = 1."""
 
     exploiters: int = option(10, "Value functions trained on the reward (K).", minimum=2)
     explorers: int = option(10, "Value functions trained on reward plus bonus (N).", minimum=1)
     beta: float = option(1.0, "Weight β of the bonus.", minimum=0)
     beta_ladder: float = option(
-        1.0, "Explorers' β climb from beta/beta_ladder to beta·beta_ladder; 1 gives all the same β.", minimum=1
+        1.0, "Explorers' β range from beta/beta_ladder to beta·beta_ladder, in equal ratios; 1 for one β.", minimum=1
     )
     divisor: Literal["unbiased", "biased"] = option("unbiased", "σ divides by K − 1 (eq. 7) or by K.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if changed(self, "beta_ladder") and (self.explorers == 1 or self.beta == 0):
-            raise UserError("beta_ladder needs two explorers and a beta above 0; without them it would change nothing.")
+            raise UserError("beta_ladder needs two explorers and a beta above 0; otherwise it would change nothing.")
 
 
-def make(spec: EnvSpec, config: Config) -> Agent:
+def make(spec: EnvSpec, config: TduConfig) -> Agent:
     """The agent for an environment."""
     uncertainty = bonus.td_uncertainty(ladder(config), unbiased=config.divisor == "unbiased")
     return assemble.ensemble(spec, config, explorers=config.explorers, bonus=uncertainty)
 
 
-def ladder(config: Config) -> float | list[float]:
-    """β, or one for each explorer in equal ratios."""
+def ladder(config: TduConfig) -> float | list[float]:
+    """β, or the β of each explorer, in equal ratios."""
     if config.beta_ladder == 1.0:
         return config.beta
     rungs = [2 * i / (config.explorers - 1) - 1 for i in range(config.explorers)]

@@ -1,12 +1,12 @@
-"""TDU for policy gradients (the paper's algorithm 3): an actor-critic whose reward is raised by β·σ.
+"""TDU for policy gradients (the paper's algorithm 3): an actor-critic whose reward is r + β·σ.
 
 K critics with priors learn the value of the policy from r; σ is the spread of their TD errors. The policy and its baseline
-are one network that sees r + β·σ alone. With β = 0 it is a plain advantage actor-critic (bsuite's: sequences of 32 steps,
-TD(λ), no replay), and the critics change nothing.
+are one network that learns from r + β·σ. With β = 0 it is bsuite's advantage actor-critic (sequences of 32 steps, TD(λ), no
+replay), and the critics have no effect.
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,12 +15,13 @@ from tdu import bonus, td, values
 from tdu import replay as replays
 from tdu.adam import Adam
 from tdu.agents import learning
+from tdu.networks import torsos
 from tdu.options import option
-from tdu.types import Actor, Agent, Array, EnvSpec, Key, Params, TimeStep, Transition, Values
+from tdu.types import Actor, Agent, Array, EnvSpec, Key, Params, State, TimeStep, Transition, Values
 
 
 @dataclass(frozen=True)
-class Config:
+class TduAcConfig:
     """bsuite's actor-critic, with TDU's critics."""
 
     discount: float = option(0.99, "Discount factor γ.", minimum=0, maximum=1)
@@ -30,22 +31,20 @@ class Config:
     )
     entropy_cost: float = option(0.0, "Weight of the policy's entropy in its loss.", minimum=0)
     hidden_sizes: tuple[int, ...] = option((64, 64), "Widths of the hidden layers.")
-    torso: Literal["auto", "mlp", "conv"] = option(
-        "auto", "Before the hidden layers: 3×3 windows for images (conv), nothing (mlp), or whatever fits (auto)."
-    )
+    torso: torsos.Kind = option("auto", torsos.HELP)
     learning_rate: float = option(3e-3, "Adam's learning rate.", above=0)
     adam_eps: float = option(1e-8, "Adam's ε.", above=0)
     critics: int = option(10, "Critics trained on the reward (K).", minimum=2)
     prior_scale: float = option(3.0, "Scale λ of each critic's fixed random prior function; 0 for none.", minimum=0)
     beta: float = option(1.0, "Weight β of the bonus; 0 for a plain actor-critic.", minimum=0)
     divisor: Literal["unbiased", "biased"] = option("unbiased", "σ divides by K − 1 (eq. 7) or by K.")
-    dense: bool = option(False, "Use the ordinary first layer even where the observation is one-hot.")
+    dense: bool = option(False, "Use the dense first layer for one-hot observations too.")
 
 
-class State(NamedTuple):
-    critics: Any
-    policy: Any
-    """One network: a logit for each action, and the baseline."""
+class ActorCriticState(NamedTuple):
+    critics: State
+    policy: State
+    """One network: the logits of the actions and the baseline."""
     sequence: replays.Ring
     phase: Array
     """Environment steps observed, modulo the sequence's length."""
@@ -53,26 +52,25 @@ class State(NamedTuple):
     """Differs from one episode to the next."""
 
 
-class ActingParams(NamedTuple):
-    """What the actors need of the learner."""
+class ActorCriticParams(NamedTuple):
+    """What the actors need."""
 
     policy: Params
     episode: Array
 
 
-def make(spec: EnvSpec, config: Config) -> Agent:
+def make(spec: EnvSpec, config: TduAcConfig) -> Agent:
     """The agent for an environment."""
     length, actions = config.sequence_length, spec.num_actions
 
     def networks(heads: int, outputs: int, prior_scale: float) -> Values:
-        adam = Adam(config.learning_rate, eps=config.adam_eps)
-        shape = values.Shape(
+        shape = values.EnsembleShape(
             heads=heads,
             hidden_sizes=config.hidden_sizes,
             prior_scale=prior_scale,
             target_period=1,
             double=False,
-            adam=adam,
+            optimiser=Adam(config.learning_rate, eps=config.adam_eps),
             torso=config.torso,
         )
         return values.make(spec._replace(num_actions=outputs), shape, force_dense=config.dense)
@@ -81,27 +79,27 @@ def make(spec: EnvSpec, config: Config) -> Agent:
     policy = networks(1, actions + 1, 0.0)
     sequence = replays.sequence(length)
 
-    def init(key: Key) -> State:
+    def init(key: Key) -> ActorCriticState:
         key_critics, key_policy = jax.random.split(key)
         zero = jnp.zeros((), jnp.int32)
         example = replays.example(spec, {"episode": zero})
-        return State(critics.init(key_critics), policy.init(key_policy), sequence.init(example), zero, zero)
+        return ActorCriticState(critics.init(key_critics), policy.init(key_policy), sequence.init(example), zero, zero)
 
-    def params(state: State) -> ActingParams:
-        return ActingParams(policy.params(state.policy), state.episode)
+    def params(state: ActorCriticState) -> ActorCriticParams:
+        return ActorCriticParams(policy.params(state.policy), state.episode)
 
-    def begin(params: ActingParams, key: Key) -> Array:
-        """What tells the episode from the next."""
+    def begin(params: ActorCriticParams, key: Key) -> Array:
+        """A number that differs from one episode to the next."""
         del key
         return params.episode
 
-    def logits(params: ActingParams, observation: Array) -> Array:
+    def logits(params: ActorCriticParams, observation: Array) -> Array:
         return policy.q(params.policy, observation)[0, :actions]
 
-    def act(params: ActingParams, episode: Array, timestep: TimeStep, key: Key) -> tuple[Array, Array]:
+    def act(params: ActorCriticParams, episode: Array, timestep: TimeStep, key: Key) -> tuple[Array, Array]:
         return jax.random.categorical(key, logits(params, timestep.observation)).astype(jnp.int32), episode
 
-    def observe(state: State, episode: Array, transition: Transition, key: Key) -> State:
+    def observe(state: ActorCriticState, episode: Array, transition: Transition, key: Key) -> ActorCriticState:
         del key
         transition = transition._replace(extras={"episode": episode})
         return state._replace(
@@ -110,19 +108,19 @@ def make(spec: EnvSpec, config: Config) -> Agent:
             episode=state.episode + 1,
         )
 
-    def update(state: State, key: Key) -> tuple[State, learning.Metrics]:
+    def update(state: ActorCriticState, key: Key) -> tuple[ActorCriticState, learning.Metrics]:
         batch = sequence.sample(state.sequence, key)
         d_t = config.discount * batch.d_t
         goes_on = jnp.append(batch.extras["episode"][1:] == batch.extras["episode"][:-1], False)
 
-        def critic_loss(v_tm1: Array, v_t: Array, _: Any) -> tuple[Array, tuple[Array, Array]]:
+        def critic_loss(v_tm1: Array, v_t: Array, _: Array | None) -> tuple[Array, tuple[Array, Array]]:
             errors = batch.r_t + d_t * v_t[..., 0] - v_tm1[..., 0]
             return bonus.critic_loss(errors), (jax.lax.stop_gradient(errors), jnp.max(jnp.abs(v_tm1)))
 
         learned_critics, (errors, largest_v) = critics.update(state.critics, batch.o_tm1, batch.o_t, critic_loss)
         raised, sigma = bonus.raised(batch, errors, config.beta, unbiased=config.divisor == "unbiased")
 
-        def policy_loss(output_tm1: Array, output_t: Array, _: Any) -> tuple[Array, Array]:
+        def policy_loss(output_tm1: Array, output_t: Array, _: Array | None) -> tuple[Array, Array]:
             v_tm1, v_t = output_tm1[0, :, actions], output_t[0, :, actions]
             returns = td.lambda_returns(raised.r_t, d_t, v_t, config.td_lambda * goes_on)
             advantage = jax.lax.stop_gradient(returns - v_tm1)
@@ -136,10 +134,10 @@ def make(spec: EnvSpec, config: Config) -> Agent:
         state = state._replace(critics=learned_critics, policy=learned_policy)
         return state, learning.metrics(total, bonus=jnp.mean(sigma), largest_q=largest_v)
 
-    def learn(state: State, key: Key) -> tuple[State, learning.Metrics]:
+    def learn(state: ActorCriticState, key: Key) -> tuple[ActorCriticState, learning.Metrics]:
         return learning.when(state.phase == 0, update, state, key)
 
-    def rebase(state: State) -> State:
+    def rebase(state: ActorCriticState) -> ActorCriticState:
         return state._replace(critics=critics.rebase(state.critics), policy=policy.rebase(state.policy))
 
     return Agent(

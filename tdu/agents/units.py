@@ -1,4 +1,4 @@
-"""What values are learned in units of, so that priors, bonus and step size fit rewards and returns of any size."""
+"""The unit in which values are learned (`reward_unit`), so that priors, bonus and learning rate fit rewards of any size."""
 
 from collections.abc import Callable
 from typing import Literal, NamedTuple
@@ -11,75 +11,76 @@ Kind = Literal["one", "largest", "returns"]
 
 
 class Unit(NamedTuple):
-    """What is kept of rewards, and what is made of it."""
+    """Statistics of the rewards seen, and the unit that follows from them."""
 
     init: Callable[[], State]
     observe: Callable[[State, Transition], State]
     """observe(state, one step) -> state."""
     size: Callable[[State], Array]
-    """size(state) -> how much of the environment's reward it is."""
+    """size(state) -> the unit, in the environment's rewards."""
     largest: Callable[[State], Array]
-    """largest(state) -> the largest reward met, without its sign."""
+    """largest(state) -> the largest |r| seen."""
 
     def change(self, before: State, after: State) -> Array:
-        """What values are to be multiplied by so that they mean the same; those of no reward mean 0 in any unit."""
+        """Factor that converts learned values to the new unit; 1 before the first reward that is not 0."""
         return jnp.where(self.largest(before) > 0, self.size(before) / self.size(after), 1.0)
 
 
-class Met(NamedTuple):
-    """Of the rewards so far."""
+class RewardStatistics(NamedTuple):
+    """Statistics of the rewards seen."""
 
     largest: Array
-    """The largest, without its sign."""
-    lately: Array
-    """Their sum up to now in each environment, those before discounted by γ a step; where the task ends it begins anew."""
+    """Largest |r|."""
+    traces: Array
+    """Discounted sum of past rewards in each environment; 0 after the task ends."""
     returns: Array
-    """The largest such sum, without its sign."""
+    """Largest absolute value of such a sum."""
     gain: Array
-    """The largest reward above 0."""
+    """Largest reward above 0."""
 
 
 def make(kind: Kind, discount: float) -> Unit | None:
-    """The unit of that kind; none for 1."""
+    """The unit of this kind; None for 1."""
     if kind == "one":
         return None
     if kind == "largest":
         return Unit(
             init=lambda: jnp.zeros(()),
             observe=lambda largest, step: jnp.maximum(largest, jnp.abs(step.r_t)),
-            size=_of_rewards,
+            size=_reward_size,
             largest=lambda largest: largest,
         )
 
-    def observe(met: Met, step: Transition) -> Met:
+    def observe(seen: RewardStatistics, step: Transition) -> RewardStatistics:
         row = step.extras["row"]
-        lately = discount * met.lately[row] + step.r_t
-        return Met(
-            largest=jnp.maximum(met.largest, jnp.abs(step.r_t)),
-            lately=met.lately.at[row].set(step.d_t * lately),
-            returns=jnp.maximum(met.returns, jnp.abs(lately)),
-            gain=jnp.maximum(met.gain, step.r_t),
+        trace = discount * seen.traces[row] + step.r_t
+        return RewardStatistics(
+            largest=jnp.maximum(seen.largest, jnp.abs(step.r_t)),
+            traces=seen.traces.at[row].set(step.d_t * trace),
+            returns=jnp.maximum(seen.returns, jnp.abs(trace)),
+            gain=jnp.maximum(seen.gain, step.r_t),
         )
 
-    def size(met: Met) -> Array:
-        # Small costs do not make a task one of small rewards, nor do small rewards that add up: what is sought may be larger.
-        is_small = (met.gain > 0) & (met.returns < 1 / _LARGE)
-        one = jnp.where(is_small, _of_rewards(met.largest), jnp.maximum(_of_rewards(met.largest), 1.0))
-        return one * jnp.where(met.returns >= 100 * one, 100.0, jnp.where(met.returns >= 10 * one, 10.0, 1.0))
+    def size(seen: RewardStatistics) -> Array:
+        # The unit is below 1 only if returns are small and some reward is positive: after costs alone, the goal's reward may
+        # still be larger.
+        is_small = (seen.gain > 0) & (seen.returns < 1 / _LARGE)
+        one = jnp.where(is_small, _reward_size(seen.largest), jnp.maximum(_reward_size(seen.largest), 1.0))
+        return one * jnp.where(seen.returns >= 100 * one, 100.0, jnp.where(seen.returns >= 10 * one, 10.0, 1.0))
 
     return Unit(
-        init=lambda: Met(jnp.zeros(()), jnp.zeros(MOST_ROWS), jnp.zeros(()), jnp.zeros(())),
+        init=lambda: RewardStatistics(jnp.zeros(()), jnp.zeros(MAX_ROWS), jnp.zeros(()), jnp.zeros(())),
         observe=observe,
         size=size,
-        largest=lambda met: met.largest,
+        largest=lambda seen: seen.largest,
     )
 
 
-def _of_rewards(largest: Array) -> Array:
-    """The largest reward; 1 for all of about that size, so that they stay what they are."""
+def _reward_size(largest: Array) -> Array:
+    """The largest |r|; 1 where it is between 0.1 and 10, so that common rewards are unchanged."""
     return jnp.where((largest > _LARGE) | ((largest > 0) & (largest < 1 / _LARGE)), largest, 1.0)
 
 
 _LARGE = 10.0
-MOST_ROWS = 4096
-"""So many environments at most are told apart."""
+MAX_ROWS = 4096
+"""Maximum number of environments side by side."""

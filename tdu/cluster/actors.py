@@ -23,6 +23,7 @@ import numpy as np
 
 from tdu import environments
 from tdu.agents.r2d2 import replay as replays
+from tdu.agents.r2d2.agent import RecurrentAgent
 from tdu.agents.r2d2.learner import Batch
 from tdu.agents.r2d2.sequences import nothing
 from tdu.cluster.messages import ELSEWHERE, Counters, News, Rolled, Served, arrived, make_agent, slack, spec_of
@@ -33,7 +34,7 @@ from tdu.run.processes import use_one_core
 from tdu.run.runners import interaction
 from tdu.run.runners.recurrent import NOTHING, plus
 from tdu.run.trained import TrainedAgent
-from tdu.types import Params, RecurrentAgent
+from tdu.types import Params
 
 SEGMENT = 256
 """Sequences that are stored together."""

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 from tdu import agents, environments
 from tdu.agents.r2d2 import frames
+from tdu.agents.r2d2.agent import RecurrentAgent
 from tdu.agents.r2d2.sequences import Sequence, Steps
 from tdu.run.folder.records import RunConfig
-from tdu.types import EnvSpec, RecurrentAgent
+from tdu.types import EnvSpec
 
 ELSEWHERE = "elsewhere"
 """The answer of a process that does not serve."""

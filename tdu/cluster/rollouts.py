@@ -9,6 +9,7 @@ import numpy as np
 
 from tdu import environments, random
 from tdu.agents.r2d2.actor import ladder
+from tdu.agents.r2d2.agent import RecurrentAgent
 from tdu.agents.r2d2.sequences import Sequence, Writer
 from tdu.cluster.messages import Episode, Rolled, Served, lightened, make_agent
 from tdu.environments.vector import Ended
@@ -18,7 +19,7 @@ from tdu.run.runners import interaction
 from tdu.run.runners.acting import CompiledActing, CompiledCarry, Roll, SteppedActing
 from tdu.run.runners.recurrent import stream_steps
 from tdu.run.runners.rows import possible_return
-from tdu.types import Environment, Params, RecurrentAgent
+from tdu.types import Environment, Params
 
 _MASKS = 2
 """What a generator is for, beside the replay's batches."""

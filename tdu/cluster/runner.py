@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tdu import environments
+from tdu.agents.r2d2.agent import RecurrentAgent
 from tdu.agents.r2d2.replay import check_room
 from tdu.cluster import sweep as distributed
 from tdu.cluster.actors import SEGMENT
@@ -33,7 +34,7 @@ from tdu.run.runners.interaction import Learned
 from tdu.run.runners.protocol import Budget, Clock, Gone, Saved
 from tdu.run.runners.recurrent import NOTHING, told
 from tdu.run.runners.rows import Progress, Row, learner_row
-from tdu.types import EnvSpec, Params, RecurrentAgent, State
+from tdu.types import EnvSpec, Params, State
 
 _TELLS_EVERY = 1000
 _RECENT = 100

@@ -37,8 +37,8 @@ def greedy(agent: TrainedAgent) -> Policy:
 
 
 def of_heads(agent: TrainedAgent, heads: Sequence[int]) -> Policy:
-    """Acts greedily on one head, the next one in each episode."""
-    examiner = agent.agent.examiner
+    """Acts greedily on one head, another in each episode."""
+    examiner = agent.examiner
     assert examiner is not None
     q = jax.jit(examiner.q)
 
@@ -53,7 +53,7 @@ def chosen(agent: TrainedAgent, *, head: int | None, explorer: bool) -> tuple[Po
     """The chosen policy and its description."""
     if head is None and not explorer:
         return greedy(agent), "greedy on the exploiters' mean"
-    examiner = agent.agent.examiner
+    examiner = agent.examiner
     if examiner is None:
         raise UserError("this agent has no separate heads to act on; watch it with --greedy.")
     count = examiner.exploiters + examiner.explorers

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from tdu import agents, environments, memory
+from tdu.agents.r2d2.agent import RecurrentAgent
 from tdu.cluster.runner import RayRunner
 from tdu.environments import MadeEnvironment
 from tdu.errors import UserError, unknown
@@ -18,7 +19,7 @@ from tdu.run.runners.mastery import Until
 from tdu.run.runners.protocol import Budget, Runner
 from tdu.run.runners.recurrent import RecurrentRunner
 from tdu.run.runners.stepwise import StepwiseRunner
-from tdu.types import Agent, Environment, EnvSpec, RecurrentAgent
+from tdu.types import Agent, Environment, EnvSpec
 from tdu.values import standard
 
 AnyAgent = Agent | RecurrentAgent

@@ -23,13 +23,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from tdu import agents, random
+from tdu.agents.r2d2.agent import RecurrentAgent
 from tdu.environments import maps
 from tdu.environments.maps import Map
 from tdu.errors import UserError
 from tdu.run.folder import snapshots
 from tdu.run.runners.interaction import run_key
 from tdu.run.runners.protocol import Clock, Runner, Saved, Traced
-from tdu.types import Agent, Array, EnvSpec, Key, RecurrentAgent, State, Transition
+from tdu.types import Agent, Array, EnvSpec, Key, State, Transition
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 

@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tdu.agents.r2d2.agent import RecurrentAgent
 from tdu.environments.observations import encode
 from tdu.run.runners.interaction import run_key
-from tdu.types import Agent, Array, EnvSpec, Key, Params, RecurrentAgent, State, TimeStep
+from tdu.types import Agent, Array, EnvSpec, Examiner, Key, Params, State, TimeStep
 
 
 @lru_cache(maxsize=8)
@@ -41,6 +42,11 @@ class TrainedAgent:
 
     def __repr__(self) -> str:
         return f"TrainedAgent({self.spec.name}, {self.spec.num_actions} actions)"
+
+    @property
+    def examiner(self) -> Examiner | None:
+        """Reads the heads' values, where the agent has them."""
+        return self.agent.examiner if isinstance(self.agent, Agent) else None
 
     def begin_episode(self) -> None:
         """Forgets what was seen before."""

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tdu import adam as adams
 from tdu import random
+from tdu.adam import Adam, AdamMoments
 from tdu.errors import UserError
 from tdu.networks import mlp
 from tdu.theory.mdp import (
@@ -31,7 +31,7 @@ from tdu.theory.mdp import (
 from tdu.theory.posterior import Data, checked_data
 from tdu.types import Array, Key, Params
 
-_Fitting = tuple[Params, Params, adams.Moments]
+_Fitting = tuple[Params, Params, AdamMoments[Params]]
 """Parameters, target parameters and Adam's moments."""
 
 
@@ -197,7 +197,7 @@ def neural(data: Bootstraps, policy: ArrayLike, *, gamma: float, networks: Netwo
 @lru_cache(maxsize=16)
 def _fit(networks: Networks, members: int, states: int, actions: int) -> Callable[..., Array]:
     """The compiled fit for these shapes."""
-    adam = adams.Adam(networks.learning_rate)
+    adam = Adam(networks.learning_rate)
     every_state = jnp.eye(states)
 
     def init(key: Key) -> Params:
@@ -218,11 +218,11 @@ def _fit(networks: Networks, members: int, states: int, actions: int) -> Callabl
             following = q(target)[jnp.arange(states), policy]
             goal = rewards + gamma * transitions @ following
             gradient = jax.grad(lambda p: jnp.sum(weights * jnp.square(q(p) - goal)))(params)
-            params, moments = adams.update(adam, params, moments, gradient, i + 1)
+            params, moments = adam.update(params, moments, gradient, i + 1)
             copy = (i + 1) % networks.target_period == 0
             return params, jax.tree.map(lambda p, t: jnp.where(copy, p, t), params, target), moments
 
-        start = (params, params, adams.init(params))
+        start = (params, params, adam.init(params))
         return q(jax.lax.fori_loop(0, networks.steps, step, start)[0])
 
     def all_members(key: Key, *inputs: Array) -> Array:

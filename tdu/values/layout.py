@@ -1,4 +1,4 @@
-"""How the heads of an ensemble lie in networks: one network for each head, or linear heads on one shared trunk.
+"""How the heads of an ensemble are laid out in networks: one network for each head, or linear heads on one shared trunk.
 
 With a shared trunk, Q_k(s) = W_k·h(s) + b_k + λ·P_k(s). h is the last hidden layer of one network, and the priors P_k are
 linear heads on a second, frozen trunk. A head's own weights have the gradient of its own loss. The trunk has the mean of the
@@ -11,11 +11,11 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tdu.networks import mlp
+from tdu.networks.mlp import Layers, Linear, init_ensemble
 from tdu.types import Array, Key
 
 Kind = Literal["networks", "heads"]
-Apply = Callable[[mlp.Layers, Array], Array]
+Apply = Callable[[Layers, Array], Array]
 
 
 class Layout(NamedTuple):
@@ -24,31 +24,31 @@ class Layout(NamedTuple):
     networks: int
     """R: H, or 1 for a shared trunk."""
     heads_per_network: int
-    init: Callable[[Key, Callable[[Key], mlp.Layers]], mlp.Layers]
-    """init(key, init_one) -> the networks' layers, stacked on a leading axis where there is one network for each head."""
+    init: Callable[[Key, Callable[[Key], Layers]], Layers]
+    """init(key, init_one) -> the networks' layers, stacked on a leading axis where each head has a network."""
     apply: Callable[[Apply], Apply]
-    """apply(one)(layers, x [..., D]) -> [H, ..., A], given what `one` network computes of x."""
-    apply_rest: Callable[[Apply, mlp.Layers, Array, Array], Array]
+    """apply(one)(layers, x [..., D]) -> [H, ..., A], where one(layers of one network, x) is that network's output."""
+    apply_rest: Callable[[Apply, Layers, Array, Array], Array]
     """apply_rest(one, rest, rows [B, R, F], bias) -> [H, B, A], from the first layer's rows."""
-    head: Callable[[mlp.Layers, Array], mlp.Layers]
+    head: Callable[[Layers, Array], Layers]
     """head(layers, k) -> the layers of one head's network."""
-    trunk_mean: Callable[[mlp.Layers], mlp.Layers] | None
+    trunk_mean: Callable[[Layers], Layers] | None
     """trunk_mean(gradient of the heads' summed loss) -> the same, the trunk's layers divided by H; None without a trunk."""
 
 
 def make(kind: Kind, heads: int, actions: int) -> Layout:
-    """The layout of that kind."""
+    """The layout of this kind."""
     return _separate(heads) if kind == "networks" else _shared(heads, actions)
 
 
 def _separate(heads: int) -> Layout:
-    def apply_rest(one: Apply, rest: mlp.Layers, rows: Array, bias: Array) -> Array:
+    def apply_rest(one: Apply, rest: Layers, rows: Array, bias: Array) -> Array:
         return jax.vmap(one)(rest, jnp.swapaxes(rows, 0, 1) + bias[:, None])
 
     return Layout(
         networks=heads,
         heads_per_network=1,
-        init=lambda key, init_one: mlp.init_ensemble(key, heads, init_one),
+        init=lambda key, init_one: init_ensemble(key, heads, init_one),
         apply=lambda one: jax.vmap(one, in_axes=(0, None)),
         apply_rest=apply_rest,
         head=lambda layers, k: jax.tree.map(lambda x: x[k], layers),
@@ -61,11 +61,11 @@ def _shared(heads: int, actions: int) -> Layout:
         """[..., H·A] -> [H, ..., A]."""
         return jnp.moveaxis(outputs.reshape(*outputs.shape[:-1], heads, actions), -2, 0)
 
-    def head(layers: mlp.Layers, k: Array) -> mlp.Layers:
-        *trunk, (w, b) = layers
-        return [*trunk, (w.reshape(-1, heads, actions)[:, k], b.reshape(heads, actions)[k])]
+    def head(layers: Layers, k: Array) -> Layers:
+        *trunk, last = layers
+        return [*trunk, Linear(last.w.reshape(-1, heads, actions)[:, k], last.b.reshape(heads, actions)[k])]
 
-    def trunk_mean(gradient: mlp.Layers) -> mlp.Layers:
+    def trunk_mean(gradient: Layers) -> Layers:
         *trunk, last = gradient
         return [*jax.tree.map(lambda g: g / heads, trunk), last]
 

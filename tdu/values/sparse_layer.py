@@ -1,20 +1,20 @@
 """A first layer for one-hot observations whose cost per step does not grow with the number of states.
 
 A one-hot input picks a row of the first layer's weights, and a batch of B transitions gives a gradient to at most B rows.
-Adam moves the other rows too, but in a way known in advance. A row that was last touched at Adam's step t₀, with moments
+Adam moves the other rows too, by an amount known in advance. A row that was last touched at Adam's step t₀, with moments
 m and v, has moved by step t by
 
     −lr · m / (√v + ε′) · D(t₀, t),    D(t₀, t) = D∞(t₀) − r^(t−t₀) · D∞(t),
     D∞(t) = r · (c_{t+1} + D∞(t+1)),   r = b₁/√b₂,   c_s = √(1−b₂^s) / (1−b₁^s),
 
-so its present value needs no loop, only t₀. The one inexactness is Adam's ε while the row rests: ε′ is the one of step t₀.
-The target network is copied on write: a row untouched since the last copy, at step T, has its target value by the same
-formula; the first touch after T saves that value beside the row.
+so its present value needs t₀ and no loop. One thing is inexact: ε′ is Adam's ε of step t₀ until the row is touched again.
+The target network is copied on write. A row that is untouched since the last copy, at step T, has its target value by the
+same formula. The first touch after T saves that value with the row.
 
-Everything about a row lies side by side in one array, read and written once per step, so that XLA updates it in place: its
-weight, u = m / (√v + ε√c₂), √v + ε√c₂ and the saved target. Reading then takes neither a root nor a division, and ε√c₂, of
-step t₀, is known from t₀. Row S is the all-zero observation and stays zero. Rows keep the shape [R, F] of R networks: XLA
-makes fast loops of it, and slow ones of a flat row that has to be taken apart.
+One array holds everything about a row: its weight, u = m / (√v + ε√c₂), √v + ε√c₂ and the saved target. It is read and
+written once per step, so that XLA updates it in place. Reading then needs neither a root nor a division, and ε√c₂ follows
+from t₀. Row S is the all-zero observation and stays zero. Rows keep the shape [R, F] of R networks, for which XLA generates
+faster loops than for a flat row.
 """
 
 from functools import lru_cache
@@ -27,10 +27,10 @@ from tdu.adam import Adam, power, rate
 from tdu.types import Array
 
 _HORIZON = 1 << 15
-"""c_s is 1 to float32 from here on."""
+"""c_s is 1 in float32 from this step on."""
 
 
-class Table(NamedTuple):
+class RowTable(NamedTuple):
     """The layer's whole state."""
 
     rows: Array
@@ -42,7 +42,7 @@ class Table(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A batch of rows as they were read, each part [B, R, F] but the last, [B]."""
+    """A batch of rows as they are stored, [B, R, F] each; `touched` is [B]."""
 
     weight: Array
     direction: Array
@@ -53,18 +53,18 @@ class Read(NamedTuple):
     touched: Array
 
 
-def init(weights: Array) -> Table:
+def init(weights: Array) -> RowTable:
     """A table from initial weights [S, R, F]; targets start as a copy."""
     weights = jnp.concatenate([weights, jnp.zeros_like(weights[:1])])
     zeros = jnp.zeros_like(weights)
-    return Table(
+    return RowTable(
         rows=jnp.stack([weights, zeros, zeros, weights], axis=1),
         touched=jnp.zeros(weights.shape[0], jnp.int32),
         copied=jnp.zeros((), jnp.int32),
     )
 
 
-def read(table: Table, states: Array) -> Read:
+def read(table: RowTable, states: Array) -> Read:
     """The rows of `states` [B]."""
     *outer, networks, features = table.rows.shape
     flat = table.rows.reshape(*outer, -1)  # reads a row in one piece
@@ -75,61 +75,61 @@ def read(table: Table, states: Array) -> Read:
     return Read(part(0), part(1), part(2), part(3), table.touched[states])
 
 
-def brought_to(adam: Adam, row: Read, step: Array) -> Array:
-    """Weights [B, R, F] of rows as Adam has moved them by `step`, which is not before they were touched."""
+def catch_up(adam: Adam, row: Read, step: Array) -> Array:
+    """Weights [B, R, F] of rows with all of Adam's updates up to `step`."""
     moved = adam.learning_rate * _distance(adam, row.touched, step)
     return row.weight - row.direction * _each(moved)
 
 
-def network(adam: Adam, table: Table, number: Array, step: Array) -> Array:
-    """All weights [S + 1, F] of one network as Adam has moved them by `step`."""
+def network(adam: Adam, table: RowTable, number: Array, step: Array) -> Array:
+    """All weights [S + 1, F] of one network with all of Adam's updates up to `step`."""
     moved = adam.learning_rate * _distance(adam, table.touched, step)
     weight, direction = table.rows[:, 0, number], table.rows[:, 1, number]
     return weight - direction * moved[:, None]
 
 
 def target(adam: Adam, row: Read, copied: Array) -> Array:
-    """Target weights [B, R, F] of rows that were read."""
-    resting = brought_to(adam, row._replace(touched=jnp.minimum(row.touched, copied)), copied)
-    return jnp.where(_each(row.touched > copied), row.saved, resting)
+    """Target weights [B, R, F] of rows."""
+    untouched = catch_up(adam, row._replace(touched=jnp.minimum(row.touched, copied)), copied)
+    return jnp.where(_each(row.touched > copied), row.saved, untouched)
 
 
 class Distinct(NamedTuple):
-    """A batch of states in which some appear several times."""
+    """Which entries of a batch of states are equal."""
 
     first: Array
-    """[B], whether it is its first appearance."""
+    """[B], whether the entry is the first with its state."""
     sums: Array
-    """[B, B]; times what each entry has, [B, …], the sums over equal states at their first appearance, and 0 elsewhere."""
+    """[B, B]; its product with numbers [B, …] has the sum over equal states at the first of them, and 0 elsewhere."""
 
 
 def distinct(states: Array) -> Distinct:
     """Which of `states` [B] are equal."""
     same = states[:, None] == states[None, :]
     earlier = np.tri(states.shape[0], k=-1, dtype=bool)
-    first = ~jnp.any(same & earlier, axis=1)  # argmax says the same and takes three times as long
+    first = ~jnp.any(same & earlier, axis=1)  # argmax gives the same and takes three times as long
     return Distinct(first, (same & first[:, None]).astype(jnp.result_type(float)))
 
 
 def write(
-    adam: Adam, table: Table, *, states: Array, first: Array, before: Read, now: Array, gradient: Array, step: Array
-) -> Table:
-    """Makes Adam's `step` on the rows of `states` [B] and writes them back.
+    adam: Adam, table: RowTable, *, states: Array, first: Array, before: Read, now: Array, gradient: Array, step: Array
+) -> RowTable:
+    """Applies Adam's step number `step` to the rows of `states` [B] and writes them back.
 
     Args:
         adam: its constants.
         table: the layer.
         states: rows to write.
-        first: [B], whether the entry is the one of its state that is written.
-        before: the rows as they were read.
-        now: their weights brought to `step - 1`.
-        gradient: [B, R, F], at a state's first appearance that of all of them.
+        first: [B], whether the entry is written; one of those with equal states.
+        before: the rows as they are stored.
+        now: their weights at `step - 1`.
+        gradient: [B, R, F], summed over equal states at the first of them.
         step: counted from 1.
     """
     last = table.rows.shape[0] - 1
-    rested = step - before.touched
-    m = _each(power(adam.b1, rested)) * (before.direction * before.root) + (1 - adam.b1) * gradient
-    v = _each(power(adam.b2, rested)) * jnp.square(before.root - _each(_epsilon(adam, before.touched)))
+    age = step - before.touched
+    m = _each(power(adam.b1, age)) * (before.direction * before.root) + (1 - adam.b1) * gradient
+    v = _each(power(adam.b2, age)) * jnp.square(before.root - _each(_epsilon(adam, before.touched)))
     root = jnp.sqrt(v + (1 - adam.b2) * jnp.square(gradient)) + _epsilon(adam, step)
     direction = m / root
     weight = now - rate(adam, step) * direction
@@ -141,11 +141,11 @@ def write(
     )
 
 
-def rebased(table: Table, by: Array) -> Table:
+def rebased(table: RowTable, by: Array) -> RowTable:
     """The same layer with every step counted `by` less.
 
-    From the horizon on, only differences of steps matter. A row that was last touched before it has long come to rest at a
-    place that depends on when that was, so its own step stays.
+    From the horizon on, only differences of steps matter. A row that was last touched before the horizon keeps its step: its
+    weight no longer changes, and its value depends on that step.
     """
 
     def back(step: Array) -> Array:
@@ -154,13 +154,13 @@ def rebased(table: Table, by: Array) -> Table:
     return table._replace(touched=back(table.touched), copied=back(table.copied))
 
 
-def _each(of_rows: Array) -> Array:
-    """One number for every row, [B], as [B, 1, 1]."""
-    return of_rows[:, None, None]
+def _each(numbers: Array) -> Array:
+    """One number per row, [B], as [B, 1, 1]."""
+    return numbers[:, None, None]
 
 
 def _epsilon(adam: Adam, step: Array) -> Array:
-    """Adam's ε beside √v at `step`."""
+    """Adam's ε√c₂ at `step`."""
     return adam.eps * jnp.sqrt(1 - power(adam.b2, step))
 
 
@@ -175,7 +175,7 @@ def _distance(adam: Adam, start: Array, end: Array) -> Array:
 
 @lru_cache(maxsize=8)
 def _distance_table(adam: Adam) -> np.ndarray:
-    """D∞(t) for t = 0 … _HORIZON, in float64; programs need it several times over."""
+    """D∞(t) for t = 0 … _HORIZON, in float64; cached, because one program uses it several times."""
     ratio = adam.b1 / np.sqrt(adam.b2)
     s = np.arange(1, _HORIZON + 1, dtype=np.float64)
     c = np.sqrt(1 - adam.b2**s) / (1 - adam.b1**s)

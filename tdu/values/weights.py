@@ -1,4 +1,4 @@
-"""What is trained: the weights themselves. Noisy networks train more (`networks.noisy`)."""
+"""What is trained in an ordinary ensemble: the weights themselves. Noisy networks train more (`networks/noisy.py`)."""
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ PLAIN = Weights(
 """The weights themselves are trained."""
 
 FOLDED = PLAIN._replace(trainable=lambda params: jax.tree.map(jnp.abs, params), trainable_rows=jnp.abs)
-"""The weights themselves are trained, and none of them is negative at first."""
+"""The weights themselves are trained, and their initial values are not negative."""
 
 ONES = PLAIN._replace(trainable_rows=jnp.ones_like, drawn=lambda trained, draw: jax.tree.map(jnp.zeros_like, trained))
-"""For a one-hot ensemble without hidden layers: its rows are 1 at first, and its bias is always 0."""
+"""For a one-hot ensemble without hidden layers: rows start at 1, and the bias is always 0."""

@@ -11,13 +11,12 @@ from tdu.adam import Adam
 from tdu.agents.r2d2 import actor as actors
 from tdu.agents.r2d2 import learner as learners
 from tdu.agents.r2d2 import network as networks
-from tdu.agents.r2d2.config import Config, TduConfig
+from tdu.agents.r2d2.config import Config, TduR2D2Config
 from tdu.agents.r2d2.replay import Settings
 from tdu.agents.r2d2.sequences import Shape
 from tdu.errors import UserError
-from tdu.networks import inputs
 from tdu.options import changed
-from tdu.types import Array, Bonus, EnvSpec, Params, RecurrentAgent, TimeStep
+from tdu.types import Actor, Array, Bonus, EnvSpec, Key, Params, State, TimeStep, Transition
 
 
 class Running(NamedTuple):
@@ -37,9 +36,38 @@ class Running(NamedTuple):
     mask_prob: float
 
 
+class RecurrentAgent(NamedTuple):
+    """An agent that learns from sequences in a replay on the host. Pure functions over explicit state."""
+
+    init: Callable[[Key], learners.LearnerState]
+    params: Callable[[learners.LearnerState], Params]
+    """params(state) -> what its actors need."""
+    actor: Callable[[Array | float], Actor]
+    """actor(ε) -> what collects experience, with a random action with that probability."""
+    next_episode: Callable[[actors.Acting], actors.Acting]
+    """next_episode(actor state) -> the same head with an empty memory."""
+    evaluator: Actor
+    """The trained policy."""
+    values: Callable[[Params, Array], Array]
+    """values(params, observation) -> [A], which the evaluator maximises at the beginning of an episode."""
+    update: Callable[[learners.LearnerState, learners.Batch], tuple[learners.LearnerState, Array, dict[str, Array]]]
+    """update(state, batch of sequences) -> state, priorities [B], metrics."""
+    observe: Callable[[learners.LearnerState, Transition], learners.LearnerState] | None
+    """observe(state, transitions [n]) -> state, where the bonus counts every transition."""
+    memory: Callable[[actors.Acting], State]
+    """memory(actor state) -> the network's memory, as sequences store it."""
+    head: Callable[[actors.Acting], Array]
+    """head(actor state) -> index of the head that acts."""
+    discount: float
+    """γ, which bounds values."""
+    exploiters: int
+    heads: int
+    settings: Running
+
+
 def make(spec: EnvSpec, config: Config) -> RecurrentAgent:
     """The agent for an environment."""
-    explorers = config.explorers if isinstance(config, TduConfig) else 0
+    explorers = config.explorers if isinstance(config, TduR2D2Config) else 0
     heads = config.exploiters + explorers
     network = _network(spec, config, heads)
     shape = Shape(config.burn_in, config.trace_length, config.replay_period)
@@ -53,7 +81,7 @@ def make(spec: EnvSpec, config: Config) -> RecurrentAgent:
         clip=config.clip,
         target_period=config.target_period,
     )
-    bonus = _bonus(spec, config) if isinstance(config, TduConfig) else bonuses.nothing()
+    bonus = _bonus(spec, config) if isinstance(config, TduR2D2Config) else bonuses.nothing()
     learner = learners.make(network, shape, settings, bonus)
     evaluated = slice(0, config.exploiters) if config.evaluate == "exploiters" else slice(config.exploiters, heads)
     evaluator = actors.evaluator(network, evaluated, config.evaluation_epsilon)
@@ -71,7 +99,7 @@ def make(spec: EnvSpec, config: Config) -> RecurrentAgent:
         evaluator=evaluator,
         values=first_values,
         update=learner.update,
-        observe=learner.observe if isinstance(config, TduConfig) and config.bonus == "counts" else None,
+        observe=learner.observe if isinstance(config, TduR2D2Config) and config.bonus == "counts" else None,
         memory=lambda acting: acting.remembered.memory,
         head=lambda acting: acting.head,
         discount=config.discount,
@@ -96,19 +124,15 @@ def make(spec: EnvSpec, config: Config) -> RecurrentAgent:
 
 
 def _network(spec: EnvSpec, config: Config, heads: int) -> networks.Recurrent:
-    shrink = max(min(spec.observation_shape[:2]) // config.pixels, 1) if config.pixels and inputs.is_image(spec) else 1
-    most = networks.most_filters(spec, shrink)
-    if config.torso != "auto" and not most:
-        raise UserError(f"torso is for images that windows fit on, and {spec.name} has none; leave it out.")
-    convolves = most and config.torso != "mlp"
     sizes = networks.Sizes(
         heads=heads,
-        filters=config.filters[:most] if convolves else (),
-        shrink=shrink,
+        filters=config.filters,
         hidden=config.hidden_sizes,
         lstm=config.lstm_size,
         head=config.head_size,
         feeds_back=config.feed_back,
+        torso=config.torso,
+        pixels=config.pixels,
     )
     trained = networks.make(spec, sizes)
     if not config.prior_scale:
@@ -117,7 +141,7 @@ def _network(spec: EnvSpec, config: Config, heads: int) -> networks.Recurrent:
     return networks.with_prior(trained, prior, config.prior_scale)
 
 
-def _bonus(spec: EnvSpec, config: TduConfig) -> Bonus:
+def _bonus(spec: EnvSpec, config: TduR2D2Config) -> Bonus:
     match config.bonus:
         case "tdu":
             return bonuses.td_uncertainty(config.beta, unbiased=config.divisor == "unbiased")
@@ -130,13 +154,13 @@ def _bonus(spec: EnvSpec, config: TduConfig) -> Bonus:
                 raise UserError("states of one-hot observations are counted exactly; resolution would change nothing.")
             return bonuses.counts(config.beta, spec, resolution=config.resolution)
         case "rnd":
-            shape = values.Shape(
+            shape = values.EnsembleShape(
                 heads=1,
                 hidden_sizes=config.hidden_sizes,
                 prior_scale=-1.0,
                 target_period=1,
                 double=False,
-                adam=Adam(config.learning_rate, eps=config.adam_eps),
+                optimiser=Adam(config.learning_rate, eps=config.adam_eps),
                 torso=config.torso,
             )
             predictor = values.make(spec._replace(num_actions=_FEATURES), shape)

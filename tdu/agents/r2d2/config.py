@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tdu.errors import UserError
+from tdu.networks import torsos
 from tdu.options import changed, option
 
 
@@ -31,9 +32,7 @@ class Config:
     adam_eps: float = option(1e-3, "Adam's ε.", above=0)
     clip: float = option(40.0, "Largest norm of the gradient.", above=0)
     target_period: int = option(400, "Learning steps between copies of the target network.", minimum=1, maximum=10**8)
-    torso: Literal["auto", "mlp", "conv"] = option(
-        "auto", "Before the hidden layers: windows for images (conv), nothing (mlp), or whatever fits (auto)."
-    )
+    torso: torsos.Kind = option("auto", torsos.HELP)
     filters: tuple[int, ...] = option((32, 64, 64), "Filters of the convolutions; as many of them as fit the image.")
     pixels: int = option(
         0,
@@ -87,7 +86,7 @@ class BootstrappedConfig(Config):
 
 
 @dataclass(frozen=True)
-class TduConfig(Config):
+class TduR2D2Config(Config):
     """TDU-R2D2: K = N = 5, no prior, β = 1."""
 
     exploiters: int = option(5, "Value functions trained on the reward (K).", minimum=1, maximum=1000)
@@ -112,7 +111,7 @@ class TduConfig(Config):
 
 
 @dataclass(frozen=True)
-class TduPriorConfig(TduConfig):
+class TduPriorConfig(TduR2D2Config):
     """TDU-R2D2+: K = 8, N = 2, prior 0.1, β = 1."""
 
     exploiters: int = option(8, "Value functions trained on the reward (K).", minimum=1, maximum=1000)
@@ -161,5 +160,5 @@ PRESETS: dict[str, dict[str, Any]] = {
 NUM_ENVS = {"paper": 256, "memory": 8, "deep-sea": 8, "minatar": 16, "atari-small": 16}
 """Environments side by side, if nobody says otherwise."""
 
-PRESET_OF = {"deep_sea": "deep-sea", "minatar": "minatar", "atari": "atari-small"}
-"""By the kind of environment; `memory` for all others."""
+PRESET_OF = {"deep_sea": "deep-sea", "minatar": "minatar", "atari": "atari-small", "other": "memory"}
+"""Default preset by kind of environment (`EnvId.kind`)."""

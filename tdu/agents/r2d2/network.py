@@ -7,7 +7,6 @@ as everywhere here: a normal cut at two standard deviations with scale 1/√fan_
 the forget gate's bias is 1.
 """
 
-import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -17,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from tdu import td
-from tdu.networks import inputs
+from tdu.networks import mlp, torsos
 from tdu.types import Array, EnvSpec, Key, Params, State
 
 
@@ -47,9 +46,7 @@ class Sizes(NamedTuple):
 
     heads: int
     filters: tuple[int, ...]
-    """Of the convolutions; empty where images are looked at as a row of numbers."""
-    shrink: int
-    """Images are averaged over squares of so many pixels first."""
+    """Of the convolutions on images."""
     hidden: tuple[int, ...]
     """Layers between what is seen and the LSTM."""
     lstm: int
@@ -58,6 +55,9 @@ class Sizes(NamedTuple):
     """Width of each head's own hidden layer, value and advantage each."""
     feeds_back: bool
     """Whether the previous action and reward are fed in."""
+    torso: torsos.Kind = "auto"
+    pixels: int = 0
+    """Larger images are averaged over squares until a side has about this many pixels; 0 for never."""
 
     def narrower(self, share: float) -> "Sizes":
         """The same shape with every layer cut to a share of its width."""
@@ -86,8 +86,8 @@ def make(spec: EnvSpec, sizes: Sizes) -> Recurrent:
         params["heads"] = _head_weights(remembered, sizes.head, sizes.heads, spec.num_actions)
         params = _drawn(key, params)
         if spec.num_states is not None:  # nothing is on where nothing is seen
-            (rows, b), *rest = params["torso"]["layers"]
-            params["torso"]["layers"] = [(rows.at[spec.num_states].set(0.0), b), *rest]
+            first, *rest = params["torso"]["layers"]
+            params["torso"]["layers"] = [first._replace(w=first.w.at[spec.num_states].set(0.0)), *rest]
         return params
 
     def memory() -> tuple[Array, Array]:
@@ -132,7 +132,7 @@ def without_prior(trained: Recurrent) -> Recurrent:
     )
 
 
-class _Weights(NamedTuple):
+class _Undrawn(NamedTuple):
     """A place for weights that are yet to be drawn."""
 
     shape: tuple[int, ...]
@@ -141,13 +141,13 @@ class _Weights(NamedTuple):
 
 def _drawn(key: Key, tree: Any) -> Any:
     """The tree with its weights drawn, all in one call: XLA takes a second for each."""
-    leaves, structure = jax.tree.flatten(tree, is_leaf=lambda x: isinstance(x, _Weights))
-    sizes = [math.prod(leaf.shape) for leaf in leaves if isinstance(leaf, _Weights)]
+    leaves, structure = jax.tree.flatten(tree, is_leaf=lambda x: isinstance(x, _Undrawn))
+    sizes = [math.prod(leaf.shape) for leaf in leaves if isinstance(leaf, _Undrawn)]
     numbers = jax.random.truncated_normal(key, -2.0, 2.0, (sum(sizes),))
     parts = iter(jnp.split(numbers, [sum(sizes[:i]) for i in range(1, len(sizes))]))
 
     def filled(leaf: Any) -> Array:
-        if not isinstance(leaf, _Weights):
+        if not isinstance(leaf, _Undrawn):
             return jnp.asarray(leaf)
         return next(parts).reshape(leaf.shape) / math.sqrt(leaf.fan_in)
 
@@ -156,89 +156,37 @@ def _drawn(key: Key, tree: Any) -> Any:
 
 def _torso(spec: EnvSpec, sizes: Sizes) -> tuple[dict[str, Any], Callable[[Any, Array], Array], int]:
     """Its weights, apply(params, observations [..., …]) -> [..., W], and W."""
-    images = bool(sizes.filters)
-    rank = len(spec.carried_shape)
-    if images:
-        height, width, channels = spec.observation_shape
-        height, width = height // sizes.shrink, width // sizes.shrink
-        windows = _windows(min(height, width))[: len(sizes.filters)]
-        shapes = []
-        for (window, stride), filters in zip(windows, sizes.filters, strict=True):
-            shapes.append((window, window, channels, filters))
-            height, width, channels = (height - window) // stride + 1, (width - window) // stride + 1, filters
-        flat = height * width * channels
-    else:
-        flat = math.prod(spec.observation_shape)
-    widths = (flat, *sizes.hidden)
-
-    layers = [(_Weights((i, o), i), jnp.zeros(o)) for i, o in itertools.pairwise(widths)]
+    torso = torsos.make(sizes.torso, spec, filters=sizes.filters, pixels=sizes.pixels)
+    widths = (torso.width, *sizes.hidden)
+    layers = [_layer(shape) for shape in itertools.pairwise(widths)]
     if spec.num_states is not None:  # of a one-hot input exactly one row is on
-        layers[0] = (_Weights((spec.num_states + 1, widths[1]), 1), layers[0][1])
-    weights: dict[str, Any] = {"layers": layers}
-    if images:
-        weights["filters"] = [(_Weights(shape, math.prod(shape[:3])), jnp.zeros(shape[3])) for shape in shapes]
+        layers[0] = _layer((spec.num_states + 1, widths[1]), fan_in=1)
 
     def apply(params: dict[str, Any], observation: Array) -> Array:
+        layers = params["layers"]
         if spec.num_states is not None:
-            (rows, b), *rest = params["layers"]
-            x = jax.nn.relu(rows[observation] + b)
+            first, *layers = layers
+            x = torso.activation(first.w[observation] + first.b)
         else:
-            lead = observation.shape[: observation.ndim - rank]
-            x = inputs.scaled(spec, observation)
-            if images:
-                x = x.reshape(-1, *x.shape[-3:])
-                x = _shrunk(x, sizes.shrink)
-                for (w, b), (_, stride) in zip(params["filters"], windows, strict=True):
-                    x = jax.lax.conv_general_dilated(
-                        x, w, (stride, stride), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
-                    )
-                    x = jax.nn.relu(x + b)
-            x = x.reshape(*lead, flat)
-            rest = params["layers"]
-        for w, b in rest:
-            x = jax.nn.relu(x @ w + b)
+            x = torso.features(params["filters"], torso.numbers(observation))
+        for layer in layers:
+            x = torso.activation(x @ layer.w + layer.b)
         return x
 
-    return weights, apply, widths[-1]
+    return {"filters": [_layer(shape) for shape in torso.shapes], "layers": layers}, apply, widths[-1]
 
 
-def _windows(side: int) -> tuple[tuple[int, int], ...]:
-    """(window, stride) of the convolutions for images of so many pixels: DQN's for 84, fewer for less."""
-    if side >= 64:
-        return (8, 4), (4, 2), (3, 1)
-    if side >= 32:
-        return (6, 3), (4, 2), (3, 1)
-    return (3, 1), (3, 1)
-
-
-def most_filters(spec: EnvSpec, shrink: int) -> int:
-    """How many convolutions fit on an image; 0 where it is none."""
-    if not inputs.is_image(spec):
-        return 0
-    side = min(spec.observation_shape[:2]) // shrink
-    count = 0
-    for window, stride in _windows(side):
-        if side < window:
-            break
-        side, count = (side - window) // stride + 1, count + 1
-    return count
-
-
-def _shrunk(x: Array, by: int) -> Array:
-    """Images [N, H, W, C] averaged over squares of `by` pixels; what is left over at the edges is cut off."""
-    if by == 1:
-        return x
-    height, width = (side // by * by for side in x.shape[1:3])
-    x = x[:, :height, :width]
-    parts = [x[:, i::by, j::by] for i in range(by) for j in range(by)]
-    return functools.reduce(jnp.add, parts) / by**2
+def _layer(shape: tuple[int, ...], fan_in: int | None = None) -> mlp.Linear:
+    """A layer whose weights are yet to be drawn."""
+    weights: Any = _Undrawn(shape, math.prod(shape[:-1]) if fan_in is None else fan_in)
+    return mlp.Linear(weights, jnp.zeros(shape[-1]))
 
 
 def _lstm_weights(fed: int, size: int) -> dict[str, Any]:
     gates = jnp.zeros((4, size)).at[2].set(1.0).reshape(-1)  # input, candidate, forget, output
     return {
-        "x": _Weights((fed, 4 * size), fed + size),
-        "h": _Weights((size, 4 * size), fed + size),
+        "x": _Undrawn((fed, 4 * size), fed + size),
+        "h": _Undrawn((size, 4 * size), fed + size),
         "b": gates,
     }
 
@@ -263,11 +211,11 @@ def _lstm(params: Any, state: tuple[Array, Array], x: Array, first: Array) -> tu
 def _head_weights(width: int, hidden: int, heads: int, actions: int) -> dict[str, Any]:
     """Each head's two streams side by side, the value's before the advantage's."""
     return {
-        "w": _Weights((width, heads * 2 * hidden), width),
+        "w": _Undrawn((width, heads * 2 * hidden), width),
         "b": jnp.zeros(heads * 2 * hidden),
-        "value": _Weights((heads, hidden), hidden),
+        "value": _Undrawn((heads, hidden), hidden),
         "value_b": jnp.zeros(heads),
-        "advantage": _Weights((heads, hidden, actions), hidden),
+        "advantage": _Undrawn((heads, hidden, actions), hidden),
         "advantage_b": jnp.zeros((heads, actions)),
     }
 

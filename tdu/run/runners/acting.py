@@ -12,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from tdu.agents.r2d2.actor import Acting, ladder
+from tdu.agents.r2d2.agent import RecurrentAgent
 from tdu.environments.vector import Ended, VectorEnvironment
 from tdu.run.runners import interaction
-from tdu.types import Array, EitherArray, Environment, Key, Params, RecurrentAgent, State, TimeStep
+from tdu.types import Array, EitherArray, Environment, Key, Params, State, TimeStep
 
 
 class Roll(NamedTuple):

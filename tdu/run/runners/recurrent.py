@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tdu.agents.r2d2.agent import RecurrentAgent
 from tdu.agents.r2d2.learner import Batch
 from tdu.agents.r2d2.replay import Replay, check_room
 from tdu.agents.r2d2.sequences import Sequence, Steps, Writer, nothing
@@ -27,7 +28,7 @@ from tdu.run.runners.acting import CompiledActing, End, Roll, SteppedActing
 from tdu.run.runners.interaction import Learned
 from tdu.run.runners.protocol import Budget, Clock, Saved
 from tdu.run.runners.rows import Progress, Row, learner_row, possible_return
-from tdu.types import Environment, Params, RecurrentAgent, State, Transition
+from tdu.types import Environment, Params, State, Transition
 
 _TELLS_EVERY = 1000
 """Environment steps between two rows of the learner's own log, or a round where that is longer."""
