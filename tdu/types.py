@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import jax
 
+from tdu.metrics import STANDARD, Metrics, Reducers
+
 Array = jax.Array
 Key = jax.Array
 State = Any  # a pytree
@@ -310,14 +312,16 @@ class Agent(NamedTuple):
     """values(params, observation) -> [A], what the evaluator maximises."""
     observe: Callable[[State, State, Transition, Key], State]
     """observe(state, actor state, transition, key) -> state."""
-    learn: Callable[[State, Key], tuple[State, dict[str, Array]]]
-    """learn(state, key) -> state, metrics. Called at every environment step; it knows itself when to wait."""
+    learn: Callable[[State, Key], tuple[State, Metrics]]
+    """learn(state, key) -> state, metrics. Called at every environment step; the learner decides when to wait."""
     rebase: Callable[[State], State]
     """The same state with its 32-bit counters far from their end; to be called every 2²⁸ steps or so."""
     head: Callable[[State], Array]
     """head(actor state) -> index of the head that acts."""
     discount: float
     """γ, by which values are limited."""
+    reducers: Reducers = STANDARD
+    """The metrics of `learn`, which learner.csv logs."""
     live: bool = True
     """Whether `actor.act` looks at the params. Where not, learning may lag within an episode."""
     one_stream: bool = False
@@ -344,7 +348,7 @@ class RecurrentAgent(NamedTuple):
     """The finished agent."""
     values: Callable[[Params, Array], Array]
     """values(params, observation) -> [A], what the evaluator maximises when an episode begins with it."""
-    update: Callable[[State, Any], tuple[State, Array, dict[str, Array]]]
+    update: Callable[[State, Any], tuple[State, Array, Metrics]]
     """update(state, batch of sequences) -> state, priorities [B], metrics."""
     observe: Callable[[State, Transition], State] | None
     """observe(state, transitions [n]) -> state, where the bonus has to see every transition once."""
@@ -356,6 +360,8 @@ class RecurrentAgent(NamedTuple):
     """γ, by which values are limited."""
     exploiters: int
     heads: int
+    reducers: Reducers
+    """The metrics of `update`, which learner.csv logs."""
     settings: Any
     """How it is run: see `r2d2.agent.Running`."""
     examiner: Examiner | None = None

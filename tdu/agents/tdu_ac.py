@@ -15,6 +15,7 @@ from tdu import bonus, td, values
 from tdu import replay as replays
 from tdu.adam import Adam
 from tdu.agents import learning
+from tdu.metrics import Metrics
 from tdu.options import option
 from tdu.types import Actor, Agent, Array, EnvSpec, Key, Params, TimeStep, Transition, Values
 
@@ -110,7 +111,7 @@ def make(spec: EnvSpec, config: Config) -> Agent:
             episode=state.episode + 1,
         )
 
-    def update(state: State, key: Key) -> tuple[State, learning.Metrics]:
+    def update(state: State, key: Key) -> tuple[State, Metrics]:
         batch = sequence.sample(state.sequence, key)
         d_t = config.discount * batch.d_t
         goes_on = jnp.append(batch.extras["episode"][1:] == batch.extras["episode"][:-1], False)
@@ -134,9 +135,9 @@ def make(spec: EnvSpec, config: Config) -> Agent:
 
         learned_policy, total = policy.update(state.policy, batch.o_tm1, batch.o_t, policy_loss)
         state = state._replace(critics=learned_critics, policy=learned_policy)
-        return state, learning.metrics(total, bonus=jnp.mean(sigma), largest_q=largest_v)
+        return state, learning.metrics(loss=total, largest_q=largest_v, bonus=jnp.mean(sigma))
 
-    def learn(state: State, key: Key) -> tuple[State, learning.Metrics]:
+    def learn(state: State, key: Key) -> tuple[State, Metrics]:
         return learning.when(state.phase == 0, update, state, key)
 
     def rebase(state: State) -> State:

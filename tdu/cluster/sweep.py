@@ -196,7 +196,7 @@ def shipped_process(kind: str) -> type:
             self._it = distributed_actors.KINDS[kind]()
 
         def call(self, method: str, *arguments: Any) -> Any:
-            return getattr(self._it, method)(*arguments) if method != "is_there" else None
+            return getattr(self._it, method)(*arguments) if method != "is_ready" else None
 
     Process.__name__ = Process.__qualname__ = kind.capitalize()
     return Process

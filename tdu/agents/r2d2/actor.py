@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from tdu import td
-from tdu.agents.r2d2.network import Recurrent, Seen
+from tdu.agents.r2d2.network import Recurrent
+from tdu.agents.r2d2.sequences import Steps
 from tdu.behaviour import epsilon_greedy
 from tdu.types import Actor, Array, Key, Params, TimeStep
 
@@ -54,7 +55,7 @@ def forgetting(network: Recurrent, acting: Acting) -> Acting:
 
 def look(network: Recurrent, params: Params, remembered: Remembered, timestep: TimeStep) -> tuple[Array, Any]:
     """Squashed values [H, A] of what is seen now, and the network's memory after it."""
-    now = Seen(timestep.observation, remembered.action, timestep.reward * ~remembered.is_first, remembered.is_first)
+    now = Steps(timestep.observation, remembered.action, timestep.reward * ~remembered.is_first, remembered.is_first)
     one = jax.tree.map(lambda x: jnp.asarray(x)[None, None], now)
     q, memory = network.unroll(params, jax.tree.map(lambda x: x[None], remembered.memory), one)
     return q[0, 0], jax.tree.map(lambda x: x[0], memory)

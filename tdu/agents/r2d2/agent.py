@@ -77,6 +77,7 @@ def make(spec: EnvSpec, config: Config) -> RecurrentAgent:
         discount=config.discount,
         exploiters=config.exploiters,
         heads=heads,
+        reducers=learners.REDUCERS,
         settings=Running(
             shape=shape,
             replay=Settings(

@@ -23,7 +23,7 @@ COMPRESSED_TO = 0.25
 """Share that compressed frames are expected to take; most games take far less."""
 
 
-class Thin(NamedTuple):
+class PackedStacks(NamedTuple):
     """Stacks of frames [T, B, H, W, C] with every frame once."""
 
     newest: np.ndarray
@@ -34,7 +34,7 @@ class Thin(NamedTuple):
     """[n, H, W, C − 1]: their older frames."""
 
 
-def thin(stacks: np.ndarray) -> Thin:
+def pack(stacks: np.ndarray) -> PackedStacks:
     """Stacks [T, B, H, W, C] as they travel."""
     begins = [
         (step, row)
@@ -43,17 +43,17 @@ def thin(stacks: np.ndarray) -> Thin:
         if step == 0 or not _continues(stacks[step, row], stacks[step - 1, row])
     ]
     older = np.stack([stacks[at][..., :-1] for at in begins])
-    return Thin(np.ascontiguousarray(stacks[..., -1]), np.array(begins, np.int32), older)
+    return PackedStacks(np.ascontiguousarray(stacks[..., -1]), np.array(begins, np.int32), older)
 
 
-def whole(thin: Thin) -> np.ndarray:
+def unpack(packed: PackedStacks) -> np.ndarray:
     """The stacks [T, B, H, W, C] again."""
-    stacks = np.empty((*thin.newest.shape, thin.older.shape[-1] + 1), thin.newest.dtype)
+    stacks = np.empty((*packed.newest.shape, packed.older.shape[-1] + 1), packed.newest.dtype)
     older: list[dict[int, np.ndarray]] = [{} for _ in range(stacks.shape[1])]
-    for (step, row), frames in zip(thin.begins.tolist(), thin.older, strict=True):
+    for (step, row), frames in zip(packed.begins.tolist(), packed.older, strict=True):
         older[row][step] = frames
     for row, mine in enumerate(older):
-        _put_together(stacks[:, row], thin.newest[:, row], mine.get)
+        _put_together(stacks[:, row], packed.newest[:, row], mine.get)
     return stacks
 
 
@@ -107,7 +107,7 @@ class Frames:
                 self._read_into(found[i * self._period : (i + 1) * self._period, row], block)
         return found
 
-    def read_thin(self, blocks: np.ndarray, length: int) -> Thin:
+    def read_packed(self, blocks: np.ndarray, length: int) -> PackedStacks:
         """The same of stacks as they travel."""
         newest = np.empty((length, len(blocks), *self._frame), self._dtype)
         begins, older = [], []
@@ -121,7 +121,7 @@ class Frames:
                     if frames is not None:
                         begins.append((at + step, row))
                         older.append(frames)
-        return Thin(newest, np.array(begins, np.int32), np.stack(older))
+        return PackedStacks(newest, np.array(begins, np.int32), np.stack(older))
 
     def _read_into(self, found: np.ndarray, block: int) -> None:
         """Fills [n, …] with a block's first n observations; each of its rows lies in one piece."""

@@ -20,26 +20,17 @@ import jax.numpy as jnp
 import optax
 
 from tdu import random, td
-from tdu.agents.r2d2.network import Recurrent, Seen
-from tdu.agents.r2d2.sequences import Shape, Steps
-from tdu.types import Array, Bonus, EitherArray, Exploit, Key, Params, Transition
+from tdu.agents.r2d2.network import Recurrent
+from tdu.agents.r2d2.sequences import Batch, Shape, Steps
+from tdu.metrics import UPDATES, Metrics, Reducers
+from tdu.types import Array, Bonus, Exploit, Key, Params, Transition
 
-
-class Batch(NamedTuple):
-    """What is learned from at once."""
-
-    steps: Steps
-    """[T, B, …]."""
-    memory: Any
-    """[B, …], before the first step."""
-    mask: EitherArray
-    """[B, H], which heads learn from a sequence."""
-    weights: EitherArray
-    """[B]."""
+REDUCERS = Reducers(mean=("bonus", "loss", "gradient_norm"))
+"""The metrics of a learning step."""
 
 
 class Settings(NamedTuple):
-    """The learner's own."""
+    """Options of the learner."""
 
     exploiters: int
     explorers: int
@@ -69,7 +60,7 @@ class Learner(NamedTuple):
     init: Callable[[Key], LearnerState]
     params: Callable[[LearnerState], Params]
     """What acting needs of it: (trained, prior)."""
-    update: Callable[[LearnerState, Batch], tuple[LearnerState, Array, dict[str, Array]]]
+    update: Callable[[LearnerState, Batch], tuple[LearnerState, Array, Metrics]]
     """update(state, batch) -> state, priorities [B], metrics."""
     observe: Callable[[LearnerState, Transition], LearnerState]
     """observe(state, transitions [n]) -> state: lets the bonus see every transition once, where it counts them."""
@@ -113,10 +104,10 @@ def make(network: Recurrent, shape: Shape, settings: Settings, bonus: Bonus) -> 
         memory = batch.memory
         if shape.burn_in:
             early = jax.tree.map(lambda x: x[: shape.burn_in], batch.steps)
-            _, memory = network.unroll(jax.lax.stop_gradient(both), memory, seen(early))
+            _, memory = network.unroll(jax.lax.stop_gradient(both), memory, early)
             memory = jax.lax.stop_gradient(memory)
         rest = jax.tree.map(lambda x: x[shape.burn_in :], batch.steps)
-        return network.unroll(both, memory, seen(rest))[0]
+        return network.unroll(both, memory, rest)[0]
 
     def errors(q: Array, target_q: Array, batch: Batch, novelty: Any) -> Errors:
         now, after = trace(batch.steps, shape)
@@ -140,7 +131,7 @@ def make(network: Recurrent, shape: Shape, settings: Settings, bonus: Bonus) -> 
         largest = jnp.max(jnp.abs(td.unsquash(jax.lax.stop_gradient(q[:k]))))
         return Errors(delta * now.valid, sigma.reshape(now.reward.shape), largest, extra)
 
-    def update(state: LearnerState, batch: Batch) -> tuple[LearnerState, Array, dict[str, Array]]:
+    def update(state: LearnerState, batch: Batch) -> tuple[LearnerState, Array, Metrics]:
         now, after = trace(batch.steps, shape)
         bonus_state, novelty = bonus.learn(state.bonus, jax.tree.map(_flattened, transitions(now, after)))
         target_q = unrolled(state.target, state.prior, batch)
@@ -158,11 +149,10 @@ def make(network: Recurrent, shape: Shape, settings: Settings, bonus: Bonus) -> 
         state = LearnerState(trained, target, state.prior, optimised, bonus_state, phase)
         valid = now.valid.astype(jnp.float32)
         metrics = {
+            UPDATES: 1.0,
             "loss": total,
             "bonus": jnp.sum(found.sigma * valid) / jnp.maximum(jnp.sum(valid), 1.0),
-            "updates": 1.0,
             "largest_q": found.largest_q,
-            "largest_extra": 0.0,
             "gradient_norm": optax.global_norm(gradient),
         }
         return state, priorities(found.delta, valid), {n: jnp.asarray(x, jnp.float32) for n, x in metrics.items()}
@@ -181,11 +171,6 @@ def priorities(delta: Array, valid: Array, share: float = 0.9) -> Array:
     size = jnp.mean(jnp.abs(delta), axis=0) * valid
     mean = jnp.sum(size, axis=0) / jnp.maximum(jnp.sum(valid, axis=0), 1.0)
     return jax.lax.stop_gradient(share * jnp.max(size, axis=0) + (1 - share) * mean)
-
-
-def seen(steps: Steps) -> Seen:
-    """What the network is fed of steps."""
-    return Seen(steps.observation, steps.previous_action, steps.previous_reward, steps.first)
 
 
 def transitions(now: Steps, after: Steps) -> Transition:

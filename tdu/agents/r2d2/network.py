@@ -17,19 +17,9 @@ import jax
 import jax.numpy as jnp
 
 from tdu import td
+from tdu.agents.r2d2.sequences import Steps
 from tdu.networks import inputs
 from tdu.types import Array, EnvSpec, Key, Params, State
-
-
-class Seen(NamedTuple):
-    """What a network is fed at every step, [T, B, …] or [B, …]."""
-
-    observation: Array
-    previous_action: Array
-    """−1 where there was none."""
-    previous_reward: Array
-    first: Array
-    """Whether an episode begins here: then nothing is remembered."""
 
 
 class Recurrent(NamedTuple):
@@ -37,9 +27,9 @@ class Recurrent(NamedTuple):
 
     init: Callable[[Key], Params]
     memory: Callable[[], State]
-    """memory() -> what is remembered when an episode begins, without a batch axis."""
-    unroll: Callable[[Params, State, Seen], tuple[Array, State]]
-    """unroll(params, memory [B, …], seen [T, B, …]) -> squashed values [T, B, H, A], memory [B, …]."""
+    """memory() -> the memory at the beginning of an episode, without a batch axis."""
+    unroll: Callable[[Params, State, Steps], tuple[Array, State]]
+    """unroll(params, memory [B, …], steps [T, B, …]) -> squashed values [T, B, H, A], memory [B, …]."""
 
 
 class Sizes(NamedTuple):
@@ -93,13 +83,13 @@ def make(spec: EnvSpec, sizes: Sizes) -> Recurrent:
     def memory() -> tuple[Array, Array]:
         return jnp.zeros(sizes.lstm), jnp.zeros(sizes.lstm)
 
-    def unroll(params: Params, state: State, seen: Seen) -> tuple[Array, State]:
-        x = torso(params["torso"], seen.observation)
+    def unroll(params: Params, state: State, steps: Steps) -> tuple[Array, State]:
+        x = torso(params["torso"], steps.observation)
         if sizes.feeds_back:
-            action = jax.nn.one_hot(seen.previous_action, spec.num_actions)
-            x = jnp.concatenate([x, action, td.squash(seen.previous_reward)[..., None]], axis=-1)
+            action = jax.nn.one_hot(steps.previous_action, spec.num_actions)
+            x = jnp.concatenate([x, action, td.squash(steps.previous_reward)[..., None]], axis=-1)
         if sizes.lstm:
-            x, state = _lstm(params["lstm"], state, x, seen.first)
+            x, state = _lstm(params["lstm"], state, x, steps.first)
         return _dueling(params["heads"], x, sizes.heads), state
 
     return Recurrent(init, memory, unroll)
@@ -115,9 +105,9 @@ def with_prior(trained: Recurrent, prior: Recurrent, scale: float) -> Recurrent:
         key_trained, key_prior = jax.random.split(key)
         return trained.init(key_trained), prior.init(key_prior)
 
-    def unroll(params: tuple[Params, Params], state: tuple[State, State], seen: Seen) -> tuple[Array, State]:
-        q, learned = trained.unroll(params[0], state[0], seen)
-        p, fixed = prior.unroll(jax.lax.stop_gradient(params[1]), state[1], seen)
+    def unroll(params: tuple[Params, Params], state: tuple[State, State], steps: Steps) -> tuple[Array, State]:
+        q, learned = trained.unroll(params[0], state[0], steps)
+        p, fixed = prior.unroll(jax.lax.stop_gradient(params[1]), state[1], steps)
         return q + scale * jax.lax.stop_gradient(p), (learned, fixed)
 
     return Recurrent(init, lambda: (trained.memory(), prior.memory()), unroll)
@@ -128,7 +118,7 @@ def without_prior(trained: Recurrent) -> Recurrent:
     return Recurrent(
         lambda key: (trained.init(key), ()),
         trained.memory,
-        lambda params, state, seen: trained.unroll(params[0], state, seen),
+        lambda params, state, steps: trained.unroll(params[0], state, steps),
     )
 
 

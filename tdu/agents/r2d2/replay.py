@@ -11,25 +11,10 @@ import numpy as np
 
 from tdu import memory as machine
 from tdu.agents.r2d2 import frames
-from tdu.agents.r2d2.sequences import Sequence, Shape, Steps, nothing
+from tdu.agents.r2d2.sequences import Batch, Sequence, Shape, Steps, empty_steps
 from tdu.agents.r2d2.sum_tree import SumTree
 from tdu.errors import UserError
 from tdu.types import EnvSpec
-
-
-class Sample(NamedTuple):
-    """A batch of sequences, as the learner takes it, with the ids to tell their priorities by."""
-
-    ids: np.ndarray
-    """[B] of int64."""
-    steps: Steps
-    """[T, B, …], T the length of a sequence."""
-    memory: Any
-    """[B, …]."""
-    mask: np.ndarray
-    """[B, H]."""
-    weights: np.ndarray
-    """[B] of float32, importance weights."""
 
 
 class Settings(NamedTuple):
@@ -57,7 +42,7 @@ class Replay:
         capacity = settings.capacity
         self._blocks = capacity + streams * shape.blocks
         self._frames = frames.Frames(spec, blocks=self._blocks, period=shape.period, compress=settings.compress)
-        one = nothing(spec, 1)
+        one = empty_steps(spec, 1)
         self._steps = {name: np.zeros((self._blocks, shape.period), getattr(one, name).dtype) for name in _OTHER_FIELDS}
         self._filled = np.zeros(self._blocks, np.int32)
         """Steps written in each block."""
@@ -136,10 +121,10 @@ class Replay:
         memory = jax.tree.map(lambda rows: rows[place].copy(), self._memory)
         return Sequence(stream, first * self._shape.period, Steps(**steps), memory, self._mask[place].copy())
 
-    def sample(self, size: int, rng: np.random.Generator, *, thin: bool = False) -> Sample:
+    def sample(self, size: int, rng: np.random.Generator, *, packed: bool = False) -> Batch:
         """A batch of sequences, one from each of `size` equal parts of all that can be drawn.
 
-        With `thin`, stacks of frames are as they travel (`frames.Thin`).
+        With `packed`, stacks of frames have the form in which they are sent (`frames.PackedStacks`).
         """
         total = self._tree.total
         points = (np.arange(size) + rng.random(size)) * (total / size)
@@ -150,13 +135,13 @@ class Replay:
         others = {name: rows[slots].reshape(size, -1)[:, :length] for name, rows in self._steps.items()}
         steps = {name: np.ascontiguousarray(x.swapaxes(0, 1)) for name, x in others.items()}
         ids = self._oldest + (places - self._oldest) % self._settings.capacity
-        read = self._frames.read_thin if thin and self._is_stacked else self._frames.read_many
-        return Sample(
-            ids=ids,
+        read = self._frames.read_packed if packed and self._is_stacked else self._frames.read_many
+        return Batch(
             steps=Steps(observation=read(slots, length), **steps),
             memory=jax.tree.map(lambda rows: rows[places], self._memory),
             mask=self._mask[places],
             weights=(weights / weights.max()).astype(np.float32),
+            ids=ids,
         )
 
     def update_priorities(self, ids: np.ndarray, priorities: np.ndarray) -> None:
@@ -236,7 +221,7 @@ class Replay:
 def bytes_needed(spec: EnvSpec, shape: Shape, settings: Settings, *, heads: int, memory: Any, streams: int = 1) -> int:
     """Memory of a full replay, nearly all of it frames."""
     blocks = settings.capacity + streams * shape.blocks
-    one = nothing(spec, 1)
+    one = empty_steps(spec, 1)
     per_step = sum(getattr(one, name).dtype.itemsize for name in _OTHER_FIELDS)
     block = frames.block_bytes(spec, shape.period, compress=settings.compress) + per_step * shape.period + 200
     remembered = sum(np.asarray(x).nbytes for x in jax.tree.leaves(memory))
