@@ -33,7 +33,8 @@ class Reducers(NamedTuple):
     def summary(self, totals: Metrics) -> Metrics:
         """The value of every metric over the steps of the totals; 0 where there were none."""
         count = _maximum(totals[UPDATES], np.float32(1))
-        return {name: totals[name] / count for name in self.mean} | {name: totals[name] for name in self.maximum}
+        means = {name: _quotient(totals[name], count) for name in self.mean}
+        return means | {name: totals[name] for name in self.maximum}
 
 
 STANDARD = Reducers()
@@ -46,5 +47,13 @@ def on_host(metrics: Metrics) -> Metrics:
 
 
 def _maximum(a: Any, b: Any) -> Any:
-    in_numpy = isinstance(a, np.ndarray | np.generic) and isinstance(b, np.ndarray | np.generic)
-    return np.maximum(a, b) if in_numpy else jnp.maximum(a, b)
+    return np.maximum(a, b) if _in_numpy(a) and _in_numpy(b) else jnp.maximum(a, b)
+
+
+def _quotient(a: Any, b: Any) -> Any:
+    """a / b. XLA would pick division or this product by the shapes around it; fixed here, logs have the same last digit."""
+    return a / b if _in_numpy(a) else a * (1.0 / b)
+
+
+def _in_numpy(x: Any) -> bool:
+    return isinstance(x, np.ndarray | np.generic)

@@ -21,19 +21,19 @@ from tdu.types import Array, Bonus, EnvSpec, Params, RecurrentAgent, TimeStep
 
 
 class Running(NamedTuple):
-    """How an agent is run."""
+    """What a runner needs of the options."""
 
     shape: Shape
     replay: Settings
     memory: Callable[[], Any]
-    """What a network remembers when an episode begins."""
+    """memory() -> the network's memory at the beginning of an episode."""
     batch_size: int
     min_replay: int
     """Sequences before learning starts."""
     learn_period: int
     """Environment steps per learning step."""
     rollout: int
-    """Steps of every environment at most between two rounds of learning."""
+    """Most steps of every environment between two rounds of learning."""
     mask_prob: float
 
 

@@ -2,9 +2,9 @@
 
     x = torso(o),   (h, c) = LSTM([x, previous action, previous reward], (h, c)),   Q_k = V_k(h) + A_k(h) − mean_a A_k(h)
 
-All heads share torso and LSTM; each has a hidden layer of its own. Values are squashed ones (`td.squash`). Weights are drawn
-as everywhere here: a normal cut at two standard deviations with scale 1/√fan_in, biases 0; a state's row has fan-in 1, and
-the forget gate's bias is 1.
+All heads share torso and LSTM; each has a hidden layer of its own. Values are squashed (`td.squash`). Weights are drawn from
+a normal distribution truncated at two standard deviations, with scale 1/√fan_in; biases are 0. The row of a one-hot state
+has fan-in 1, and the forget gate's bias is 1.
 """
 
 import functools
@@ -33,24 +33,24 @@ class Recurrent(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """What a network is made of."""
+    """Widths of a network."""
 
     heads: int
     filters: tuple[int, ...]
-    """Of the convolutions; empty where images are looked at as a row of numbers."""
+    """Of the convolutions; empty where images are flattened."""
     shrink: int
-    """Images are averaged over squares of so many pixels first."""
+    """Side of the squares of pixels over which images are averaged first."""
     hidden: tuple[int, ...]
-    """Layers between what is seen and the LSTM."""
+    """Layers before the LSTM."""
     lstm: int
     """0 for no memory."""
     head: int
-    """Width of each head's own hidden layer, value and advantage each."""
+    """Width of the hidden layer of each head's two streams."""
     feeds_back: bool
     """Whether the previous action and reward are fed in."""
 
     def narrower(self, share: float) -> "Sizes":
-        """The same shape with every layer cut to a share of its width."""
+        """The same network with every layer narrowed to a share of its width."""
 
         def cut(width: int) -> int:
             return max(round(share * width), 1) if width else 0
@@ -75,7 +75,7 @@ def make(spec: EnvSpec, sizes: Sizes) -> Recurrent:
             params["lstm"] = _lstm_weights(fed, sizes.lstm)
         params["heads"] = _head_weights(remembered, sizes.head, sizes.heads, spec.num_actions)
         params = _drawn(key, params)
-        if spec.num_states is not None:  # nothing is on where nothing is seen
+        if spec.num_states is not None:  # the all-zero observation
             (rows, b), *rest = params["torso"]["layers"]
             params["torso"]["layers"] = [(rows.at[spec.num_states].set(0.0), b), *rest]
         return params
@@ -96,9 +96,9 @@ def make(spec: EnvSpec, sizes: Sizes) -> Recurrent:
 
 
 def with_prior(trained: Recurrent, prior: Recurrent, scale: float) -> Recurrent:
-    """Q_k + λ·P_k with P_k of another network, never trained; it remembers with a memory of its own.
+    """Q_k + λ·P_k, with P_k of another network that is never trained and has a memory of its own.
 
-    Its params are (trained, prior), its memory both memories.
+    Its params are (trained, prior), its memory the pair of both memories.
     """
 
     def init(key: Key) -> tuple[Params, Params]:
@@ -114,7 +114,7 @@ def with_prior(trained: Recurrent, prior: Recurrent, scale: float) -> Recurrent:
 
 
 def without_prior(trained: Recurrent) -> Recurrent:
-    """The same with an empty prior, so that params are (trained, prior) either way."""
+    """The same network with params (trained, ())."""
     return Recurrent(
         lambda key: (trained.init(key), ()),
         trained.memory,
@@ -123,14 +123,14 @@ def without_prior(trained: Recurrent) -> Recurrent:
 
 
 class _Weights(NamedTuple):
-    """A place for weights that are yet to be drawn."""
+    """Weights that are yet to be drawn."""
 
     shape: tuple[int, ...]
     fan_in: int
 
 
 def _drawn(key: Key, tree: Any) -> Any:
-    """The tree with its weights drawn, all in one call: XLA takes a second for each."""
+    """The tree with its weights drawn, all in one call: XLA would take a second to compile each."""
     leaves, structure = jax.tree.flatten(tree, is_leaf=lambda x: isinstance(x, _Weights))
     sizes = [math.prod(leaf.shape) for leaf in leaves if isinstance(leaf, _Weights)]
     numbers = jax.random.truncated_normal(key, -2.0, 2.0, (sum(sizes),))
@@ -145,7 +145,7 @@ def _drawn(key: Key, tree: Any) -> Any:
 
 
 def _torso(spec: EnvSpec, sizes: Sizes) -> tuple[dict[str, Any], Callable[[Any, Array], Array], int]:
-    """Its weights, apply(params, observations [..., …]) -> [..., W], and W."""
+    """The torso: its weights, apply(params, observations [..., …]) -> [..., W], and W."""
     images = bool(sizes.filters)
     rank = len(spec.carried_shape)
     if images:
@@ -162,7 +162,7 @@ def _torso(spec: EnvSpec, sizes: Sizes) -> tuple[dict[str, Any], Callable[[Any, 
     widths = (flat, *sizes.hidden)
 
     layers = [(_Weights((i, o), i), jnp.zeros(o)) for i, o in itertools.pairwise(widths)]
-    if spec.num_states is not None:  # of a one-hot input exactly one row is on
+    if spec.num_states is not None:  # a one-hot input selects one row
         layers[0] = (_Weights((spec.num_states + 1, widths[1]), 1), layers[0][1])
     weights: dict[str, Any] = {"layers": layers}
     if images:
@@ -193,7 +193,7 @@ def _torso(spec: EnvSpec, sizes: Sizes) -> tuple[dict[str, Any], Callable[[Any, 
 
 
 def _windows(side: int) -> tuple[tuple[int, int], ...]:
-    """(window, stride) of the convolutions for images of so many pixels: DQN's for 84, fewer for less."""
+    """(window, stride) of the convolutions for images with that side: DQN's for 84, smaller ones for less."""
     if side >= 64:
         return (8, 4), (4, 2), (3, 1)
     if side >= 32:
@@ -202,7 +202,7 @@ def _windows(side: int) -> tuple[tuple[int, int], ...]:
 
 
 def most_filters(spec: EnvSpec, shrink: int) -> int:
-    """How many convolutions fit on an image; 0 where it is none."""
+    """Number of convolutions that fit on the image; 0 if the observation is not an image."""
     if not inputs.is_image(spec):
         return 0
     side = min(spec.observation_shape[:2]) // shrink
@@ -215,7 +215,7 @@ def most_filters(spec: EnvSpec, shrink: int) -> int:
 
 
 def _shrunk(x: Array, by: int) -> Array:
-    """Images [N, H, W, C] averaged over squares of `by` pixels; what is left over at the edges is cut off."""
+    """Images [N, H, W, C] averaged over squares of `by` pixels; a remainder at the edges is cut off."""
     if by == 1:
         return x
     height, width = (side // by * by for side in x.shape[1:3])
@@ -234,8 +234,8 @@ def _lstm_weights(fed: int, size: int) -> dict[str, Any]:
 
 
 def _lstm(params: Any, state: tuple[Array, Array], x: Array, first: Array) -> tuple[Array, tuple[Array, Array]]:
-    """Outputs [T, B, L] of an LSTM (Hochreiter and Schmidhuber, 1997) that forgets everything where an episode begins."""
-    fed = x @ params["x"] + params["b"]  # for all steps at once: only the rest has to wait for the step before
+    """Outputs [T, B, L] of an LSTM (Hochreiter and Schmidhuber, 1997) whose state is reset where an episode begins."""
+    fed = x @ params["x"] + params["b"]  # for all steps at once: it does not depend on the step before
     kept = 1.0 - first.astype(jnp.float32)[..., None]
 
     def step(state: tuple[Array, Array], now: tuple[Array, Array]) -> tuple[tuple[Array, Array], Array]:
@@ -251,7 +251,7 @@ def _lstm(params: Any, state: tuple[Array, Array], x: Array, first: Array) -> tu
 
 
 def _head_weights(width: int, hidden: int, heads: int, actions: int) -> dict[str, Any]:
-    """Each head's two streams side by side, the value's before the advantage's."""
+    """Weights of each head's two streams side by side, first the value's, then the advantage's."""
     return {
         "w": _Weights((width, heads * 2 * hidden), width),
         "b": jnp.zeros(heads * 2 * hidden),
@@ -263,7 +263,7 @@ def _head_weights(width: int, hidden: int, heads: int, actions: int) -> dict[str
 
 
 def _dueling(params: Any, x: Array, heads: int) -> Array:
-    """Values [..., H, A]; all heads' hidden layers are one product."""
+    """Values [..., H, A]; the hidden layers of all heads are one product."""
     hidden = jax.nn.relu(x @ params["w"] + params["b"])
     hidden = hidden.reshape(*x.shape[:-1], heads, 2, -1)
     value = jnp.sum(hidden[..., 0, :] * params["value"], axis=-1) + params["value_b"]
