@@ -20,8 +20,8 @@ import tdu
 from tdu import cli, environments
 from tdu.agents.r2d2.actor import ladder
 from tdu.cluster import actors as distributed_actors
+from tdu.cluster import connection
 from tdu.cluster import rollouts as distributed_rollouts
-from tdu.cluster import sweep as distributed
 from tdu.cluster.messages import ELSEWHERE, Counters, make_agent
 from tdu.cluster.runner import RayRunner
 from tdu.errors import RunError, UserError
@@ -246,7 +246,7 @@ def test_a_cluster_of_another_version_is_told_of_in_one_sentence(monkeypatch, ca
         check_version_info({"ray_version": "2.9.0", "python_version": "3.9.2"}, "here")
 
     monkeypatch.setattr(ray, "init", init)
-    monkeypatch.setattr(distributed, "_refuse_silence", lambda address: None)
+    monkeypatch.setattr(connection, "_refuse_silence", lambda address: None)
     typed = "train deep_sea:size=4 --agent r2d2 --engine ray --actors 1 --address 127.0.0.1:6379 --progress none"
     assert cli.main(typed.split()) == 2
     told = capsys.readouterr().err.splitlines()[-1]
@@ -260,7 +260,7 @@ def test_a_listener_that_is_no_cluster_is_refused_soon():
         silent.listen()
         began = time.monotonic()
         with pytest.raises(UserError, match="no Ray cluster answers at 127"):
-            distributed.connect(f"127.0.0.1:{silent.getsockname()[1]}", None)
+            connection.connect(f"127.0.0.1:{silent.getsockname()[1]}", None)
         assert time.monotonic() - began < 25
 
 
@@ -285,7 +285,7 @@ def test_a_mistake_is_one_sentence(arguments, words, capsys, tmp_path):
 def test_a_missing_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UserError, match=r"pip install 'tdu\[ray\]'\.$"):
-        distributed.connect(None, None)
+        connection.connect(None, None)
 
 
 def test_a_replay_without_room_is_refused_before_ray_starts(tmp_path, capsys):

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tdu.cluster import sweep as distributed
+from tdu.cluster import connection
 from tdu.cluster.messages import ELSEWHERE
 from tdu.errors import TrainingError, UserError
 from tdu.run.processes import one_line
@@ -92,7 +92,7 @@ class Crew:
         self.processes.append(Process(kind, self._make(kind, threads=threads, **resources), rung))
 
     def _make(self, kind: str, *, threads: int, **resources: Any) -> Any:
-        shipped = distributed.shipped_process(kind)
+        shipped = connection.shipped_process(kind)
         # Spread, so that the loss of one of several machines does not end both a process and its spare.
         options = {
             "num_cpus": 0,
@@ -100,7 +100,7 @@ class Crew:
             "max_concurrency": threads,
             "scheduling_strategy": "SPREAD",
         } | resources
-        return self.ray.remote(**options)(shipped).remote(*distributed.working_folder(), kind)
+        return self.ray.remote(**options)(shipped).remote(*connection.working_folder(), kind)
 
     def close(self) -> None:
         """Ends all processes."""

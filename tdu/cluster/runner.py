@@ -21,7 +21,7 @@ import numpy as np
 
 from tdu import environments
 from tdu.agents.r2d2.replay import check_room
-from tdu.cluster import sweep as distributed
+from tdu.cluster import connection
 from tdu.cluster.actors import SEGMENT
 from tdu.cluster.crew import PATIENCE, Crew, Process
 from tdu.cluster.messages import Counters, Rolled, slack
@@ -90,7 +90,7 @@ class RayRunner(SequenceRunner):
                 running, streams = agent.settings, self._actors * config.num_envs
                 sizes = {"heads": agent.heads, "memory": running.memory(), "streams": streams}
                 check_room(spec, running.shape, running.replay, **sizes)
-            self._started = self._start(distributed.connect(address, self._actors), say)
+            self._started = self._start(connection.connect(address, self._actors), say)
         self._state: State = self._first_state()
         """The learner's state when it was last fetched."""
 
