@@ -293,7 +293,7 @@ def verdict(
     played = (run.books / "episodes").stat().st_size
     learner = read_log(run.out / "learner.csv")
     manifest = json.loads(max((run.out / "checkpoints").glob("[0-9]*/manifest.json")).read_text())["plain"]
-    received = manifest["steps"] + sum(entry[2] for entry in manifest["pending"])
+    received = manifest["steps"] + sum(message["steps"] for message in manifest["pending"])
     ahead = received - manifest["replay"]["learns_from"] - PERIOD * manifest["updates"]
     steps = int(log["steps"][-1])
     resumed = [event for event in events if "resumed from learning step" in event and "checkpoint at step" in event]

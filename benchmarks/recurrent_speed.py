@@ -33,7 +33,6 @@ import workers
 
 import tdu
 from tdu import agents, environments, files
-from tdu.agents.r2d2.learner import Batch
 from tdu.agents.r2d2.replay import Replay
 from tdu.run.processes import use_one_core
 from tdu.run.runners.protocol import Budget
@@ -179,8 +178,7 @@ def learning(agent: Any, spec: Any, replay: Replay, pixels: int, rounds: int) ->
 
     def learned(sample: Any) -> np.ndarray:
         nonlocal state
-        batch = Batch(sample.steps, sample.memory, sample.mask, sample.weights)
-        state, priorities, _ = update(state, batch)
+        state, priorities, _ = update(state, sample)
         return np.asarray(priorities)
 
     samples = [drawn() for _ in range(LEARNING_STEPS)]

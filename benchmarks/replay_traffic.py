@@ -18,8 +18,8 @@ import jax
 import numpy as np
 
 from tdu.agents.r2d2.replay import Replay, Settings
-from tdu.agents.r2d2.sequences import Sequence, Shape, nothing
-from tdu.cluster.messages import arrived, lightened
+from tdu.agents.r2d2.sequences import Sequence, Shape, empty_steps
+from tdu.cluster.messages import pack, unpack
 from tdu.types import EnvSpec
 
 ROOT = Path(__file__).parent.parent
@@ -36,7 +36,7 @@ def stream(rng: np.random.Generator, number: int, sequences: int) -> list[Sequen
     memory = (np.zeros(LSTM, np.float32), np.zeros(LSTM, np.float32))
     found = []
     for start in range(0, sequences * SHAPE.period, SHAPE.period):
-        plain = nothing(SPEC, SHAPE.length)._replace(observation=stacks[start : start + SHAPE.length].copy())
+        plain = empty_steps(SPEC, SHAPE.length)._replace(observation=stacks[start : start + SHAPE.length].copy())
         found.append(Sequence(number, start, plain, memory, np.ones(HEADS, np.float32)))
     return found
 
@@ -58,19 +58,19 @@ def main() -> int:
     for number in range(STREAMS):
         for sequence in stream(rng, number, SEQUENCES // STREAMS):
             started = time.process_time()
-            light = lightened(SPEC, sequence)
+            light = pack(SPEC, sequence)
             packing += time.process_time() - started
             weighs = weight(light)
             started = time.process_time()
-            replay.add(light._replace(steps=arrived(light.steps)))
+            replay.add(light._replace(steps=unpack(light.steps)))
             adding += time.process_time() - started
     drawing, arriving = [], []
     for _ in range(BATCHES):
         started = time.process_time()
-        batch = replay.sample(BATCH, rng, thin=True)
+        batch = replay.sample(BATCH, rng, packed=True)
         drawing.append(time.process_time() - started)
         started = time.process_time()
-        steps = arrived(batch.steps)
+        steps = unpack(batch.steps)
         arriving.append(time.process_time() - started)
     found = {
         "sequence_megabytes": round(weighs / 1e6, 2),

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import jax
 
+from tdu.metrics import STANDARD, Metrics, Reducers
+
 Array = jax.Array
 Key = jax.Array
 State = Any  # a pytree
@@ -349,7 +351,7 @@ class Agent(NamedTuple):
     """values(params, observation) -> [A], which the evaluator maximises."""
     observe: Callable[[State, State, Transition, Key], State]
     """observe(state, actor state, transition, key) -> state."""
-    learn: Callable[[State, Key], tuple[State, dict[str, Array]]]
+    learn: Callable[[State, Key], tuple[State, Metrics]]
     """learn(state, key) -> state, metrics. Called at every environment step; does nothing where no learning step is due."""
     rebase: Callable[[State], State]
     """The same state with lower 32-bit counters; to be called every 2²⁸ steps or so."""
@@ -357,6 +359,8 @@ class Agent(NamedTuple):
     """head(actor state) -> index of the head that acts."""
     discount: float
     """γ, which bounds values."""
+    reducers: Reducers = STANDARD
+    """The metrics of `learn`, which learner.csv logs."""
     live: bool = True
     """Whether `actor.act` uses the params. If not, learning may lag behind within an episode."""
     one_stream: bool = False

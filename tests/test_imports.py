@@ -8,12 +8,12 @@ import pytest
 ROOT = Path(__file__).parent.parent / "tdu"
 
 FLOORS = (
-    ("errors", "options", "types", "files", "memory", "random", "adam", "td"),
+    ("errors", "options", "types", "files", "memory", "random", "adam", "td", "metrics"),
     ("networks", "theory", "replay"),
     ("values", "bonus", "behaviour"),
     ("agents",),
     ("environments",),
-    ("run.runners",),
+    ("run.runners", "run.greedy", "run.trained"),
     ("run.folder",),
     ("run", "cluster"),
     ("report", "demo"),

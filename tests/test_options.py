@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tdu import agents
-from tdu.agents.r2d2 import learner, sequences
+from tdu.agents.r2d2 import sequences
 from tdu.agents.r2d2.agent import RecurrentAgent
 from tdu.errors import UserError
 from tdu.run.runners import interaction
@@ -61,7 +61,7 @@ def program(name, kind, options):
         timestep = TimeStep(observation, number, number, number > 0)
         params = agent.params(state)
         action, acting = agent.actor.act(params, agent.actor.begin(params, key), timestep, key)
-        transition = interaction.happened(agent, observation, action, timestep)
+        transition = interaction.as_transition(agent, observation, action, timestep)
         after, metrics = agent.learn(agent.observe(state, acting, transition, key), key)
         return after, metrics, agent.rebase(state), agent.values(params, observation), agent.head(acting), agent.live
 
@@ -81,10 +81,10 @@ def recurrent_program(spec, agent):
         acts = agent.actor(0.1)
         action, acting = acts.act(params, acts.begin(params, key), timestep, key)
         shape = (running.shape.length, running.batch_size)
-        steps = jax.tree.map(lambda x: jnp.zeros((*shape, *x.shape[1:]), x.dtype), sequences.nothing(spec, 1))
+        steps = jax.tree.map(lambda x: jnp.zeros((*shape, *x.shape[1:]), x.dtype), sequences.empty_steps(spec, 1))
         memory = jax.tree.map(lambda x: jnp.zeros((running.batch_size, *x.shape)), running.memory())
         ones = jnp.ones((running.batch_size, agent.heads))
-        after = agent.update(state, learner.Batch(steps, memory, ones, ones[:, 0]))
+        after = agent.update(state, sequences.Batch(steps, memory, ones, ones[:, 0]))
         evaluated = agent.evaluator.act(params, agent.evaluator.begin(params, key), timestep, key)
         return after, action, acting, evaluated, agent.values(params, observation)
 

@@ -182,7 +182,8 @@ def test_what_is_sent_back_is_never_mixed_with_what_lies_there(tmp_path):
     (out / "notes").write_text("mine")
     sentence = distributed._place(packed(**{"config.json": "2", "checkpoints__b": "2"}), out)
     aside = out.parent / "run.before" / "1"
-    assert sentence == f"what lay in {out} is now in {aside}."
+    assert str(out) in sentence
+    assert str(aside) in sentence
     assert {p.relative_to(out).as_posix() for p in out.rglob("*")} == {"config.json", "checkpoints", "checkpoints/b"}
     assert {p.name: p.read_text() for p in aside.rglob("*") if p.is_file()} == {
         "config.json": "1",
@@ -338,12 +339,13 @@ ON_RAY = """
     import json, os, sys
     from pathlib import Path
 
+    from tdu.cluster import connection
     from tdu.cluster import sweep as distributed
     from tdu.run import processes as parallel
 
     locked, unseen = (parallel.Job(*job[:2], Path(job[2])) for job in json.loads(sys.argv[1]))
     print("connecting", flush=True)
-    ray = distributed.connect(None, 2)
+    ray = connection.connect(None, 2)
     make_latest, work = distributed._shipped()
     latest = ray.remote(num_cpus=0)(make_latest).remote()
     waiting = {

@@ -9,9 +9,9 @@ import pytest
 
 from tdu import agents, bonus, memory, td
 from tdu.agents.r2d2 import actor, frames, learner, network, replay, sequences
-from tdu.agents.r2d2.sequences import Sequence, Shape, Steps, Writer
+from tdu.agents.r2d2.sequences import Batch, Sequence, Shape, Steps, Writer
 from tdu.agents.r2d2.sum_tree import SumTree
-from tdu.cluster.messages import arrived, lightened
+from tdu.cluster.messages import pack, unpack
 from tdu.errors import UserError
 from tdu.types import EnvSpec, TimeStep
 
@@ -64,7 +64,7 @@ def some_batch(net, size=3, length=SHAPE.length, seed=0):
     rng = np.random.default_rng(seed + 1)
     memory = jax.tree.map(lambda x: rng.normal(size=(size, *x.shape)).astype(np.float32), net.memory())
     mask = np.array([[1, 1, 1], [1, 0, 1], [0, 1, 0]], np.float32)[:size]
-    return learner.Batch(some_steps(length, size, seed), memory, mask, rng.random(size).astype(np.float32) + 0.5)
+    return Batch(some_steps(length, size, seed), memory, mask, rng.random(size).astype(np.float32) + 0.5)
 
 
 def sigmoid(x):
@@ -103,7 +103,7 @@ def test_a_network_is_its_formulas(scale):
     params = net.init(jax.random.key(3))
     rng = np.random.default_rng(4)
     params = jax.tree.map(lambda x: x + 0.3 * rng.normal(size=x.shape).astype(np.float32), params)
-    seen = jax.tree.map(lambda x: x[:3, :1], learner.seen(some_steps(7, 2)))
+    seen = jax.tree.map(lambda x: x[:3, :1], some_steps(7, 2))
     q, memory = net.unroll(params, jax.tree.map(lambda x: x[None], net.memory()), seen)
     networks = params if scale else params[:1]
     memories = [tuple(np.zeros(n) for n in (len(net_params["lstm"]["h"]),) * 2) for net_params in networks]
@@ -128,7 +128,7 @@ def one_by_one(net, params, memory, steps):
         for t in range(steps.action.shape[0]):
             if steps.first[t, b]:
                 mine = jax.tree.map(lambda x: x[None], net.memory())
-            now = jax.tree.map(lambda x, t=t, b=b: x[t : t + 1, b : b + 1], learner.seen(steps))
+            now = jax.tree.map(lambda x, t=t, b=b: x[t : t + 1, b : b + 1], steps)
             q, mine = net.unroll(params, mine, now._replace(first=np.zeros((1, 1), bool)))
             rows.append(q[0, 0])
         columns.append(np.stack(rows))
@@ -194,7 +194,7 @@ def test_nothing_after_the_end_of_the_task_counts_and_the_last_observation_of_a_
     def changed(t, b):
         steps = jax.tree.map(np.copy, batch.steps)
         steps.observation[t, b] += 1.0
-        q = np.asarray(net.unroll((state.trained, state.prior), batch.memory, learner.seen(steps))[0])
+        q = np.asarray(net.unroll((state.trained, state.prior), batch.memory, steps)[0])
         return q, np.asarray(made.update(state, batch._replace(steps=steps))[1])
 
     q, _ = changed(0, 0)
@@ -214,7 +214,7 @@ def test_burn_in_brings_the_memory_up_to_date_without_gradient():
     _, without = parts(shape=SHAPE._replace(burn_in=0))
     state, batch = made.init(jax.random.key(0)), some_batch(net)
     early = jax.tree.map(lambda x: x[: SHAPE.burn_in], batch.steps)
-    _, memory = net.unroll((state.trained, state.prior), batch.memory, learner.seen(early))
+    _, memory = net.unroll((state.trained, state.prior), batch.memory, early)
     rest = jax.tree.map(lambda x: x[SHAPE.burn_in :], batch.steps)
     one, _, _ = made.update(state, batch)
     other, _, _ = without.update(state, batch._replace(steps=rest, memory=memory))
@@ -267,7 +267,7 @@ def test_the_ensemble_is_its_heads_one_by_one():
     net, made = parts()
     state = made.init(jax.random.key(0))
     batch = some_batch(net)
-    q, _ = net.unroll((state.trained, ()), batch.memory, learner.seen(batch.steps))
+    q, _ = net.unroll((state.trained, ()), batch.memory, batch.steps)
     trained = dict(state.trained)
     alone = network.without_prior(network.make(SPEC, SIZES._replace(heads=1)))
     for head in range(3):
@@ -275,7 +275,7 @@ def test_the_ensemble_is_its_heads_one_by_one():
         mine = {name: x[head : head + 1] for name, x in heads.items()}
         part = slice(head * width, (head + 1) * width)
         mine |= {"w": heads["w"][:, part], "b": heads["b"][part]}
-        one, _ = alone.unroll(({**trained, "heads": mine}, ()), batch.memory, learner.seen(batch.steps))
+        one, _ = alone.unroll(({**trained, "heads": mine}, ()), batch.memory, batch.steps)
         np.testing.assert_allclose(one[:, :, 0], q[:, :, head], rtol=1e-4, atol=1e-6)
 
 
@@ -296,7 +296,7 @@ def test_every_kind_of_observation_is_taken(spec):
     high = {"uint8": 256}.get(spec.dtype, 10)
     observation = rng.integers(0, high, size=(4, 2, *spec.carried_shape)).astype(spec.carried_dtype)
     none = np.zeros((4, 2), np.int32)
-    seen = network.Seen(observation, none, none.astype(np.float32), none.astype(bool))
+    seen = Steps(observation, none, none.astype(np.float32), none.astype(bool))
     memory = jax.tree.map(lambda x: jnp.zeros((2, *x.shape)), net.memory())
     q, _ = net.unroll(params, memory, seen)
     assert q.shape == (4, 2, 3, 3)
@@ -330,7 +330,7 @@ def test_images_are_averaged_over_squares_first():
     memory = jax.tree.map(lambda x: jnp.zeros((1, *x.shape)), network.make(small, sizes).memory())
     found = [
         network.make(which, sizes._replace(pixels=12)).unroll(
-            params, memory, network.Seen(seen, none, none.astype(np.float32), none.astype(bool))
+            params, memory, Steps(seen, none, none.astype(np.float32), none.astype(bool))
         )[0]
         for which, seen in ((small, picture), (spec, picture.repeat(2, axis=2).repeat(2, axis=3)))
     ]
@@ -358,7 +358,7 @@ def test_a_sum_tree_is_a_list_of_weights():
 
 def stream(count, seed=0, shape=(3,), dtype=np.float32):
     rng = np.random.default_rng(seed)
-    steps = sequences.nothing(EnvSpec("s", shape, 2, dtype=np.dtype(dtype).name), count)
+    steps = sequences.empty_steps(EnvSpec("s", shape, 2, dtype=np.dtype(dtype).name), count)
     high = 256 if dtype == np.uint8 else 1000
     return steps._replace(
         observation=rng.integers(0, high, size=(count, *shape)).astype(dtype),
@@ -370,14 +370,14 @@ def stream(count, seed=0, shape=(3,), dtype=np.float32):
 
 def test_a_stream_is_cut_into_overlapping_sequences():
     steps, memory = stream(30), np.arange(1, 31, dtype=np.float32)[:, None]
-    pieces, writer = [], Writer(SHAPE, np.zeros(1, np.float32))
+    pieces, writer = [], Writer(SHAPE, np.zeros(1, np.float32), 0, lambda: np.ones(1))
     for part in (slice(0, 3), slice(3, 11), slice(11, 12), slice(12, 30)):
         pieces += writer.extend(jax.tree.map(lambda x, part=part: x[part], steps), memory[part])
     assert [piece.start for piece in pieces] == [0, 4, 8, 12, 16, 20]
     for piece in pieces:
         np.testing.assert_array_equal(piece.steps.action, np.arange(piece.start, piece.start + SHAPE.length))
         assert piece.memory == piece.start  # what was remembered after the step before
-    again = Writer(SHAPE, np.zeros(1, np.float32))
+    again = Writer(SHAPE, np.zeros(1, np.float32), 0, lambda: np.ones(1))
     again.restore(*writer.save())
     more = [w.extend(stream(4, seed=1), memory[:4]) for w in (writer, again)]
     assert len(more[0]) == 1
@@ -467,13 +467,13 @@ def test_frames_of_stacks_are_kept_once_and_come_back_whole(compress):
     for b, id_ in enumerate(drawn.ids):
         i, s = divmod(int(id_), 2)
         np.testing.assert_array_equal(drawn.steps.observation[:, b], steps[s].observation[4 * i : 4 * i + SHAPE.length])
-    light = kept.sample(60, np.random.default_rng(0), thin=True)
-    np.testing.assert_array_equal(arrived(light.steps).observation, drawn.steps.observation)
+    light = kept.sample(60, np.random.default_rng(0), packed=True)
+    np.testing.assert_array_equal(unpack(light.steps).observation, drawn.steps.observation)
     assert sum(x.nbytes for x in light.steps.observation) < 0.8 * drawn.steps.observation.nbytes
     one = kept.sequence(3)
-    travelled = lightened(spec, one)
+    travelled = pack(spec, one)
     assert travelled.steps.observation.newest.shape == (SHAPE.length, 1, 6, 5)
-    jax.tree.map(np.testing.assert_array_equal, travelled._replace(steps=arrived(travelled.steps)), one)
+    jax.tree.map(np.testing.assert_array_equal, travelled._replace(steps=unpack(travelled.steps)), one)
     assert frames.block_bytes(spec, 40, compress=False) == 6 * 5 * 43
     arrays, _ = kept.save()
     held = sum(x.nbytes for name, x in arrays.items() if name.startswith("frames."))
@@ -494,8 +494,8 @@ def test_colours_are_no_frames_and_take_the_memory_that_is_said():
     held = sum(x.nbytes for name, x in arrays.items() if name.startswith("frames."))
     assert 0.3 * said < held <= said
     np.testing.assert_array_equal(kept.sequence(0).steps.observation, pictures[: SHAPE.length])
-    assert lightened(spec, kept.sequence(0)).steps.observation.shape == (SHAPE.length, 6, 5, 3)
-    assert kept.sample(3, rng, thin=True).steps.observation.shape == (SHAPE.length, 3, 6, 5, 3)
+    assert pack(spec, kept.sequence(0)).steps.observation.shape == (SHAPE.length, 6, 5, 3)
+    assert kept.sample(3, rng, packed=True).steps.observation.shape == (SHAPE.length, 3, 6, 5, 3)
 
 
 def test_without_an_exponent_all_sequences_are_alike():
@@ -587,7 +587,7 @@ def test_every_bonus_pays_explorers(name):
         some_steps(8, 2),
         jax.tree.map(lambda x: np.zeros((2, *x.shape), np.float32), made.settings.memory()),
     )
-    batch = learner.Batch(steps, memory, np.ones((2, 4), np.float32), np.ones(2, np.float32))
+    batch = Batch(steps, memory, np.ones((2, 4), np.float32), np.ones(2, np.float32))
     state = made.init(jax.random.key(0))
     if made.observe is not None:
         now, after = learner.trace(steps, Shape(1, 6, 2))

@@ -20,8 +20,8 @@ import tdu
 from tdu import cli, environments
 from tdu.agents.r2d2.actor import ladder
 from tdu.cluster import actors as distributed_actors
+from tdu.cluster import connection
 from tdu.cluster import rollouts as distributed_rollouts
-from tdu.cluster import sweep as distributed
 from tdu.cluster.messages import ELSEWHERE, Counters, make_agent
 from tdu.cluster.runner import RayRunner
 from tdu.errors import RunError, UserError
@@ -46,14 +46,14 @@ def rolls():
     agent = make_agent(CONFIG, env.spec)
     params = agent.params(agent.init(jax.random.key(0)))
     gathering = [
-        distributed_rollouts._Gathering(env, agent, CONFIG, name, rung, params) for name, rung in ((1, 0), (2, 2))
+        distributed_rollouts.Rollout(env, agent, CONFIG, name, rung, params) for name, rung in ((1, 0), (2, 2))
     ]
     np.testing.assert_allclose(gathering[1]._acting.carry.acting.epsilon, ladder(6)[4:])
     return [mine.roll(params) for _ in range(40) for mine in gathering]
 
 
 def opened(counters=NOTHING_YET, start_at=0, lineage=0):
-    replay = distributed_actors.Replay()
+    replay = distributed_actors.ReplayProcess()
     assert "500 sequences" in replay.begin(CONFIG, counters, start_at, lineage)
     return replay
 
@@ -76,14 +76,14 @@ def test_two_rollouts_see_and_do_different_things(rolls):
         np.array_equal(a.steps.action, b.steps.action) for a, b in zip(one.sequences, other.sequences, strict=True)
     )
     assert [e.length for e in one.episodes] == [4] * 4
-    assert [e.offset for e in one.episodes] == [7, 8, 15, 16] or one.episodes[-1].offset <= 20
+    assert [e.steps for e in one.episodes] == [7, 8, 15, 16] or one.episodes[-1].steps <= 20
 
 
 def test_who_does_not_serve_says_so(rolls):
     spare = opened()
     assert spare.put(rolls[0]) == spare.sample(0) == ELSEWHERE
-    assert distributed_actors.Learner().weights(None) == ELSEWHERE
-    assert distributed_actors.Learner().state() == spare.snapshot() == ELSEWHERE
+    assert distributed_actors.LearnerProcess().weights(None) == ELSEWHERE
+    assert distributed_actors.LearnerProcess().state() == spare.snapshot() == ELSEWHERE
     assert spare.open() == 0
     assert spare.put(rolls[0]) is True
 
@@ -99,7 +99,7 @@ def test_what_is_handed_over_twice_counts_once(rolls):
     again = opened(Counters(40, {1: 1, 2: 1}, None, 0))
     again.open()
     assert [again.put(rolled) for rolled in rolls[:4]] == [False, False, True, True]
-    assert sum(steps for _, _, steps, _ in again.news(0.0)[0]) + 40 == 80
+    assert sum(rolled.steps for rolled in again.news(0.0)[0]) + 40 == 80
 
 
 def test_the_ratio_is_held_from_both_sides(rolls):
@@ -126,7 +126,7 @@ def test_the_ratio_is_held_from_both_sides(rolls):
 
 
 def test_nobody_acts_beyond_the_steps_of_the_run(rolls):
-    replay = distributed_actors.Replay()
+    replay = distributed_actors.ReplayProcess()
     replay.begin(dataclasses.replace(CONFIG, steps=200), NOTHING_YET, 0, 0)
     replay.open()
     replay._slack = 10**9
@@ -221,16 +221,18 @@ def test_a_run_names_a_damaged_segment_and_goes_on_with_the_others(rolls):
     def damaged():
         raise RunError("its checksum is another")
 
-    again, told = distributed_actors.Replay(), []
+    again, told = distributed_actors.ReplayProcess(), []
     segments = {f"0-{i}": (lambda part=part: part) for i, part in enumerate(parts)} | {"0-1": damaged}
     runner = SimpleNamespace(
         _crew=SimpleNamespace(ray=SimpleNamespace(get=lambda answer: answer)),
         _reload=lambda: Saved({}, {"priorities": priorities}, {"replay": there, "steps": 800}, segments),
-        _config=CONFIG, _received=0, _seen={}, _learns_from=None, _updates=0, _served={"replay": 1}, _event=told.append,
+        _config=CONFIG, _received=0, _last_numbers={}, _learns_from=None, _updates=0, _served={"replay": 1},
+        _event=told.append,
     )  # fmt: skip
     process = SimpleNamespace(call=lambda name, *given: getattr(again, name)(*given))
     RayRunner._begin_replay(runner, process)
-    assert told[0] == "segment 0-1 of the replay cannot be used (its checksum is another); the others are."
+    assert "segment 0-1" in told[0]
+    assert "its checksum is another" in told[0]
     assert told[1].startswith(f"the replay goes on with {len(ids) - size} sequences")
     assert len(again._replay) == len(ids) - size
 
@@ -244,7 +246,7 @@ def test_a_cluster_of_another_version_is_told_of_in_one_sentence(monkeypatch, ca
         check_version_info({"ray_version": "2.9.0", "python_version": "3.9.2"}, "here")
 
     monkeypatch.setattr(ray, "init", init)
-    monkeypatch.setattr(distributed, "_refuse_silence", lambda address: None)
+    monkeypatch.setattr(connection, "_refuse_silence", lambda address: None)
     typed = "train deep_sea:size=4 --agent r2d2 --engine ray --actors 1 --address 127.0.0.1:6379 --progress none"
     assert cli.main(typed.split()) == 2
     told = capsys.readouterr().err.splitlines()[-1]
@@ -258,7 +260,7 @@ def test_a_listener_that_is_no_cluster_is_refused_soon():
         silent.listen()
         began = time.monotonic()
         with pytest.raises(UserError, match="no Ray cluster answers at 127"):
-            distributed.connect(f"127.0.0.1:{silent.getsockname()[1]}", None)
+            connection.connect(f"127.0.0.1:{silent.getsockname()[1]}", None)
         assert time.monotonic() - began < 25
 
 
@@ -283,7 +285,7 @@ def test_a_mistake_is_one_sentence(arguments, words, capsys, tmp_path):
 def test_a_missing_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UserError, match=r"pip install 'tdu\[ray\]'\.$"):
-        distributed.connect(None, None)
+        connection.connect(None, None)
 
 
 def test_a_replay_without_room_is_refused_before_ray_starts(tmp_path, capsys):

@@ -13,7 +13,6 @@ from gymnasium.vector import SyncVectorEnv, VectorWrapper
 import tdu
 from tdu import agents, environments
 from tdu.agents.r2d2 import agent as recurrent_agent
-from tdu.agents.r2d2.learner import seen
 from tdu.environments.gymnasium import GymnasiumVector
 from tdu.environments.vector import PythonVector
 from tdu.errors import UserError
@@ -131,7 +130,7 @@ def memory_after(spec=_DIARY, name="tdu_r2d2"):
 
 
 def remembered(params, memory, steps, *network):
-    batched = jax.tree.map(lambda x: x[:, None], seen(steps))
+    batched = jax.tree.map(lambda x: x[:, None], steps)
     after = memory_after(*network)(params, jax.tree.map(lambda x: x[None], memory), batched)
     return jax.tree.map(lambda x: x[0], after)
 
@@ -293,7 +292,7 @@ def test_a_run_of_a_memory_task_is_trained_loaded_evaluated_and_acts(tmp_path):
         answers.append(action)
     assert answers == [0, 1]
     text = (tmp_path / "run" / "learner.csv").read_text().splitlines()
-    assert text[0] == "steps,updates,bonus,loss,largest_q,frames,learning_steps,sequences"
+    assert text[0] == "steps,updates,bonus,loss,gradient_norm,largest_q,frames,learning_steps,sequences"
     assert len(text) > 2
 
 

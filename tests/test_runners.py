@@ -10,7 +10,7 @@ import pytest
 import tdu
 from tdu import agents, environments
 from tdu.run.greedy import greedy_returns
-from tdu.run.runners import compiled, stepwise
+from tdu.run.runners import compiled, player
 from tdu.run.runners.rows import WALL_TIME, Progress
 from tdu.types import Environment, EnvSpec, SolvedRule, TimeStep
 
@@ -60,7 +60,7 @@ def test_compiled_equals_stepwise(dense, acting):
 def test_how_many_steps_are_gathered_changes_nothing(monkeypatch):
     """Episodes of 9 steps: learned in one call each, or in three."""
     a = quick("bsuite:catch/0", episodes=25)
-    monkeypatch.setattr(stepwise, "_GATHERED", 4)
+    monkeypatch.setattr(player, "_GATHERED", 4)
     b = quick("bsuite:catch/0", episodes=25)
     same_log(a.log, b.log, rtol=0)
     for x, y in zip(parameters(a), parameters(b), strict=True):
@@ -72,11 +72,11 @@ def test_a_whole_run_is_a_function_of_a_key_and_maps_over_seeds():
     agent = agents.find("tdu").make(env.spec, agents.configure("tdu", FAST))
     train = compiled.train(env, agent, steps=100)
     carries, rows = jax.jit(jax.vmap(train))(jax.vmap(tdu.run_key)(jnp.arange(3)))
-    assert not np.array_equal(rows.real[0], rows.real[1])
+    assert not np.array_equal(rows.episode_return[0], rows.episode_return[1])
     for seed in range(3):
         run = quick(seed=seed, episodes=20)
         np.testing.assert_array_equal(run.log["head"], rows.head[seed, :20])
-        np.testing.assert_allclose(run.log["episode_return"], rows.real[seed, :20, 0], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(run.log["episode_return"], rows.episode_return[seed, :20], rtol=1e-5, atol=1e-6)
         mine = jax.tree.map(lambda x, seed=seed: x[seed], carries.player.learner.values.params)
         jax.tree.map(
             lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), mine, run.agent.params.values.trained

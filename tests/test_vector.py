@@ -249,7 +249,7 @@ def test_an_agent_of_one_stream_refuses_several_environments():
 @pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize("name", [FROZEN, LIVE, JOINED])
 def test_a_run_is_put_back_in_the_middle_of_an_episode(name, size, monkeypatch):
-    monkeypatch.setattr(stepwise, "_PIECE", 3)  # returns before an episode ends
+    monkeypatch.setattr(stepwise, "_MOST_STEPS", 3)  # returns before an episode ends
 
     def runner():
         return runner_of(side_by_side(Diary, size, 4)[0], name, seed=4)
@@ -312,7 +312,7 @@ def test_rewards_of_an_episode_that_was_abandoned_are_not_joined_with_those_of_t
 
 
 def test_an_endless_episode_hands_back_control_and_ends_with_the_budget(monkeypatch):
-    monkeypatch.setattr(stepwise, "_LONGEST_PIECE", 1e9)
+    monkeypatch.setattr(stepwise, "_MOST_SECONDS", 1e9)
     runner = runner_of(environments.make(Diary(endless=True)), steps=2500)
     taken = []
     while not runner.finished:
@@ -323,7 +323,7 @@ def test_an_endless_episode_hands_back_control_and_ends_with_the_budget(monkeypa
     assert [row["steps"] for row in logged] == [1000, 2000, 2500]
     assert sum(row["updates"] for row in logged) == 2500 - 15
     assert runner.learner_rows() == []
-    monkeypatch.setattr(stepwise, "_LONGEST_PIECE", 0.0)
+    monkeypatch.setattr(stepwise, "_MOST_SECONDS", 0.0)
     slow = runner_of(environments.make(Diary(endless=True)), steps=2500)
     slow.advance()
     assert slow.clock.steps == 1, "nor is a slow one waited for"

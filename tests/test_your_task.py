@@ -25,7 +25,7 @@ from tdu.run import folder as runs
 from tdu.run import progress
 from tdu.run.plan import asked_for, plan
 from tdu.run.runners import interaction
-from tdu.run.runners.rows import possible_return
+from tdu.run.runners.meter import possible_return
 from tdu.types import Transition
 
 TINY = {"hidden_sizes": (8,), "exploiters": 3, "explorers": 2, "batch_size": 8, "min_replay": 16}
@@ -239,7 +239,7 @@ def test_what_was_learned_is_kept_where_the_unit_changes(observation):
 
     def stored(state, reward):
         after = first._replace(reward=np.float32(reward), discount=np.float32(1.0))
-        return observe(state, acting, interaction.happened(agent, first.observation, np.int32(0), after), key)
+        return observe(state, acting, interaction.as_transition(agent, first.observation, np.int32(0), after), key)
 
     for _ in range(20):
         state, _ = learn(stored(state, 0.5), key)

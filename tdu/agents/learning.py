@@ -1,4 +1,4 @@
-"""What every learner does the same way: the metrics of a learning step, when there is none, and its greedy policy."""
+"""What all learners share: the metrics of a learning step, waiting for the next one, and the greedy policy."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,33 +6,31 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from tdu.metrics import STANDARD, UPDATES, Metrics, Reducers
 from tdu.types import Actor, Array, Key, Params, TimeStep
 
-Metrics = dict[str, Array]
 Update = Callable[[Any, Key], tuple[Any, Metrics]]
 
 
-def metrics(
-    loss: Array, *, bonus: Array | float = 0.0, largest_q: Array, largest_extra: Array | float = 0.0
-) -> Metrics:
+def metrics(*, loss: Array, largest_q: Array, bonus: Array | float = 0.0, **others: Array | float) -> Metrics:
     """Metrics of one learning step.
 
     Args:
-        loss: its loss.
+        loss: the loss.
+        largest_q: largest |Q| in the batch, over the heads that learn the task.
         bonus: mean bonus of the batch.
-        largest_q: largest absolute value, over the batch, of what learns the task.
-        largest_extra: the most that this is paid for a step beside the reward.
+        others: metrics of this learner alone; its `Reducers` declare them.
     """
-    numbers = {"loss": loss, "bonus": bonus, "updates": 1.0, "largest_q": largest_q, "largest_extra": largest_extra}
+    numbers = {UPDATES: 1.0, "loss": loss, "bonus": bonus, "largest_q": largest_q, **others}
     return {name: jnp.asarray(number, jnp.float32) for name, number in numbers.items()}
 
 
-def when(ready: Array, update: Update, state: Any, key: Key) -> tuple[Any, Metrics]:
-    """`update`, or nothing where it is not yet time."""
+def when(ready: Array, update: Update, state: Any, key: Key, reducers: Reducers = STANDARD) -> tuple[Any, Metrics]:
+    """`update` where the learner is ready; else the same state and metrics of 0."""
 
     def wait(state: Any, key: Key) -> tuple[Any, Metrics]:
         del key
-        return state, jax.tree.map(jnp.zeros_like, metrics(jnp.zeros(()), largest_q=jnp.zeros(())))
+        return state, jax.tree.map(jnp.asarray, reducers.zeros())
 
     return jax.lax.cond(ready, update, wait, state, key)
 

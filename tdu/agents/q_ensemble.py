@@ -20,6 +20,7 @@ from tdu import random, td
 from tdu import replay as replays
 from tdu.agents import learning, units
 from tdu.agents.config import LearnerConfig
+from tdu.metrics import STANDARD, Metrics, Reducers
 from tdu.types import (
     Actor,
     Agent,
@@ -97,6 +98,8 @@ def q_ensemble(
     with_rows = config.return_steps > 1 or config.reward_unit == "returns"
     masked = heads.mask_prob < 1.0
     noisy = heads.noise_scale > 0.0
+    # Without exploiters, the heads that learn the task are paid the bonus too: it limits their values.
+    reducers = STANDARD if heads.exploiters else Reducers(maximum=("largest_q", "largest_extra"))
 
     def init(key: Key) -> EnsembleState:
         extras = ({"mask": jnp.zeros(heads.number)} if masked else {}) | (
@@ -186,11 +189,11 @@ def q_ensemble(
         error = jax.vmap(jax.vmap(td.cut_q_learning), in_axes=(0, None, None, None, 0, 0, None))
         return error(q_tm1, a_tm1, r_t, config.discount * d_t, target_t, online_t, batch.later.extras["follows"])
 
-    def update(state: EnsembleState, key: Key) -> tuple[EnsembleState, learning.Metrics]:
+    def update(state: EnsembleState, key: Key) -> tuple[EnsembleState, Metrics]:
         batch = in_values(replay.sample(state.replay, key), state.reward_scale)
         bonus_state, novelty = bonus.learn(state.bonus, batch)
 
-        def loss(q_tm1: Array, target_t: Array, online_t: Array | None) -> tuple[Array, learning.Metrics]:
+        def loss(q_tm1: Array, target_t: Array, online_t: Array | None) -> tuple[Array, Metrics]:
             plain = errors(q_tm1, batch, target_t, online_t)
             exploit_td = jax.lax.stop_gradient(plain[: heads.exploiters])
             taken = jax.vmap(jax.vmap(td.taken), in_axes=(0, None))(q_tm1[: heads.exploiters], batch.a_tm1)
@@ -202,11 +205,12 @@ def q_ensemble(
             squares = 0.5 * jnp.square(delta)
             if masked:
                 squares *= batch.extras["mask"].T
+            extra = {} if heads.exploiters else {"largest_extra": jnp.max(jnp.abs(explorers_reward - batch.r_t))}
             metrics = learning.metrics(
-                jnp.mean(squares),
-                bonus=in_rewards(jnp.mean(bonus_in_it), state.reward_scale),
+                loss=jnp.mean(squares),
                 largest_q=in_rewards(jnp.max(jnp.abs(q_tm1[:task_heads])), state.reward_scale),
-                largest_extra=0.0 if heads.exploiters else jnp.max(jnp.abs(explorers_reward - batch.r_t)),
+                bonus=in_rewards(jnp.mean(bonus_in_it), state.reward_scale),
+                **extra,
             )
             return jnp.sum(jnp.mean(squares, axis=1)), metrics
 
@@ -226,9 +230,9 @@ def q_ensemble(
             pay = jnp.concatenate([jnp.zeros((heads.exploiters, config.batch_size)), pay])
         return jnp.where(explores, pay, 0.0)
 
-    def learn(state: EnsembleState, key: Key) -> tuple[EnsembleState, learning.Metrics]:
+    def learn(state: EnsembleState, key: Key) -> tuple[EnsembleState, Metrics]:
         ready = (replay.size(state.replay) >= config.min_replay) & (state.phase == 0)
-        return learning.when(ready, update, state, key)
+        return learning.when(ready, update, state, key, reducers)
 
     def examine(state: EnsembleState, batch: Transition) -> Examined:
         """Values, TD errors and bonus that a learning step on the batch would use."""
@@ -266,6 +270,7 @@ def q_ensemble(
         rebase=rebase,
         head=lambda acting: acting.head,
         discount=config.discount,
+        reducers=reducers,
         live=not frozen,
         examiner=Examiner(
             exploiters=heads.exploiters,

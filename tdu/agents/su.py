@@ -19,6 +19,7 @@ from tdu import replay as replays
 from tdu.agents import assemble, learning
 from tdu.agents.config import QConfig
 from tdu.errors import UserError
+from tdu.metrics import Metrics
 from tdu.options import option
 from tdu.types import Actor, Agent, Array, EnvSpec, Examined, Examiner, Key, Params, State, TimeStep, Transition
 from tdu.values.shape import MAX_COUNT
@@ -144,7 +145,7 @@ def make(spec: EnvSpec, config: SuConfig) -> Agent:
             phase=(state.phase + 1) % config.learn_period,
         )
 
-    def update(state: SuState, key: Key) -> tuple[SuState, learning.Metrics]:
+    def update(state: SuState, key: Key) -> tuple[SuState, Metrics]:
         batch = replay.sample(state.replay, key)
         d_t = config.discount * batch.d_t
 
@@ -183,7 +184,7 @@ def make(spec: EnvSpec, config: SuConfig) -> Agent:
         state = state._replace(
             local=learned_local, successor=learned_successor, mean=mean, optimiser=optimiser, updates=updates
         )
-        return state, learning.metrics(loss_of_reward + loss_of_successor, largest_q=largest_q)
+        return state, learning.metrics(loss=loss_of_reward + loss_of_successor, largest_q=largest_q)
 
     def examine(state: SuState, batch: Transition) -> Examined:
         """Values and TD errors of w̄ on a batch; SU pays no bonus."""
@@ -196,7 +197,7 @@ def make(spec: EnvSpec, config: SuConfig) -> Agent:
     def mean_values(params: SuParams, observation: Array) -> Array:
         return successors(params.successor, observation) @ params.mean
 
-    def learn(state: SuState, key: Key) -> tuple[SuState, learning.Metrics]:
+    def learn(state: SuState, key: Key) -> tuple[SuState, Metrics]:
         ready = (replay.size(state.replay) >= config.min_replay) & (state.phase == 0)
         usable = jnp.all(jnp.isfinite(state.acting))
         state, metrics = learning.when(ready, update, state, key)

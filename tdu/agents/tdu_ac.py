@@ -15,6 +15,7 @@ from tdu import bonus, td, values
 from tdu import replay as replays
 from tdu.adam import Adam
 from tdu.agents import learning
+from tdu.metrics import Metrics
 from tdu.networks import torsos
 from tdu.options import option
 from tdu.types import Actor, Agent, Array, EnvSpec, Key, Params, State, TimeStep, Transition, Values
@@ -108,7 +109,7 @@ def make(spec: EnvSpec, config: TduAcConfig) -> Agent:
             episode=state.episode + 1,
         )
 
-    def update(state: ActorCriticState, key: Key) -> tuple[ActorCriticState, learning.Metrics]:
+    def update(state: ActorCriticState, key: Key) -> tuple[ActorCriticState, Metrics]:
         batch = sequence.sample(state.sequence, key)
         d_t = config.discount * batch.d_t
         goes_on = jnp.append(batch.extras["episode"][1:] == batch.extras["episode"][:-1], False)
@@ -132,9 +133,9 @@ def make(spec: EnvSpec, config: TduAcConfig) -> Agent:
 
         learned_policy, total = policy.update(state.policy, batch.o_tm1, batch.o_t, policy_loss)
         state = state._replace(critics=learned_critics, policy=learned_policy)
-        return state, learning.metrics(total, bonus=jnp.mean(sigma), largest_q=largest_v)
+        return state, learning.metrics(loss=total, largest_q=largest_v, bonus=jnp.mean(sigma))
 
-    def learn(state: ActorCriticState, key: Key) -> tuple[ActorCriticState, learning.Metrics]:
+    def learn(state: ActorCriticState, key: Key) -> tuple[ActorCriticState, Metrics]:
         return learning.when(state.phase == 0, update, state, key)
 
     def rebase(state: ActorCriticState) -> ActorCriticState:

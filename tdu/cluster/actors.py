@@ -1,16 +1,17 @@
-"""What runs in the processes of a Ray cluster for one agent with a memory: rollouts, the replay, the learner, an evaluator.
+"""The processes of a run on a Ray cluster, for one agent with a memory: rollouts, the replay, the learner, an evaluator.
 
-    Rollout ─Rolled→ Replay ─batch→ Learner ─weights→ Rollout
+    Rollout ─Rolled→ Replay ─Batch→ Learner ─weights→ Rollout
 
-Each is a plain object whose methods several threads of its process may call (`distributed_recurrent` starts them and watches
-over them). None of them touches the disk, and each may die at any moment.
+Each is a plain object, and several threads of its process may call its methods. `cluster.runner` starts the processes and
+`cluster.crew` watches them. None of them uses the disk, and each may die at any time.
 
-**The ratio** of learning to acting is stated (`learn_period` environment steps per learning step) and held by the replay: it
-gives out a batch when one is due, and a rollout's `put` comes back once acting is not further ahead than `slack` steps. Where
-the run has a last step, nobody goes on after it.
+**The ratio** of learning to acting is an option (`learn_period` environment steps per learning step). The replay enforces
+it: it returns a batch when one is due, and a rollout's `put` returns once acting is at most `slack` steps ahead. Where the
+run has a budget of steps, `put` does not return after the last.
 
-**Spares:** of the replay and of the learner there are two processes, and one of them serves. The other has imported and
-compiled what it needs, and takes over when that one dies. Who asks the wrong one is told `ELSEWHERE`, and turns to the other.
+**Spares:** there are two processes for the replay and two for the learner, and one of each serves. The spare has imported and
+compiled what it needs, and takes over when the other dies. A process that does not serve answers `ELSEWHERE`, and the caller
+calls the other one.
 """
 
 import threading
@@ -22,64 +23,61 @@ import jax.numpy as jnp
 import numpy as np
 
 from tdu import environments
-from tdu.agents.r2d2 import replay as replays
 from tdu.agents.r2d2.agent import RecurrentAgent
-from tdu.agents.r2d2.learner import Batch
-from tdu.agents.r2d2.sequences import nothing
-from tdu.cluster.messages import ELSEWHERE, Counters, News, Rolled, Served, arrived, make_agent, slack, spec_of
-from tdu.cluster.rollouts import Rollout
+from tdu.agents.r2d2.replay import Replay, check_room
+from tdu.agents.r2d2.sequences import Batch, empty_batch
+from tdu.cluster.messages import ELSEWHERE, Counters, Rolled, Service, make_agent, slack, spec_of, unpack
+from tdu.cluster.rollouts import RolloutProcess
+from tdu.metrics import Metrics, on_host
 from tdu.run.folder.records import RunConfig
 from tdu.run.greedy import greedy_returns
 from tdu.run.processes import use_one_core
 from tdu.run.runners import interaction
-from tdu.run.runners.recurrent import NOTHING, plus
+from tdu.run.runners.recurrent import BATCHES
 from tdu.run.trained import TrainedAgent
 from tdu.types import Params
 
 SEGMENT = 256
-"""Sequences that are stored together."""
+"""Sequences of one segment of a checkpoint."""
 
 _PUBLISH_SECONDS = 0.25
-"""Weights are given out no more often."""
-
-_BATCHES = 1
-"""What a generator is for, beside the rollouts' masks."""
+"""Shortest time between two publications of weights."""
 
 
-class Replay:
-    """The replay, and the counting."""
+class ReplayProcess:
+    """The process with the replay, which also counts steps."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._is_open = False
-        self._news: list[News] = []
+        self._news: list[Rolled] = []
 
     def prepare(self, config: RunConfig) -> None:
-        """There is nothing that takes long."""
+        """Nothing takes long here."""
 
     def begin(self, config: RunConfig, counters: Counters, start_at: int, lineage: int) -> str:
-        """Makes an empty replay; refuses one that this machine has no room for."""
+        """Makes an empty replay; refuses one that does not fit in this machine's memory."""
         self._spec = spec_of(config)
         self._agent = agent = make_agent(config, self._spec)
         self._running = running = agent.settings
         self._memory = jax.tree.map(np.asarray, running.memory())
         assert config.actors is not None
         sizes = {"heads": agent.heads, "memory": self._memory, "streams": config.actors * config.num_envs}
-        sentence = replays.check_room(self._spec, running.shape, running.replay, **sizes)
-        self._replay = replays.Replay(self._spec, running.shape, running.replay, **sizes)
+        sentence = check_room(self._spec, running.shape, running.replay, **sizes)
+        self._replay = Replay(self._spec, running.shape, running.replay, **sizes)
         self._replay.start_at(start_at)
         self._slack, self._seed = slack(config, agent), environments.own_seed(config.env, config.seed)
         self._most = float("inf") if config.steps is None else config.steps
-        self._steps, handed_over, self._learns_from, self._updates = counters
-        self._handed_over = dict(handed_over)
+        self._steps, self._learns_from, self._updates = counters.steps, counters.learns_from, counters.updates
+        self._received = dict(counters.received)
         self._lineage, self._has_holes = lineage, False
-        """One more wherever sequences were lost on the way, so that no segment's name has two contents."""
+        """Increased whenever sequences were lost, so that no segment's name has two contents."""
         self._life = time.time_ns()
-        """Tells its ids from those that a replay before this one gave out."""
+        """Distinguishes its ids from those of a replay before it."""
         return sentence
 
     def put_back(self, arrays: dict[str, np.ndarray], oldest: int, priorities: np.ndarray) -> None:
-        """Takes in a stored segment; priorities are by id from `oldest` on."""
+        """Adds a stored segment. Priorities are those of the ids from `oldest` on."""
         arrays = dict(arrays)
         ids = arrays.pop("ids")
         part = self._part(len(ids))
@@ -88,12 +86,12 @@ class Replay:
             for i, id_ in enumerate(ids.tolist()):
                 if oldest <= id_ < oldest + len(priorities):
                     if not len(self._replay) and id_ > self._replay.ids.start:
-                        self._replay.start_at(id_)  # those before it have made room
+                        self._replay.start_at(id_)  # the ones before it were overwritten
                     self._has_holes |= id_ != self._replay.ids.stop
                     self._replay.add(part.sequence(i), float(priorities[id_ - oldest]))
 
     def open(self, next_id: int | None = None) -> int:
-        """Lets everybody in; how many sequences there are. Where they were stored, `next_id` is the one after the last."""
+        """Begins to serve; returns the number of sequences. `next_id` follows the last one that was stored."""
         with self._changed:
             self._has_holes |= next_id is not None and self._replay.ids.stop != next_id
             self._lineage += self._has_holes
@@ -102,24 +100,24 @@ class Replay:
             return len(self._replay)
 
     def watch(self) -> None:
-        """Never comes back; who waits for it learns when this process dies."""
+        """Never returns: a caller that waits for it notices when this process dies."""
         threading.Event().wait()
 
     def put(self, rolled: Rolled) -> bool | str:
-        """Takes in what a rollout has gathered, and comes back when it is to go on; whether it was new.
+        """Adds a rollout's message, and returns when the rollout may go on: whether the message was new.
 
-        Arrays that Ray hands over are the object store's own: storing them is copying them.
+        Ray's arrays belong to its object store; the replay copies them.
         """
         with self._changed:
             if not self._is_open:
                 return ELSEWHERE
-            is_new = rolled.number > self._handed_over.get(rolled.rollout, 0)
+            is_new = rolled.number > self._received.get(rolled.rollout, 0)
             if is_new:
-                self._handed_over[rolled.rollout] = rolled.number
+                self._received[rolled.rollout] = rolled.number
                 for sequence in rolled.sequences:
-                    self._replay.add(sequence._replace(steps=arrived(sequence.steps)))
+                    self._replay.add(sequence._replace(steps=unpack(sequence.steps)))
                 self._steps += rolled.steps
-                self._news.append(rolled[:4])
+                self._news.append(rolled._replace(sequences=[]))
                 if self._learns_from is None and self._has_enough:
                     self._learns_from = self._steps
                 self._changed.notify_all()
@@ -136,12 +134,12 @@ class Replay:
 
     @property
     def _ahead(self) -> int:
-        """Environment steps that learning has yet to catch up with."""
+        """Environment steps that acting is ahead of learning."""
         begun = self._steps if self._learns_from is None else self._learns_from
         return self._steps - begun - self._updates * self._running.learn_period
 
-    def sample(self, updates: int, patience: float = 5.0) -> tuple[int, replays.Sample] | str | None:
-        """A batch for learning step number `updates`, when it is due; None if it is not for a while."""
+    def sample(self, updates: int, patience: float = 5.0) -> tuple[int, Batch] | str | None:
+        """A batch for learning step number `updates`, when it is due; None if that takes longer than `patience` seconds."""
         with self._changed:
             if not self._is_open:
                 return ELSEWHERE
@@ -150,25 +148,25 @@ class Replay:
             period = self._running.learn_period
             if not self._changed.wait_for(lambda: self._has_enough and self._ahead >= period, patience):
                 return None
-            rng = np.random.default_rng([self._seed, _BATCHES, updates])
-            return self._life, self._replay.sample(self._running.batch_size, rng, thin=True)
+            rng = np.random.default_rng([self._seed, BATCHES, updates])
+            return self._life, self._replay.sample(self._running.batch_size, rng, packed=True)
 
-    def tell(self, life: int, ids: np.ndarray, priorities: np.ndarray) -> None:
-        """Takes in how surprising sequences of a batch were, if this replay gave it out."""
+    def set_priorities(self, life: int, ids: np.ndarray, priorities: np.ndarray) -> None:
+        """Sets the priorities of a batch, if it came from this replay."""
         with self._changed:
             if self._is_open and life == self._life:
                 self._replay.update_priorities(np.array(ids), np.array(priorities))
 
-    def news(self, patience: float) -> tuple[list[News], dict[str, Any]]:
-        """What was handed over since this was last asked, as soon as there is something."""
+    def news(self, patience: float) -> tuple[list[Rolled], dict[str, Any]]:
+        """The messages since the last call, as soon as there is one, without their sequences; and the replay's state."""
         with self._changed:
             self._changed.wait_for(lambda: self._news, patience)
             news, self._news = self._news, []
             filled = {"sequences": len(self._replay), "capacity": self._replay.capacity}
             return news, filled | {"learns_from": self._learns_from, "ahead": max(self._ahead, 0)}
 
-    def snapshot(self) -> tuple[list[News], dict[str, Any], np.ndarray] | str:
-        """All of one moment: the news until then, what there is to store, and the priorities."""
+    def snapshot(self) -> tuple[list[Rolled], dict[str, Any], np.ndarray] | str:
+        """Of one moment: the messages until then, what there is to store, and the priorities."""
         with self._changed:
             if not self._is_open:
                 return ELSEWHERE
@@ -178,7 +176,7 @@ class Replay:
             return news, there, self._replay.priorities()
 
     def segment(self, lineage: int, first: int, last: int) -> dict[str, np.ndarray] | None:
-        """Sequences first … last − 1, as far as they are still there; None where these are others than were meant."""
+        """Sequences first … last − 1, those that are still there; None if the replay is another one by now."""
         with self._changed:
             if not self._is_open or lineage != self._lineage or last > self._replay.ids.stop:
                 return None
@@ -189,18 +187,18 @@ class Replay:
         arrays, _ = part.save()
         return {"ids": ids, **{name: np.array(x) for name, x in arrays.items()}}
 
-    def _part(self, count: int) -> replays.Replay:
-        """A replay of so many sequences, to store and to put back."""
+    def _part(self, count: int) -> Replay:
+        """A replay for `count` sequences, through which segments are stored and restored."""
         settings = self._running.replay._replace(capacity=count)
         sizes = {"heads": self._agent.heads, "memory": self._memory, "streams": count}
-        return replays.Replay(self._spec, self._running.shape, settings, **sizes)
+        return Replay(self._spec, self._running.shape, settings, **sizes)
 
 
 _WHOLE = {"oldest": 0, "largest_priority": 1.0}
 
 
-class Learner:
-    """The learner, and the weights for everybody."""
+class LearnerProcess:
+    """The process that learns and publishes the weights."""
 
     def __init__(self) -> None:
         self._lock, self._preparing = threading.Lock(), threading.Lock()
@@ -208,30 +206,29 @@ class Learner:
         self._published: tuple[Any, Any] | None = None
 
     def prepare(self, config: RunConfig) -> None:
-        """Compiles a learning step, on a state that is thrown away."""
+        """Compiles a learning step, on a state that is then discarded."""
         with self._preparing:
             if self._agent is not None:
                 return
             spec = spec_of(config)
             agent = make_agent(config, spec)
             self._update = jax.jit(agent.update, donate_argnums=0)
-            size, length = agent.settings.batch_size, agent.settings.shape.length
-            steps = jax.tree.map(lambda x: np.zeros((length, size, *x.shape[1:]), x.dtype), nothing(spec, 1))
-            memory = jax.tree.map(lambda x: np.zeros((size, *x.shape), x.dtype), agent.settings.memory())
-            batch = Batch(steps, memory, np.ones((size, agent.heads), np.float32), np.ones(size, np.float32))
+            running, memory = agent.settings, jax.tree.map(np.asarray, agent.settings.memory())
+            batch = empty_batch(spec, running.shape, running.batch_size, heads=agent.heads, memory=memory)
             self._update(jax.tree.map(jnp.copy, jax.jit(agent.init)(interaction.run_key(0))), batch)
             self._agent = agent
 
     def watch(self) -> None:
-        """Never comes back; who waits for it learns when this process dies."""
+        """Never returns: a caller that waits for it notices when this process dies."""
         threading.Event().wait()
 
     def begin(self, config: RunConfig, state: Any, updates: int, life: int) -> None:
-        """Takes a state to go on from; `life` tells its weights from those before."""
+        """Sets the state to go on from. `life` distinguishes its weights from those of a learner before it."""
         self.prepare(config)
+        assert self._agent is not None
         self._state = jax.tree.map(jnp.array, state)
         self._updates, self._life = updates, life
-        self._lately, self._seconds = NOTHING, 0.0
+        self._unreported, self._seconds = self._agent.reducers.zeros(), 0.0
         self._publish()
 
     def _publish(self) -> None:
@@ -242,63 +239,70 @@ class Learner:
         self._published = ((self._life, self._updates), ray.put(params))
         self._published_at = time.monotonic()
 
-    def run(self, replays_: list[Any]) -> None:
-        """Learns for ever: the next batch is on its way while there is learning from one."""
-        replay = Served(replays_)
-        coming = replay.ask("sample", self._updates)
+    def run(self, replays: list[Any]) -> None:
+        """Learns until the process is ended. The next batch is requested before the learning step on the last one."""
+        assert self._agent is not None
+        replay = Service(replays)
+        coming = replay.call("sample", self._updates)
         while True:
-            found = replay.answer(coming)
+            found = replay.result(coming)
             if found is None or isinstance(found, str):
-                coming = replay.ask("sample", self._updates)
+                coming = replay.call("sample", self._updates)
                 continue
-            life, drawn = found
-            coming = replay.ask("sample", self._updates + 1)
+            life, received = found
+            coming = replay.call("sample", self._updates + 1)
             began = time.monotonic()
-            steps, *others = jax.tree.map(np.array, (drawn.steps, drawn.memory, drawn.mask, drawn.weights))
-            batch = Batch(arrived(steps), *others)
+            batch = jax.tree.map(np.array, received)
+            batch = batch._replace(steps=unpack(batch.steps))
             with self._lock:
                 self._state, priorities, metrics = self._update(self._state, batch)
-                told = np.asarray(priorities)
+                sizes = np.asarray(priorities)
                 self._updates += 1
-                self._lately = plus(self._lately, {name: np.asarray(x) for name, x in metrics.items()})
+                self._unreported = self._agent.reducers.add(self._unreported, on_host(metrics))
                 if time.monotonic() - self._published_at >= _PUBLISH_SECONDS:
                     self._publish()
                 self._seconds += time.monotonic() - began
-            replay.ask("tell", life, drawn.ids, told)
+            replay.call("set_priorities", life, batch.ids, sizes)
 
     def weights(self, version: Any) -> tuple[Any, Any] | str | None:
-        """Version and weights (as a reference), unless they are the ones that are known already."""
+        """The newest version and a reference to its weights; None if the caller has that version."""
         published = self._published
         if published is None:
             return ELSEWHERE
         return None if published[0] == version else published
 
     def state(self) -> tuple[Any, int] | str:
-        """All of it between two learning steps, and how many there were."""
+        """The learner's state between two learning steps, and the number of learning steps."""
         if self._published is None:
             return ELSEWHERE
         with self._lock:
             return jax.tree.map(np.array, self._state), self._updates
 
-    def news(self) -> tuple[list[float], int, float]:
-        """What the learning steps since this was last asked amount to, how many there were in all, and their seconds."""
+    def news(self) -> tuple[Metrics, int, float]:
+        """Totals over the learning steps since the last call, their number in the whole run, and their seconds."""
+        assert self._agent is not None
         with self._lock:
-            lately, self._lately = self._lately, NOTHING
+            totals, self._unreported = self._unreported, self._agent.reducers.zeros()
             seconds, self._seconds = self._seconds, 0.0
-            return [float(x) for x in lately], self._updates, seconds
+            return totals, self._updates, seconds
 
 
-class Evaluator:
-    """Plays with what was learned, while the others go on."""
+class EvaluatorProcess:
+    """A process that plays evaluation episodes while the others go on."""
 
     def __init__(self) -> None:
         use_one_core()
 
     def play(self, config: RunConfig, params: Params, episodes: int, longest: int) -> np.ndarray:
-        """Returns of some episodes."""
+        """Returns of evaluation episodes."""
         spec = spec_of(config)
         trained = TrainedAgent(spec, make_agent(config, spec), jax.tree.map(np.array, params))
         return greedy_returns(config.env, trained, episodes=episodes, longest=longest)
 
 
-KINDS = {"rollout": Rollout, "replay": Replay, "learner": Learner, "evaluator": Evaluator}
+KINDS = {
+    "rollout": RolloutProcess,
+    "replay": ReplayProcess,
+    "learner": LearnerProcess,
+    "evaluator": EvaluatorProcess,
+}

@@ -1,7 +1,8 @@
-"""What the processes of a run on a Ray cluster say to each other, and how one finds the other that serves.
+"""Messages between the processes of a run on a Ray cluster, and how a process finds the one that serves.
 
-What a rollout hands over has the rollout's name, which nobody had before it, and a number: whatever was handed over before is
-refused, so it may be handed over again whenever the answer got lost. Stacks of frames travel with every frame once.
+A rollout's message has the rollout's name, which no rollout before it had, and a number. The replay refuses a message that
+it has already received, so a message can be sent again whenever its answer was lost. Stacks of frames are sent with every
+frame once.
 """
 
 import time
@@ -12,84 +13,69 @@ from tdu.agents.r2d2 import frames
 from tdu.agents.r2d2.agent import RecurrentAgent
 from tdu.agents.r2d2.sequences import Sequence, Steps
 from tdu.run.folder.records import RunConfig
+from tdu.run.runners.meter import Episode
 from tdu.types import EnvSpec
 
 ELSEWHERE = "elsewhere"
 """The answer of a process that does not serve."""
 
 
-class Episode(NamedTuple):
-    """An episode that has ended, in plain numbers."""
-
-    offset: int
-    """Steps that were taken up to its end, of those handed over with it."""
-    length: int
-    episode_return: float
-    head: int
-    possible_return: float
-    bad: bool
-    totals: dict[str, float]
-    """What the rollout's environments have counted so far."""
-
-
 class Rolled(NamedTuple):
-    """What a rollout hands over."""
+    """The message of a rollout to the replay. The driver gets it without the sequences."""
 
     rollout: int
     number: int
-    """1, 2, … of this rollout's."""
+    """1, 2, … within this rollout."""
     steps: int
+    """Environment steps taken since the message before."""
     episodes: list[Episode]
+    """Those that ended; their `steps` count from the message before."""
     sequences: list[Sequence]
 
 
-News = tuple[int, int, int, list[Episode]]
-"""Of something handed over, all but the sequences."""
-
-
 class Counters(NamedTuple):
-    """What a replay that begins, or begins again, has to know of all that was."""
+    """The counters that a replay starts with."""
 
     steps: int
-    handed_over: dict[int, int]
+    received: dict[int, int]
     """The last number of every rollout."""
     learns_from: int | None
-    """Steps that were taken before learning began."""
+    """Environment steps before learning began."""
     updates: int
 
 
-def lightened(spec: EnvSpec, sequence: Sequence) -> Sequence:
-    """A sequence as it travels."""
+def pack(spec: EnvSpec, sequence: Sequence) -> Sequence:
+    """A sequence as it is sent."""
     if not spec.is_stacked:
         return sequence
-    thin = frames.thin(sequence.steps.observation[:, None])
-    return sequence._replace(steps=sequence.steps._replace(observation=thin))
+    packed = frames.pack(sequence.steps.observation[:, None])
+    return sequence._replace(steps=sequence.steps._replace(observation=packed))
 
 
-def arrived(steps: Steps) -> Steps:
-    """Steps that have travelled, [T, B, …], or [T, …] of one sequence, with their observations whole."""
-    if not isinstance(steps.observation, frames.Thin):
+def unpack(steps: Steps) -> Steps:
+    """Received steps, [T, B, …], or [T, …] of one sequence, with their observations whole."""
+    if not isinstance(steps.observation, frames.PackedStacks):
         return steps
-    stacks = frames.whole(steps.observation)
+    stacks = frames.unpack(steps.observation)
     return steps._replace(observation=stacks[:, 0] if steps.action.ndim == 1 else stacks)
 
 
-class Served:
-    """Processes of which one serves, as others see them."""
+class Service:
+    """Several processes of one kind, of which one serves, for the processes that call it."""
 
     def __init__(self, handles: list[Any]):
         import ray
 
         self._ray, self._handles, self._at = ray, handles, 0
 
-    def ask(self, method: str, *arguments: Any) -> Any:
-        """A reference to the answer of the one that served last."""
+    def call(self, method: str, *arguments: Any) -> Any:
+        """A reference to the result of a call of the process that served last."""
         return self._handles[self._at].call.remote(method, *arguments)
 
-    def answer(self, asked: Any) -> Any:
-        """The answer; ELSEWHERE, and the next question goes to another one, where it does not serve or is dead."""
+    def result(self, reference: Any) -> Any:
+        """The result; ELSEWHERE if that process does not serve or is dead. The next call then goes to another one."""
         try:
-            found = self._ray.get(asked)
+            found = self._ray.get(reference)
         except self._ray.exceptions.RayTaskError:
             raise
         except self._ray.exceptions.RayError:
@@ -108,12 +94,13 @@ def make_agent(config: RunConfig, spec: EnvSpec) -> RecurrentAgent:
 
 
 def slack(config: RunConfig, agent: RecurrentAgent) -> int:
-    """Steps that acting may be ahead of learning: two learning steps, and what every rollout has at hand."""
+    """Steps that acting may be ahead of learning: two learning steps, and a roll of every rollout."""
     assert config.actors is not None
     return 2 * agent.settings.learn_period + config.actors * config.num_envs * agent.settings.rollout
 
 
 def spec_of(config: RunConfig) -> EnvSpec:
+    """The spec of a run's environment."""
     made = environments.make(config.env, config.seed)
     environments.close(made)
     return made.spec

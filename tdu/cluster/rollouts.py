@@ -1,4 +1,4 @@
-"""A rollout of a Ray cluster: some environments, and what acts in them with the newest weights there are."""
+"""A rollout of a Ray cluster: some environments, and actors in them with the newest weights."""
 
 import time
 from typing import Any
@@ -10,147 +10,117 @@ import numpy as np
 from tdu import environments, random
 from tdu.agents.r2d2.actor import ladder
 from tdu.agents.r2d2.agent import RecurrentAgent
-from tdu.agents.r2d2.sequences import Sequence, Writer
-from tdu.cluster.messages import Episode, Rolled, Served, lightened, make_agent
-from tdu.environments.vector import Ended
+from tdu.agents.r2d2.sequences import Streams
+from tdu.cluster.messages import Rolled, Service, make_agent, pack
 from tdu.run.folder.records import RunConfig
 from tdu.run.processes import use_one_core
 from tdu.run.runners import interaction
-from tdu.run.runners.acting import CompiledActing, CompiledCarry, Roll, SteppedActing
-from tdu.run.runners.recurrent import stream_steps
-from tdu.run.runners.rows import possible_return
+from tdu.run.runners.acting import CompiledActing, CompiledCarry, SteppedActing
+from tdu.run.runners.meter import EpisodeMeter
+from tdu.run.runners.recurrent import MASKS, finished_episodes
 from tdu.types import Environment, Params
 
-_MASKS = 2
-"""What a generator is for, beside the replay's batches."""
 
-
-class Rollout:
-    """Some environments, and what acts in them."""
+class RolloutProcess:
+    """A process that acts."""
 
     def __init__(self) -> None:
         use_one_core()
 
-    def run(self, name: int, rung: int, config: RunConfig, replays_: list[Any], learners: list[Any]) -> None:
-        """Acts for ever, as number `rung` of all rollouts on the ladder of ε."""
+    def run(self, name: int, rung: int, config: RunConfig, replays: list[Any], learners: list[Any]) -> None:
+        """Acts until the process is ended. `rung` is its place among all rollouts on the ladder of ε."""
         made = environments.make(config.env, f"{config.seed} rollout {name}", num_envs=config.num_envs, vectorises=True)
         agent = make_agent(config, made.spec)
-        replay, weights = Served(replays_), _Weights(learners)
-        gathering = _Gathering(made, agent, config, name, rung, weights.wait())
-        handed: tuple[Any, Rolled] | None = None
+        replay, weights = Service(replays), _Weights(learners)
+        rollout = Rollout(made, agent, config, name, rung, weights.wait())
+        sent: tuple[Any, Rolled] | None = None
         while True:
-            rolled = gathering.roll(weights.newest())
-            if handed is not None:
-                _hand_over(replay, *handed)
-            handed = replay.ask("put", rolled), rolled
+            rolled = rollout.roll(weights.newest())
+            if sent is not None:
+                _deliver(replay, *sent)
+            sent = replay.call("put", rolled), rolled
 
 
-def _hand_over(replay: Served, answer: Any, rolled: Rolled) -> None:
-    """Waits for the replay's answer. If it died meanwhile, the next one is given the same, which it may know already."""
-    while isinstance(replay.answer(answer), str):
-        answer = replay.ask("put", rolled)
+def _deliver(replay: Service, answer: Any, rolled: Rolled) -> None:
+    """Waits for the replay's answer. If it died meanwhile, the next one is sent the same, which it may have already."""
+    while isinstance(replay.result(answer), str):
+        answer = replay.call("put", rolled)
 
 
 class _Weights:
-    """The learner's weights, asked for all the time and never waited for; without a learner, the last ones there were."""
+    """The learner's weights, requested all the time and never waited for. Without a learner, the last ones are used."""
 
     def __init__(self, learners: list[Any]):
         import ray
 
-        self._ray, self._learner = ray, Served(learners)
+        self._ray, self._learner = ray, Service(learners)
         self._version: Any = None
         self._params: Params = None
-        self._asked = self._learner.ask("weights", None)
+        self._requested = self._learner.call("weights", None)
 
     def wait(self) -> Params:
+        """The first weights."""
         while self._params is None:
-            self._ray.wait([self._asked], timeout=1.0)
+            self._ray.wait([self._requested], timeout=1.0)
             if self.newest() is None:
                 time.sleep(0.1)
         return self._params
 
     def newest(self) -> Params:
+        """The newest weights that have arrived."""
         ray = self._ray
-        if ray.wait([self._asked], timeout=0)[0]:
-            found = self._learner.answer(self._asked)
+        if ray.wait([self._requested], timeout=0)[0]:
+            found = self._learner.result(self._requested)
             if found is not None and not isinstance(found, str):
                 try:
                     params = ray.get(found[1])
                     self._version, self._params = found[0], jax.tree.map(lambda x: jnp.asarray(np.array(x)), params)
                 except ray.exceptions.RayError:
-                    pass  # the learner died, and its weights with it: those before do meanwhile
-            self._asked = self._learner.ask("weights", self._version)
+                    pass  # the learner died and its weights are lost: the last ones are used meanwhile
+            self._requested = self._learner.call("weights", self._version)
         return self._params
 
 
-class _Gathering:
-    """Steps of a rollout's environments, as they are handed over."""
+class Rollout:
+    """The environments of a rollout, and what they give as messages."""
 
     def __init__(self, env: Any, agent: RecurrentAgent, config: RunConfig, name: int, rung: int, params: Params):
         assert config.actors is not None
-        self._agent, self._seed, self._name = agent, environments.own_seed(config.env, config.seed), name
-        self._size, self._spec = config.num_envs, env.spec
-        own = random.for_use(interaction.run_key(self._seed), random.Use.ROLLOUT)
-        self._key = jax.random.fold_in(own, name)
+        self._agent, self._name, self._size, self._spec = agent, name, config.num_envs, env.spec
+        seed = environments.own_seed(config.env, config.seed)
+        self._key = jax.random.fold_in(random.for_use(interaction.run_key(seed), random.Use.ROLLOUT), name)
         self._acting: CompiledActing | SteppedActing
         if isinstance(env, Environment):
             self._acting = CompiledActing(env, agent, self._size, params, self._key)
         else:
             self._acting = SteppedActing(env, agent, params, self._key)
-        mine = slice(rung * self._size, (rung + 1) * self._size)
-        epsilons = jnp.asarray(ladder(config.actors * self._size)[mine])
+        first = rung * self._size
+        epsilons = jnp.asarray(ladder(config.actors * self._size)[first : first + self._size])
         carry = self._acting.carry
         if isinstance(carry, CompiledCarry):
             self._acting.carry = carry._replace(acting=carry.acting._replace(epsilon=epsilons))
         else:
             self._acting.carry = carry._replace(epsilon=epsilons)
-        memory = jax.tree.map(np.asarray, agent.settings.memory())
-        self._writers = [Writer(agent.settings.shape, memory) for _ in range(self._size)]
-        self._rounds = self._number = self._sequences = 0
-        self._lengths = np.zeros(self._size, np.int64)
-        self._returns, self._reward_sizes = np.zeros(self._size), np.zeros(self._size)
+        self._streams = Streams(
+            agent.settings.shape,
+            jax.tree.map(np.asarray, agent.settings.memory()),
+            numbers=range(name * self._size, (name + 1) * self._size),
+            heads=agent.heads,
+            mask_prob=agent.settings.mask_prob,
+            seed=(seed, MASKS, name),
+        )
+        self._meter = EpisodeMeter(self._size, agent.discount)
+        self._rounds = self._number = 0
 
     def roll(self, params: Params) -> Rolled:
-        """Some steps of every environment."""
+        """Takes some steps of every environment."""
         at = interaction.key_and_number(self._key, self._rounds, self._size)
-        ages = interaction.FOLDED_STEPS // self._size
-        count = min(self._agent.settings.rollout, ages - self._rounds % ages)
+        rounds_per_key = interaction.FOLDED_STEPS // self._size
+        count = min(self._agent.settings.rollout, rounds_per_key - self._rounds % rounds_per_key)
         roll, ends = self._acting.roll(params, at, count)
         self._rounds += count
         self._number += 1
-        sequences = [sequence for row in range(self._size) for sequence in self._cut(roll, row)]
-        steps, episodes = self._episodes(roll, {(end.t, end.row): end.ended for end in ends})
-        return Rolled(self._name, self._number, steps, episodes, sequences)
-
-    def _cut(self, roll: Roll, row: int) -> list[Sequence]:
-        steps, memory = stream_steps(roll, row)
-        found = []
-        for piece in self._writers[row].extend(steps, memory):
-            draws = np.random.default_rng([self._seed, _MASKS, self._name, self._sequences]).random(self._agent.heads)
-            mask = (draws < self._agent.settings.mask_prob).astype(np.float32)
-            stream = self._name * self._size + row
-            sequence = Sequence(stream, piece.start, piece.steps, piece.memory, mask)
-            found.append(lightened(self._spec, sequence))
-            self._sequences += 1
-        return found
-
-    def _episodes(self, roll: Roll, ends: dict[tuple[int, int], Ended]) -> tuple[int, list[Episode]]:
-        """Steps that counted, and the episodes that ended in them, in order."""
-        steps, episodes = 0, []
-        for t in range(len(roll.action)):
-            taken, reward = roll.taken[t], np.where(roll.taken[t], roll.after.reward[t], 0.0)
-            self._lengths += taken
-            self._returns += reward
-            self._reward_sizes += np.abs(reward)
-            steps += int(np.count_nonzero(taken))
-            for row in range(self._size):
-                ended = ends.get((t, row))
-                if ended is None:
-                    continue
-                possible = possible_return(
-                    self._reward_sizes[row], self._lengths[row], roll.after.discount[t, row], self._agent.discount
-                )
-                length, total, head = int(self._lengths[row]), float(self._returns[row]), int(roll.head[t, row])
-                episodes.append(Episode(steps, length, total, head, float(possible), ended.bad, ended.totals))
-                self._lengths[row], self._returns[row], self._reward_sizes[row] = 0, 0.0, 0.0
-        return steps, episodes
+        before = self._meter.steps
+        episodes = [e._replace(steps=e.steps - before) for e in finished_episodes(self._meter, roll, ends)]
+        sequences = [pack(self._spec, sequence) for sequence in self._streams.cut(roll)]
+        return Rolled(self._name, self._number, self._meter.steps - before, episodes, sequences)

@@ -1,19 +1,18 @@
-"""A run of an agent with a memory on a Ray cluster, seen from the process that drives it.
+"""A run of an agent with a memory on a Ray cluster, in the process that drives it.
 
-It starts the rollouts, the replay and the learner (`distributed_actors`) and gives them their work; `distributed_crew`
-watches over them. When the replay or the learner dies, its spare goes on from the run's last checkpoint. A process that
-Ray has started anew is the next spare, or a rollout that begins new episodes under a name of its own.
+`RayRunner` starts the rollouts, the replay and the learner (`cluster.actors`) and gives them their work; `cluster.crew`
+watches them. When the replay or the learner dies, its spare goes on from the run's last checkpoint. A process that Ray has
+restarted is the next spare, or a rollout under a new name that begins new episodes.
 
-This process keeps the run's folder and its clock: a step counts when it is told of here, once. `RayRunner` is a runner like
-the others, so that logs, checkpoints, evaluations and results are those of any run; but what comes first is decided by
-the cluster, so the same seed twice is not the same run.
+This process keeps the run's folder and its clock: a step counts once its message has arrived here. Logs, checkpoints,
+evaluations and results are those of any run. But the order of messages depends on the cluster, so the same seed does not give
+the same run twice.
 """
 
 import collections
-import contextlib
 import functools
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -23,34 +22,33 @@ import numpy as np
 from tdu import environments
 from tdu.agents.r2d2.agent import RecurrentAgent
 from tdu.agents.r2d2.replay import check_room
-from tdu.cluster import sweep as distributed
+from tdu.cluster import connection
 from tdu.cluster.actors import SEGMENT
 from tdu.cluster.crew import PATIENCE, Crew, Process
-from tdu.cluster.messages import Counters, Episode, News, slack
+from tdu.cluster.messages import Counters, Rolled, slack
 from tdu.errors import RunError, TrainingError, UserError
+from tdu.metrics import UPDATES
 from tdu.run.folder.records import RunConfig
 from tdu.run.runners import interaction
-from tdu.run.runners.interaction import Learned
-from tdu.run.runners.protocol import Budget, Clock, Gone, Saved
-from tdu.run.runners.recurrent import NOTHING, told
-from tdu.run.runners.rows import Progress, Row, learner_row
+from tdu.run.runners.meter import Episode
+from tdu.run.runners.protocol import Budget, Gone, Saved
+from tdu.run.runners.recurrent import SequenceRunner
+from tdu.run.runners.rows import Progress, Row
+from tdu.run.trained import TrainedAgent
 from tdu.types import EnvSpec, Params, State
-
-_TELLS_EVERY = 1000
-_RECENT = 100
 
 
 class RayCarry(NamedTuple):
-    """What a checkpoint has of the device."""
+    """The part of a checkpoint that is a pytree of arrays."""
 
     learner: State
 
 
-class RayRunner:
+class RayRunner(SequenceRunner):
     """A run over the rollouts of a cluster."""
 
     exact = False
-    notes: tuple[str, ...] = ()
+    is_concurrent = True
 
     def __init__(
         self,
@@ -64,26 +62,21 @@ class RayRunner:
         say: Callable[[str], None] = lambda words: None,
     ):
         assert config.actors is not None
-        self.spec = spec._replace(optimal_path=())  # as of `RecurrentRunner`
-        self._agent, self._config, self._budget = agent, config, budget
-        self._actors = config.actors
-        self.progress = Progress(self.spec, agent.discount)
-        self._steps = self._received = self._updates = self._spawned = self._told_at = 0
-        self._learns_from: int | None = None
-        self._seen: dict[int, int] = {}
-        """The last number of every rollout of this sitting."""
+        super().__init__(spec, agent, budget, config.until)
+        self._config, self._actors = config, config.actors
+        self._received = self._spawned = 0
+        """Steps of all messages, and rollouts started."""
+        self._last_numbers: dict[int, int] = {}
+        """The last message of every rollout of this session."""
         self._totals: dict[int, dict[str, float]] = {}
-        self._pending: list[News] = []
-        self._learned = self._lately = NOTHING
-        self._learner_rows: list[Row] = []
+        """The environments' counts of every rollout."""
+        self._pending: list[Rolled] = []
         self._filled = {"sequences": 0, "capacity": agent.settings.replay.capacity, "ahead": 0}
         self._began = (0, time.monotonic())
+        """Steps and time when the first message of this session arrived."""
         self._moved_at: float | None = None
-        """When steps were last taken."""
+        """When the last message arrived."""
         self._trained, self._learning_seconds = 0, 0.0
-        self._recent: dict[str, collections.deque[float]] = {
-            kind: collections.deque(maxlen=_RECENT) for kind in ("exploiters", "explorers")
-        }
         self._event: Callable[[str], None] = say
         self._reload: Callable[[], Saved | None] = lambda: None
         self._served: collections.Counter[str] = collections.Counter()
@@ -94,13 +87,13 @@ class RayRunner:
                 raise UserError("bonus counts has to see every step in order; it is for --engine local.")
             if (
                 address is None
-            ):  # the replay will be on this machine: what has no room is refused before anything starts
+            ):  # the replay will be on this machine: one that does not fit is refused before Ray starts
                 running, streams = agent.settings, self._actors * config.num_envs
                 sizes = {"heads": agent.heads, "memory": running.memory(), "streams": streams}
                 check_room(spec, running.shape, running.replay, **sizes)
-            self._started = self._start(distributed.connect(address, self._actors), say)
+            self._started = self._start(connection.connect(address, self._actors), say)
         self._state: State = self._first_state()
-        """Of the learner, when it was last asked for."""
+        """The learner's state when it was last fetched."""
 
     def _first_state(self) -> State:
         seed = environments.own_seed(self._config.env, self._config.seed)
@@ -112,92 +105,83 @@ class RayRunner:
         assert self._started is not None, "the processes were not started, or have been ended"
         return self._started
 
-    # What a run drives.
+    def attach(self, *, event: Callable[[str], None], reload: Callable[[Saved], Saved | None]) -> None:
+        """Sets who hears of events, and how to read the last checkpoint."""
+        self._reload = functools.partial(reload, self.save())
+        self._event = self._crew.event = event
+        self._is_attached = True
 
-    @property
-    def finished(self) -> bool:
-        """Whether there is nothing left to do."""
-        return self.progress.has_reached(self._config.until) or self._budget.spent(self.clock)
-
-    @property
-    def clock(self) -> Clock:
-        """Environment steps taken and episodes finished."""
-        return Clock(steps=self._steps, episodes=self.progress.episode)
-
-    def attach(self, *, event: Callable[[str], None], reload: Callable[[], Saved | None]) -> None:
-        """Whom to tell what happens, and where the last checkpoint is; before the first step."""
-        self._event, self._reload, self._is_attached = event, reload, True
-        self._crew.event = event
-
-    def advance(self, upto_episode: int | None = None) -> list[Row]:
-        """What has happened in the last moment: the rows of the episodes that ended in it."""
+    def _advance(self, upto_episode: int | None) -> list[Row]:
+        """Waits for messages for a moment; returns the rows of the episodes that ended."""
         del upto_episode  # the cluster does not wait
         until = time.monotonic() + 0.5
         while not self._pending and time.monotonic() < until:
             self._crew.watch(0.2)
         if self._pending:
-            if self._moved_at is None:  # the first steps: from here on it is known how fast it is
+            if self._moved_at is None:  # the speed is measured from the first message on
                 self._began = (self._received, time.monotonic())
             self._moved_at = time.monotonic()
-        elif self._moved_at is not None and time.monotonic() - self._moved_at > PATIENCE:
+        rows: list[Row] = []
+        while self._pending and not self.finished:
+            rows += self._rows(self._pending.pop(0))
+        self._log_learning_if_due()
+        return rows
+
+    def _check_advanced(self, steps_before: int) -> None:
+        """Raises an error if no step was taken for too long, after the first."""
+        del steps_before
+        if self._moved_at is not None and time.monotonic() - self._moved_at > PATIENCE:
             raise TrainingError(
                 f"no step was taken for {PATIENCE:.0f} seconds, with {self._crew.alive} of {self._actors} actors alive; "
                 "see whether the cluster has room for them, and continue with --resume."
             )
-        rows: list[Row] = []
-        while self._pending and not self.finished:
-            rows += self._rows(self._pending.pop(0))
-        if self._steps - self._told_at >= _TELLS_EVERY:
-            self._tell()
-        return rows
 
-    def learner_rows(self) -> list[Row]:
-        """What the learner has told since this was last asked."""
-        if self.finished:
-            self._tell()
-        rows, self._learner_rows = self._learner_rows, []
-        return rows
+    @property
+    def _stored_sequences(self) -> int:
+        return self._filled["sequences"]
 
     def status(self) -> str:
-        """What a progress line says beside the usual."""
-        frames, (steps, since) = self.spec.frames_per_step, self._began
-        rate = max(self._steps - steps, 0) * frames / max(time.monotonic() - since, 1e-9)
-        parts = [
-            f"{self._steps * frames:,} frames, acting {rate:,.0f} frames/s",
-            f"learning {self._trained / max(self._learning_seconds, 1e-9):,.0f} steps/s ({self._updates:,} learning steps)",
-            f"replay {self._filled['sequences'] / self._filled['capacity']:.0%}",
-        ]
-        if self._agent.heads > self._agent.exploiters:
-            parts.append(f"σ {float(self._learned.bonus) / max(float(self._learned.updates), 1.0):.3g}")
-        parts += [f"{kind} return {np.mean(recent):.3g}" for kind, recent in self._recent.items() if recent]
-        return "; ".join([*parts, f"{self._crew.alive} of {self._actors} actors alive"])
+        """Speeds, the replay, σ, the returns of exploiters and explorers, and the actors alive."""
+        steps, since = self._began
+        status = self._status(
+            acting=max(self._steps - steps, 0) * self.spec.frames_per_step / max(time.monotonic() - since, 1e-9),
+            learning=self._trained / max(self._learning_seconds, 1e-9),
+            capacity=self._filled["capacity"],
+        )
+        return f"{status}; {self._crew.alive} of {self._actors} actors alive"
+
+    @property
+    def can_save(self) -> bool:
+        """Whether a step was taken: the processes take a while to start."""
+        return self._steps > 0
 
     def save(self) -> Saved:
-        """The run as it is now; before it is attached, what a checkpoint looks like."""
+        """The run as it is now; before it is attached, an example of a checkpoint."""
         if not self._is_attached:
             return Saved(RayCarry(self._state), {}, {})
-        news, there, priorities = self._crew.ask("replay", "snapshot")
+        news, stored, priorities = self._crew.call("replay", "snapshot")
         self._receive(news)
-        self._learns_from = there["learns_from"]
-        self._state, self._updates = self._crew.ask("learner", "state")
+        self._learns_from = stored["learns_from"]
+        self._state, self._updates = self._crew.call("learner", "state")
         self._state = jax.tree.map(np.array, self._state)
         plain = {
             "steps": self._steps,
-            "pending": self._pending,
             "updates": self._updates,
             "spawned": self._spawned,
-            "told_at": self._told_at,
-            "learned": [float(x) for x in self._learned],
-            "lately": [float(x) for x in self._lately],
-            "replay": there,
+            "logged_at": self._logged_at,
+            "learned": {name: float(x) for name, x in self._learned.items()},
+            "unlogged": {name: float(x) for name, x in self._unlogged.items()},
+            "replay": stored,
             "progress": self.progress.to_plain(),
+            "pending": [
+                rolled._asdict() | {"episodes": [episode._asdict() for episode in rolled.episodes]}
+                for rolled in self._pending
+            ],
         }
-        # JSON's own kinds, and apart from what goes on: these lists grow.
-        plain["pending"] = [[*entry[:3], [list(episode) for episode in entry[3]]] for entry in self._pending]
-        return Saved(RayCarry(self._state), {"priorities": np.array(priorities)}, plain, self._segments(there))
+        return Saved(RayCarry(self._state), {"priorities": np.array(priorities)}, plain, self._segments(stored))
 
-    def _segments(self, there: dict[str, Any]) -> Mapping[str, Callable[[], dict[str, np.ndarray]]]:
-        lineage, oldest, end = there["lineage"], there["oldest"], there["next"]
+    def _segments(self, stored: dict[str, Any]) -> Mapping[str, Callable[[], dict[str, np.ndarray]]]:
+        lineage, oldest, end = stored["lineage"], stored["oldest"], stored["next"]
         segments = {}
         for first in range(oldest // SEGMENT * SEGMENT, end, SEGMENT):
             last = min(first + SEGMENT, end)
@@ -206,111 +190,89 @@ class RayRunner:
         return segments
 
     def _segment(self, *which: int) -> dict[str, np.ndarray]:
-        found = self._crew.ask("replay", "segment", *which)
+        found = self._crew.call("replay", "segment", *which)
         if found is None:
             raise Gone("the replay died while it was being saved.")
         return found
 
     def restore(self, saved: Saved) -> None:
-        """Goes on counting from there; the learner and the replay are given their parts when they start."""
+        """Restores the counters; the learner and the replay get their parts when they start."""
         plain = saved.plain
         self._steps, self._updates, self._spawned = plain["steps"], plain["updates"], plain["spawned"]
-        self._told_at, self._learns_from = plain["told_at"], plain["replay"]["learns_from"]
-        self._learned, self._lately = (Learned(*map(np.float32, plain[name])) for name in ("learned", "lately"))
+        self._logged_at, self._learns_from = plain["logged_at"], plain["replay"]["learns_from"]
+        self._learned, self._unlogged = (
+            {name: np.float32(x) for name, x in plain[totals].items()} for totals in ("learned", "unlogged")
+        )
         self.progress = Progress.from_plain(self.spec, self._agent.discount, plain["progress"])
-        self._pending = [(*entry[:3], [Episode(*episode) for episode in entry[3]]) for entry in plain["pending"]]
-        self._received = self._steps + sum(steps for _, _, steps, _ in self._pending)
+        self._pending = [
+            Rolled(**rolled | {"episodes": [Episode(**episode) for episode in rolled["episodes"]]})
+            for rolled in plain["pending"]
+        ]
+        self._received = self._steps + sum(rolled.steps for rolled in self._pending)
         self._state = saved.state.learner
 
     def params(self, saved: Saved | None = None) -> Params:
-        """What the trained agent acts on: now, or as it was saved."""
+        """What the trained agent acts on: now, or when it was saved."""
         if saved is None and self._is_attached and not self.finished:
-            self._state, self._updates = self._crew.ask("learner", "state")
+            self._state, self._updates = self._crew.call("learner", "state")
         state = self._state if saved is None else saved.state.learner
         return self._agent.params(jax.tree.map(lambda x: jnp.asarray(np.array(x)), state))
 
-    def play(self, params: Params, *, episodes: int, longest: int) -> np.ndarray:
-        """Returns of the policy with those parameters, played by a process of its own while the others go on."""
-        arguments = (self._config, jax.tree.map(np.asarray, params), episodes, longest)
-        return np.array(self._crew.ask("evaluator", "play", *arguments))
-
-    @contextlib.contextmanager
-    def environment_aside(self) -> Iterator[None]:
-        """Every process has its own."""
-        yield
+    def play(self, env: Any, trained: TrainedAgent, *, episodes: int, longest: int) -> np.ndarray:
+        """Returns of evaluation episodes, played by a process of its own while the others go on."""
+        del env  # the process makes it from the run's config
+        arguments = (self._config, jax.tree.map(np.asarray, trained.params), episodes, longest)
+        return np.array(self._crew.call("evaluator", "play", *arguments))
 
     def close(self) -> None:
-        """Ends what was started on the cluster."""
+        """Ends the processes that were started on the cluster."""
         if self._started is not None:
             self._started.close()
             self._started = None
 
-    # What has happened.
+    def _receive(self, news: list[Rolled]) -> None:
+        """Adds messages, each once."""
+        for rolled in news:
+            if rolled.number > self._last_numbers.get(rolled.rollout, 0):
+                self._last_numbers[rolled.rollout] = rolled.number
+                self._received += rolled.steps
+                self._pending.append(rolled)
 
-    def _receive(self, news: list[News]) -> None:
-        """Takes in what rollouts have handed over, each of it once."""
-        for rollout, number, steps, episodes in news:
-            if number > self._seen.get(rollout, 0):
-                self._seen[rollout] = number
-                self._received += steps
-                self._pending.append((rollout, number, steps, [Episode(*e) for e in episodes]))
-
-    def _rows(self, news: News) -> list[Row]:
-        rollout, _, steps, episodes = news
-        rows = []
-        means = told(self._learned)
-        for episode in episodes:
-            if self.progress.has_reached(self._config.until) or self._budget.has_episodes(self.progress.episode):
-                break
-            kind = "exploiters" if episode.head < self._agent.exploiters else "explorers"
-            self._recent[kind].append(episode.episode_return)
-            rows.append(
-                self.progress.row(
-                    steps=self._steps + episode.offset,
-                    length=episode.length,
-                    episode_return=episode.episode_return,
-                    head=episode.head,
-                    possible_return=episode.possible_return,
-                    told=means,
-                    bad=episode.bad,
-                    totals=self._with(rollout, episode.totals),
-                )
-            )
-        self._steps += steps
+    def _rows(self, rolled: Rolled) -> list[Row]:
+        """Counts a message; returns the rows of its episodes."""
+        rows: list[Row] = []
+        for episode in rolled.episodes:
+            totals = self._with_counts(rolled.rollout, episode.totals)
+            rows += self._log([episode._replace(steps=self._steps + episode.steps, totals=totals)])
+        self._steps += rolled.steps
         return rows
 
-    def _with(self, rollout: int, totals: dict[str, float]) -> dict[str, float]:
-        """Totals of the run: counts add up; bests and numbers of one episode do not."""
-        before, self._totals[rollout] = self._totals.get(rollout, {}), totals
-        mine = self.progress.totals
+    def _with_counts(self, rollout: int, counts: dict[str, float]) -> dict[str, float]:
+        """The environment's counts over all rollouts: sums, but not of bests and of numbers of one episode."""
+        before, self._totals[rollout] = self._totals.get(rollout, {}), counts
+        totals = self.progress.totals
         return {
             name: x
             if name in self.spec.per_episode
-            else max(mine[name], x)
+            else max(totals[name], x)
             if name.startswith("best")
-            else mine[name] + x - before.get(name, 0)
-            for name, x in totals.items()
+            else totals[name] + x - before.get(name, 0)
+            for name, x in counts.items()
         }
 
-    def _tell(self) -> None:
-        for row in learner_row(self._steps, self._lately):
-            more = {"frames": self._steps * self.spec.frames_per_step, "learning_steps": self._updates}
-            self._learner_rows.append(row | more | {"sequences": self._filled["sequences"]})
-        self._lately, self._told_at = NOTHING, self._steps
-
-    # What the processes are given to do.
+    # The work of the processes.
 
     def _start(self, ray: Any, say: Callable[[str], None]) -> Crew:
-        """Asks the cluster for all processes; they begin to work one by one."""
-        there = ray.cluster_resources()
-        cores = int(there.get("CPU", 0))
+        """Requests all processes of the cluster; they begin to work one by one."""
+        resources = ray.cluster_resources()
+        cores = int(resources.get("CPU", 0))
         if cores < 1:
             raise UserError("the Ray cluster has no core for actors; add machines to it.")
         if cores < self._actors:
             say(f"the cluster has room for {cores} of {self._actors} actors; the others begin when there is more.")
-        gpus = min(1, int(there.get("GPU", 0)))
+        gpus = min(1, int(resources.get("GPU", 0)))
         crew = Crew(ray, give_work=self._give_work, take_in=self._take_in, event=say)
-        # The learner and the replay ask for no core: wherever one is left they can begin again at once.
+        # The learner and the replay reserve no core, so that they can be restarted at once on any machine.
         for _ in range(2):
             crew.hire("replay", threads=self._actors + 16)
         for _ in range(2):
@@ -325,21 +287,21 @@ class RayRunner:
         return crew
 
     def _take_in(self, kind: str, found: Any) -> None:
+        """Takes the news of the replay or the learner."""
         if kind == "replay":
             news, self._filled = found
             self._receive(news)
             self._learns_from = self._filled["learns_from"]
         else:
-            lately, self._updates, seconds = found
-            sums = Learned(*map(np.float32, lately))
-            if sums.updates:
-                self._learned, self._lately = sums, _together(self._lately, sums)
+            totals, self._updates, seconds = found
+            if totals[UPDATES]:
+                self._learned, self._unlogged = totals, self._reducers.add(self._unlogged, totals)
                 running = self._agent.settings
-                self._trained += int(sums.updates) * running.batch_size * running.shape.trace
+                self._trained += int(totals[UPDATES]) * running.batch_size * running.shape.trace
                 self._learning_seconds += seconds
 
     def _give_work(self, process: Process) -> None:
-        """Gives a process that is there what it needs, and its work."""
+        """Gives a process that is ready what it needs, and its work."""
         crew = self._crew
         match process.kind:
             case "replay" | "learner" if process.kind in crew.serving:
@@ -358,13 +320,13 @@ class RayRunner:
                 who = crew.handles("replay"), crew.handles("learner")
                 process.busy = process.call("run", self._spawned, process.rung, self._config, *who)
                 if process.lives:
-                    self._event(f"{process.called} is there again; {crew.alive} of {self._actors} alive.")
+                    self._event(f"{process.called} is back; {crew.alive} of {self._actors} alive.")
 
     def _begin_replay(self, process: Process) -> None:
         ray, saved = self._crew.ray, self._reload()
-        there = saved.plain["replay"] if saved is not None else {"oldest": 0, "lineage": 0}
-        counters = Counters(self._received, dict(self._seen), self._learns_from, self._updates)
-        sentence = ray.get(process.call("begin", self._config, counters, there["oldest"], there["lineage"]))
+        stored = saved.plain["replay"] if saved is not None else {"oldest": 0, "lineage": 0}
+        counters = Counters(self._received, dict(self._last_numbers), self._learns_from, self._updates)
+        sentence = ray.get(process.call("begin", self._config, counters, stored["oldest"], stored["lineage"]))
         if not self._served["replay"]:
             self._event(sentence)
         for name, read in saved.segments.items() if saved is not None else ():
@@ -372,10 +334,10 @@ class RayRunner:
             try:
                 arrays = read()
             except RunError as e:
-                self._event(f"segment {name} of the replay cannot be used ({e}); the others are.")
+                self._event(f"segment {name} of the replay cannot be read ({e}); the others are used.")
                 continue
-            ray.get(process.call("put_back", arrays, there["oldest"], saved.arrays["priorities"]))
-        count = ray.get(process.call("open", there.get("next")))
+            ray.get(process.call("put_back", arrays, stored["oldest"], saved.arrays["priorities"]))
+        count = ray.get(process.call("open", stored.get("next")))
         self._served["replay"] += 1
         if saved is not None or self._served["replay"] > 1:
             self._event(f"the replay goes on with {count} sequences{_of(saved)}.")
@@ -394,16 +356,9 @@ class RayRunner:
             self._event(f"the learner resumed from learning step {updates}{_of(saved)}.")
 
 
-def _together(a: Learned, b: Learned) -> Learned:
-    """Two stretches of learning as one."""
-    sums = {name: getattr(a, name) + getattr(b, name) for name in ("bonus", "loss", "updates")}
-    most = {name: np.maximum(getattr(a, name), getattr(b, name)) for name in ("largest_q", "largest_extra")}
-    return Learned(**sums, **most)
-
-
 def _machines(count: int) -> str:
     return "one machine" if count == 1 else f"{count} machines"
 
 
 def _of(saved: Saved | None) -> str:
-    return ", there is no checkpoint yet" if saved is None else f" of the checkpoint at step {saved.plain['steps']}"
+    return " (there is no checkpoint yet)" if saved is None else f" of the checkpoint at step {saved.plain['steps']}"

@@ -9,7 +9,7 @@ from tdu import agents, environments
 from tdu.environments import bsuite
 from tdu.environments.python import PythonEnvironment
 from tdu.errors import UserError
-from tdu.run.runners.stepwise import Round, StepwisePlayer
+from tdu.run.runners.player import Round, StepwisePlayer
 from tdu.types import Agent, TimeStep
 
 

@@ -20,10 +20,10 @@ from tdu.run.folder import snapshots
 from tdu.run.folder.checkpoints import Manifest
 from tdu.run.folder.log import MemoryLog
 from tdu.run.folder.records import RECENT, GreedyReturn, RunResult
-from tdu.run.greedy import greedy_returns, mean_and_error
+from tdu.run.greedy import mean_and_error
 from tdu.run.plan import Plan, make_runner
 from tdu.run.run import Run
-from tdu.run.runners.protocol import Clock, Gone, Remote, Saved
+from tdu.run.runners.protocol import Clock, Gone, Saved
 from tdu.run.runners.rows import WALL_TIME, Row, columns, plain_row
 from tdu.run.signals import Signals
 from tdu.run.trained import TrainedAgent
@@ -156,9 +156,7 @@ class Session:
         if folder is not None:
             self._restore(folder, resuming)
             self._record(first=True)
-        if isinstance(self._runner, Remote):
-            self._like = self._runner.save()
-            self._runner.attach(event=self._note_event, reload=self._last_saved)
+        self._runner.attach(event=self._note_event, reload=self._last_saved)
         self._seconds_before = self._seconds
         self._clock_before = self._runner.clock
         if track:  # last, when nothing can be refused any more
@@ -212,11 +210,11 @@ class Session:
         if self._folder is not None:
             self._folder.note_event(steps=self._runner.clock.steps, event=event)
 
-    def _last_saved(self) -> Saved | None:
+    def _last_saved(self, like: Saved) -> Saved | None:
         """What a process that begins again goes on from."""
         if self._folder is None:
             return None
-        found = folders.latest_checkpoint(self._folder.path, self._config, self._like, self._say, set_aside=False)
+        found = folders.latest_checkpoint(self._folder.path, self._config, like, self._say, set_aside=False)
         return None if found is None else found[0]
 
     @property
@@ -240,13 +238,8 @@ class Session:
         with Signals(self._say) as signals:
             started = last_saved = time.perf_counter()
             while not self._is_over:
-                before = runner.clock
                 advanced = runner.advance(self._next_halt)
                 rows = [plain_row(row | {WALL_TIME: 0.0}, self._columns) for row in advanced]
-                if (
-                    runner.clock.steps == before.steps and not self._config.actors
-                ):  # a cluster has a patience of its own
-                    raise TrainingError(f"the run stands still at episode {runner.clock.episodes}; start it anew.")
                 self._record()
                 self._warn_of_no_end()
                 now = time.perf_counter()
@@ -258,8 +251,7 @@ class Session:
                     now = time.perf_counter()
                 ends_by = signals.received
                 is_due = ends_by is not None or now - last_saved >= self._checkpoint_seconds
-                is_anything = bool(runner.clock.steps) or not self._config.actors  # on a cluster, that takes a while
-                if folder is not None and is_due and is_anything and not self._is_over:
+                if folder is not None and is_due and runner.can_save and not self._is_over:
                     self._checkpoint(folder)
                     # Time spent on the disk is not time spent learning.
                     last_saved = time.perf_counter()
@@ -288,13 +280,13 @@ class Session:
     def _evaluate(self) -> None:
         """Tries out the policy, notes what it returns, and keeps it if it is the best so far."""
         runner, clock = self._runner, self._runner.clock
-        # What learns elsewhere goes on while the policy is tried out: the best is kept as it was tried.
-        saved = runner.save() if self._folder is not None and isinstance(runner, Remote) else None
+        # A concurrent run goes on while the policy is evaluated: the best agent is saved as it was evaluated.
+        saved = runner.save() if self._folder is not None and runner.is_concurrent else None
         params = jax.tree.map(jnp.copy, runner.params(saved))  # which the next step would overwrite
         trained = TrainedAgent(runner.spec, self._agent, params)
         since = clock.steps - self._evaluated.steps
         self._evaluated = clock
-        aside = contextlib.nullcontext() if isinstance(self._plan.source, str) else runner.environment_aside()
+        aside = contextlib.nullcontext() if isinstance(self._plan.source, str) else runner.borrow_environment()
         with aside:
             returns = self._greedy_return(trained, steps=since)
         if returns is None:
@@ -468,10 +460,7 @@ class Session:
         longest = max(_EVALUATION_STEPS, 10 * self._longest_episode)
         affordable = max(steps // 10, _EVALUATION_STEPS) // max(self._longest_episode, 1)
         episodes = max(min(wanted, affordable), 1)
-        if isinstance(self._runner, Remote):
-            returns = self._runner.play(trained.params, episodes=episodes, longest=longest)
-        else:
-            returns = greedy_returns(self._plan.source, trained, episodes=episodes, longest=longest)
+        returns = self._runner.play(self._plan.source, trained, episodes=episodes, longest=longest)
         return GreedyReturn(*mean_and_error(returns), len(returns)) if len(returns) else None
 
     def _mean_return(self) -> float | None:

@@ -1,7 +1,8 @@
-"""What acts with a memory: one head for a while, ε-greedily, then another; and what is evaluated, the mean of the exploiters.
+"""Actors with a memory. In training, one head acts ε-greedily for a while, then another. In evaluation, the mean of the
+exploiters' values is maximised.
 
-The head that acts is drawn uniformly and stays for a number of steps, whatever episodes begin or end meanwhile. Actors differ
-in how often they act at random: actor i of n does so with probability 0.4^(1 + 7·i/(n − 1)).
+The head is drawn uniformly and acts for a number of steps, across episodes. Actor i of n acts at random with probability
+0.4^(1 + 7·i/(n − 1)).
 """
 
 from typing import Any, NamedTuple
@@ -11,18 +12,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from tdu import td
-from tdu.agents.r2d2.network import Recurrent, Seen
+from tdu.agents.r2d2.network import Recurrent
+from tdu.agents.r2d2.sequences import Steps
 from tdu.behaviour import epsilon_greedy
 from tdu.types import Actor, Array, Key, Params, TimeStep
 
 
 class Remembered(NamedTuple):
-    """What an actor has seen since the episode began."""
+    """What an actor remembers of the episode."""
 
     memory: Any
-    """The network's."""
+    """The network's memory."""
     action: Array
-    """The last one; −1 before the first."""
+    """The last action; −1 before the first."""
     is_first: Array
 
 
@@ -37,24 +39,24 @@ class Acting(NamedTuple):
 
 
 def ladder(count: int) -> np.ndarray:
-    """ε of every actor, [n]; a single one has the middle of the ladder."""
+    """ε of every actor, [n]; a single actor has the middle one."""
     rungs = np.linspace(0.0, 1.0, count) if count > 1 else np.array([0.5])
     return (0.4 ** (1 + 7 * rungs)).astype(np.float32)
 
 
 def fresh(network: Recurrent) -> Remembered:
-    """What is remembered when an episode begins."""
+    """The memory at the beginning of an episode."""
     return Remembered(network.memory(), jnp.full((), -1, jnp.int32), jnp.ones((), bool))
 
 
 def forgetting(network: Recurrent, acting: Acting) -> Acting:
-    """The actor at the beginning of the next episode: the head goes on, what was seen is forgotten."""
+    """The actor at the beginning of the next episode: the same head, an empty memory."""
     return acting._replace(remembered=fresh(network))
 
 
 def look(network: Recurrent, params: Params, remembered: Remembered, timestep: TimeStep) -> tuple[Array, Any]:
-    """Squashed values [H, A] of what is seen now, and the network's memory after it."""
-    now = Seen(timestep.observation, remembered.action, timestep.reward * ~remembered.is_first, remembered.is_first)
+    """Squashed values [H, A] at a time step, and the network's memory after it."""
+    now = Steps(timestep.observation, remembered.action, timestep.reward * ~remembered.is_first, remembered.is_first)
     one = jax.tree.map(lambda x: jnp.asarray(x)[None, None], now)
     q, memory = network.unroll(params, jax.tree.map(lambda x: x[None], remembered.memory), one)
     return q[0, 0], jax.tree.map(lambda x: x[0], memory)

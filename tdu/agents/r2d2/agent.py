@@ -13,26 +13,27 @@ from tdu.agents.r2d2 import learner as learners
 from tdu.agents.r2d2 import network as networks
 from tdu.agents.r2d2.config import Config, TduR2D2Config
 from tdu.agents.r2d2.replay import Settings
-from tdu.agents.r2d2.sequences import Shape
+from tdu.agents.r2d2.sequences import Batch, Shape
 from tdu.errors import UserError
+from tdu.metrics import Metrics, Reducers
 from tdu.options import changed
 from tdu.types import Actor, Array, Bonus, EnvSpec, Key, Params, State, TimeStep, Transition
 
 
 class Running(NamedTuple):
-    """How an agent is run."""
+    """What a runner needs of the options."""
 
     shape: Shape
     replay: Settings
     memory: Callable[[], Any]
-    """What a network remembers when an episode begins."""
+    """memory() -> the network's memory at the beginning of an episode."""
     batch_size: int
     min_replay: int
     """Sequences before learning starts."""
     learn_period: int
     """Environment steps per learning step."""
     rollout: int
-    """Steps of every environment at most between two rounds of learning."""
+    """Most steps of every environment between two rounds of learning."""
     mask_prob: float
 
 
@@ -50,7 +51,7 @@ class RecurrentAgent(NamedTuple):
     """The trained policy."""
     values: Callable[[Params, Array], Array]
     """values(params, observation) -> [A], which the evaluator maximises at the beginning of an episode."""
-    update: Callable[[learners.LearnerState, learners.Batch], tuple[learners.LearnerState, Array, dict[str, Array]]]
+    update: Callable[[learners.LearnerState, Batch], tuple[learners.LearnerState, Array, Metrics]]
     """update(state, batch of sequences) -> state, priorities [B], metrics."""
     observe: Callable[[learners.LearnerState, Transition], learners.LearnerState] | None
     """observe(state, transitions [n]) -> state, where the bonus counts every transition."""
@@ -62,6 +63,8 @@ class RecurrentAgent(NamedTuple):
     """γ, which bounds values."""
     exploiters: int
     heads: int
+    reducers: Reducers
+    """The metrics of `update`, which learner.csv logs."""
     settings: Running
 
 
@@ -105,6 +108,7 @@ def make(spec: EnvSpec, config: Config) -> RecurrentAgent:
         discount=config.discount,
         exploiters=config.exploiters,
         heads=heads,
+        reducers=learners.REDUCERS,
         settings=Running(
             shape=shape,
             replay=Settings(

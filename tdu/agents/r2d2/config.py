@@ -19,24 +19,24 @@ class Config:
     trace_length: int = option(80, "Steps of a sequence that are learned from.", minimum=1, maximum=10**5)
     burn_in: int = option(20, "Steps before them that only bring the memory up to date.", minimum=0, maximum=10**5)
     replay_period: int = option(40, "Steps between the starts of two sequences.", minimum=1, maximum=10**5)
-    replay_capacity: int = option(100_000, "How many of the last sequences are kept.", minimum=1, maximum=10**8)
-    min_replay: int = option(5000, "Learning starts once so many sequences are stored.", minimum=1)
+    replay_capacity: int = option(100_000, "Capacity of the replay, in sequences.", minimum=1, maximum=10**8)
+    min_replay: int = option(5000, "Sequences in the replay before learning starts.", minimum=1)
     compress: bool = option(False, "Compress stored frames (zlib): less memory, slower.")
     priority_exponent: float = option(0.9, "Exponent of priorities.", minimum=0)
     importance_exponent: float = option(0.6, "Exponent of importance weights.", minimum=0)
     learn_period: int = option(3200, "Environment steps per learning step.", minimum=1)
     rollout: int = option(
-        20, "Steps of every environment between two rounds of learning, at most.", minimum=1, maximum=10**4
+        20, "Most steps of every environment between two rounds of learning.", minimum=1, maximum=10**4
     )
     learning_rate: float = option(2e-4, "Adam's learning rate.", above=0)
     adam_eps: float = option(1e-3, "Adam's ε.", above=0)
-    clip: float = option(40.0, "Largest norm of the gradient.", above=0)
+    clip: float = option(40.0, "Largest norm of the gradient; larger ones are scaled down.", above=0)
     target_period: int = option(400, "Learning steps between copies of the target network.", minimum=1, maximum=10**8)
     torso: torsos.Kind = option("auto", torsos.HELP)
     filters: tuple[int, ...] = option((32, 64, 64), "Filters of the convolutions; as many of them as fit the image.")
     pixels: int = option(
         0,
-        "Larger images are averaged over squares until a side has about so many pixels; 0 for none.",
+        "Images are averaged over squares until a side has about this many pixels; 0 for never.",
         minimum=0,
         maximum=10**4,
     )
@@ -45,21 +45,21 @@ class Config:
     head_size: int = option(512, "Width of the hidden layer of each head's two streams.", minimum=1, maximum=65_536)
     feed_back: bool = option(True, "Feed the network the previous action and reward too.")
     mask_prob: float = option(1.0, "Probability ρ that a head learns from a stored sequence.", above=0, maximum=1)
-    head_steps: int = option(100, "A head acts for so many steps, then another is drawn.", minimum=1)
+    head_steps: int = option(100, "Steps that a head acts before another is drawn.", minimum=1)
     prior_scale: float = option(0.0, "Scale λ of each head's fixed random prior function; 0 for none.", minimum=0)
-    prior_width: float = option(0.25, "Widths of the prior's layers, as a share of the network's.", above=0, maximum=1)
+    prior_width: float = option(0.25, "Width of the prior's layers, as a share of the network's.", above=0, maximum=1)
     evaluation_epsilon: float = option(
         0.001, "Probability of a random action of the trained policy.", minimum=0, maximum=1
     )
     evaluate: Literal["exploiters", "explorers"] = option(
-        "exploiters", "Whose mean value the trained policy acts on; the explorers' is the paper's ablation."
+        "exploiters", "Heads whose mean value the trained policy maximises; explorers are the paper's ablation."
     )
 
     def __post_init__(self) -> None:
         if self.trace_length < self.burn_in:
             raise UserError(
-                f"trace_length ({self.trace_length}) is shorter than burn_in ({self.burn_in}): a sequence has to teach more "
-                "than it only brings up to date; make burn_in smaller."
+                f"trace_length ({self.trace_length}) is shorter than burn_in ({self.burn_in}): a sequence must have at "
+                "least as many steps to learn from as steps of burn-in; make burn_in smaller."
             )
         if self.replay_period > self.trace_length:
             raise UserError(
@@ -72,7 +72,7 @@ class Config:
                     f"{name} ({getattr(self, name)}) must not be larger than replay_capacity ({self.replay_capacity})."
                 )
         if not self.prior_scale and changed(self, "prior_width"):
-            raise UserError("prior_width is of the prior; with prior_scale 0 it would change nothing.")
+            raise UserError("prior_width is of the prior; with prior_scale 0 it has no effect.")
         if self.evaluate == "explorers" and not getattr(self, "explorers", 0):
             raise UserError("evaluate=explorers needs explorers; this agent has none.")
 
@@ -94,7 +94,7 @@ class TduR2D2Config(Config):
     beta: float = option(1.0, "Weight β of the bonus; 0.1 for the paper's variants L.", minimum=0)
     bonus: Literal["tdu", "qu", "qex", "counts", "rnd"] = option(
         "tdu",
-        "What explorers are paid for: σ of TD errors, σ of values, |δ| alone, rare pairs, or distillation's error.",
+        "The explorers' bonus: σ of TD errors, σ of values, |δ| alone, rare pairs, or the error of distillation.",
     )
     divisor: Literal["unbiased", "biased"] = option("unbiased", "σ divides by K − 1 (eq. 7) or by K.")
     resolution: float = option(
@@ -107,7 +107,7 @@ class TduR2D2Config(Config):
             raise UserError(f"bonus {self.bonus} needs at least two exploiters to disagree, not {self.exploiters}.")
         for name, choice in (("divisor", "tdu"), ("resolution", "counts")):
             if self.bonus != choice and changed(self, name):
-                raise UserError(f"{name} is for bonus={choice}; with {self.bonus} it would change nothing.")
+                raise UserError(f"{name} is for bonus={choice}; with {self.bonus} it has no effect.")
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 """Sets of defaults: the paper's table 4, which needs a cluster, and four that learn on a laptop."""
 
 NUM_ENVS = {"paper": 256, "memory": 8, "deep-sea": 8, "minatar": 16, "atari-small": 16}
-"""Environments side by side, if nobody says otherwise."""
+"""Default number of environments, by preset."""
 
 PRESET_OF = {"deep_sea": "deep-sea", "minatar": "minatar", "atari": "atari-small", "other": "memory"}
 """Default preset by kind of environment (`EnvId.kind`)."""

@@ -1,10 +1,9 @@
-"""Observations kept once, in blocks of consecutive steps.
+"""Storage of observations in blocks of consecutive steps, each observation once.
 
-Overlapping sequences share blocks. Where an observation is a stack of frames ([H, W, C], as Atari's are), consecutive
-ones share all frames but the newest: of each step that alone is kept, and a whole stack where a block or an episode
-begins. Whether a stack continues the one before is looked at, byte by byte, so what comes out is what went in.
-Complete blocks are compressed when asked (zlib). Between processes stacks travel in the same way (`Thin`): stacks of four in
-about a quarter of the bytes.
+Overlapping sequences share blocks. Where an observation is a stack of frames ([H, W, C], as in Atari), consecutive stacks
+share all frames but the newest. Only the newest is stored, and the whole stack where a block or an episode begins. Stacks are
+compared byte by byte, so what is read is what was written. Complete blocks can be compressed (zlib). Between processes stacks
+are sent in the same form (`PackedStacks`): a stack of four takes about a quarter of the bytes.
 """
 
 import math
@@ -17,13 +16,13 @@ import numpy as np
 from tdu.types import EnvSpec
 
 _LEVEL = 1
-"""Of zlib: the quickest. Higher ones save little on game frames."""
+"""Level of zlib: the fastest. Higher levels save little on game frames."""
 
 COMPRESSED_TO = 0.25
 """Share that compressed frames are expected to take; most games take far less."""
 
 
-class Thin(NamedTuple):
+class PackedStacks(NamedTuple):
     """Stacks of frames [T, B, H, W, C] with every frame once."""
 
     newest: np.ndarray
@@ -34,8 +33,8 @@ class Thin(NamedTuple):
     """[n, H, W, C − 1]: their older frames."""
 
 
-def thin(stacks: np.ndarray) -> Thin:
-    """Stacks [T, B, H, W, C] as they travel."""
+def pack(stacks: np.ndarray) -> PackedStacks:
+    """Stacks [T, B, H, W, C] in the form in which they are sent."""
     begins = [
         (step, row)
         for row in range(stacks.shape[1])
@@ -43,17 +42,17 @@ def thin(stacks: np.ndarray) -> Thin:
         if step == 0 or not _continues(stacks[step, row], stacks[step - 1, row])
     ]
     older = np.stack([stacks[at][..., :-1] for at in begins])
-    return Thin(np.ascontiguousarray(stacks[..., -1]), np.array(begins, np.int32), older)
+    return PackedStacks(np.ascontiguousarray(stacks[..., -1]), np.array(begins, np.int32), older)
 
 
-def whole(thin: Thin) -> np.ndarray:
-    """The stacks [T, B, H, W, C] again."""
-    stacks = np.empty((*thin.newest.shape, thin.older.shape[-1] + 1), thin.newest.dtype)
+def unpack(packed: PackedStacks) -> np.ndarray:
+    """The stacks [T, B, H, W, C] of their packed form."""
+    stacks = np.empty((*packed.newest.shape, packed.older.shape[-1] + 1), packed.newest.dtype)
     older: list[dict[int, np.ndarray]] = [{} for _ in range(stacks.shape[1])]
-    for (step, row), frames in zip(thin.begins.tolist(), thin.older, strict=True):
+    for (step, row), frames in zip(packed.begins.tolist(), packed.older, strict=True):
         older[row][step] = frames
-    for row, mine in enumerate(older):
-        _put_together(stacks[:, row], thin.newest[:, row], mine.get)
+    for row, by_step in enumerate(older):
+        _put_together(stacks[:, row], packed.newest[:, row], by_step.get)
     return stacks
 
 
@@ -68,13 +67,13 @@ class Frames:
         self._frame = shape[:2] if self._stacked else shape
         self._slab = None if compress else np.zeros((blocks, period, *self._frame), self._dtype)
         self._open: dict[int, np.ndarray] = {}
-        """Where blocks are compressed: those that are not yet complete."""
+        """Incomplete blocks, where complete ones are compressed."""
         self._packed: dict[int, bytes] = {}
         self._older: dict[tuple[int, int], np.ndarray] = {}
         """Older frames of a stack that does not continue the one before, by block and step."""
 
     def write(self, block: int, at: int, observations: np.ndarray) -> None:
-        """Puts observations [n, …] at steps at … at + n − 1 of a block, whose earlier steps are there already."""
+        """Writes observations [n, …] at steps at … at + n − 1 of a block, after its earlier steps."""
         count = len(observations)
         frames = self._writable(block)
         if self._stacked:
@@ -102,17 +101,17 @@ class Frames:
             rows = self._slab[blocks].reshape(len(blocks), -1, *self._shape)[:, :length]
             return np.ascontiguousarray(rows.swapaxes(0, 1))
         found = np.empty((length, len(blocks), *self._shape), self._dtype)
-        for row, mine in enumerate(blocks.tolist()):
-            for i, block in enumerate(mine):
+        for row, numbers in enumerate(blocks.tolist()):
+            for i, block in enumerate(numbers):
                 self._read_into(found[i * self._period : (i + 1) * self._period, row], block)
         return found
 
-    def read_thin(self, blocks: np.ndarray, length: int) -> Thin:
-        """The same of stacks as they travel."""
+    def read_packed(self, blocks: np.ndarray, length: int) -> PackedStacks:
+        """The same as packed stacks."""
         newest = np.empty((length, len(blocks), *self._frame), self._dtype)
         begins, older = [], []
-        for row, mine in enumerate(blocks.tolist()):
-            for i, block in enumerate(mine):
+        for row, numbers in enumerate(blocks.tolist()):
+            for i, block in enumerate(numbers):
                 at = i * self._period
                 steps = min(self._period, length - at)
                 newest[at : at + steps, row] = self._readable(block)[:steps]
@@ -121,10 +120,10 @@ class Frames:
                     if frames is not None:
                         begins.append((at + step, row))
                         older.append(frames)
-        return Thin(newest, np.array(begins, np.int32), np.stack(older))
+        return PackedStacks(newest, np.array(begins, np.int32), np.stack(older))
 
     def _read_into(self, found: np.ndarray, block: int) -> None:
-        """Fills [n, …] with a block's first n observations; each of its rows lies in one piece."""
+        """Fills [n, …], whose rows are contiguous, with a block's first n observations."""
         frames = self._readable(block)
         if not self._stacked:
             found[:] = frames[: len(found)]
@@ -132,7 +131,7 @@ class Frames:
         _put_together(found, frames, lambda step: self._older.get((block, step)))
 
     def forget(self, block: int) -> None:
-        """Gives a block up."""
+        """Frees a block."""
         self._packed.pop(block, None)
         self._open.pop(block, None)
         if self._stacked:
@@ -140,7 +139,7 @@ class Frames:
                 self._older.pop((block, step), None)
 
     def save(self, used: int) -> dict[str, np.ndarray]:
-        """Arrays by name, no copies where there is much; of a slab its first `used` blocks."""
+        """Arrays by name, large ones not copied; the first `used` blocks."""
         arrays = {} if self._slab is None else {"slab": self._slab[:used]}
         arrays |= {f"open.{block}": x for block, x in self._open.items()}
         arrays |= {f"packed.{block}": np.frombuffer(data, np.uint8) for block, data in self._packed.items()}
@@ -148,7 +147,7 @@ class Frames:
         return arrays
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Puts back what `save` gave, and empties it meanwhile: it may be most of the memory there is."""
+        """Restores what `save` returned, and removes it from `arrays` on the way to save memory."""
         for name in list(arrays):
             x = arrays.pop(name)
             kind, _, place = name.partition(".")
@@ -179,10 +178,10 @@ class Frames:
 
 
 def _put_together(stacks: np.ndarray, newest: np.ndarray, older: Callable[[int], np.ndarray | None]) -> None:
-    """Fills stacks [n, H, W, C] from the newest frame of each step and the older ones where there is no step before."""
+    """Fills stacks [n, H, W, C] from the newest frame of each, and the older ones of stacks that do not continue another."""
     for step, stack in enumerate(stacks):
         frames = older(step)
-        if frames is None:  # the stack before, all bytes one place forward; what comes last is written over
+        if frames is None:  # all bytes of the stack before, one place forward; the last frame is overwritten
             stack.reshape(-1)[:-1] = stacks[step - 1].reshape(-1)[1:]
         else:
             stack[..., :-1] = frames
@@ -190,7 +189,7 @@ def _put_together(stacks: np.ndarray, newest: np.ndarray, older: Callable[[int],
 
 
 def _continues(stack: np.ndarray, before: np.ndarray) -> bool:
-    """Whether a stack [H, W, C] is the one before with a frame more: the same bytes one place forward, but for the newest."""
+    """Whether a stack [H, W, C] shares its older frames with the one before: the same bytes, one place forward."""
     differs = stack.reshape(-1)[:-1] != before.reshape(-1)[1:]
     frames = stack.shape[-1]
     differs[frames - 1 :: frames] = False
@@ -198,7 +197,7 @@ def _continues(stack: np.ndarray, before: np.ndarray) -> bool:
 
 
 def block_bytes(spec: EnvSpec, period: int, *, compress: bool) -> float:
-    """Memory of one block; a stack's block begins with a whole one."""
+    """Memory of one block; a block of stacks begins with a whole stack."""
     size: float = math.prod(spec.carried_shape) * np.dtype(spec.carried_dtype).itemsize
     if spec.is_stacked:
         older = spec.observation_shape[2] - 1

@@ -8,8 +8,8 @@ exploiters have r_k = r and explorers what the bonus pays, for TDU r + β·σ: �
 one-step TD errors in unsquashed space, r + γ·d·h⁻¹(Q̄_k(s', a*)) − h⁻¹(Q_k(s, a)). The bonus is added before squashing.
 
 The loss is ½·δ² summed over the trace and averaged over heads and sequences, each weighted by its importance and by the mask
-of the heads that learn from it. Before the trace, both networks are brought up to date over the burn-in, from the memory that
-was stored and without gradient.
+of the heads that learn from it. Before the trace, both networks are unrolled over the burn-in, from the stored memory and
+without gradient.
 """
 
 from collections.abc import Callable
@@ -20,26 +20,17 @@ import jax.numpy as jnp
 import optax
 
 from tdu import random, td
-from tdu.agents.r2d2.network import Recurrent, Seen
-from tdu.agents.r2d2.sequences import Shape, Steps
-from tdu.types import Array, Bonus, EitherArray, Exploit, Key, Params, Transition
+from tdu.agents.r2d2.network import Recurrent
+from tdu.agents.r2d2.sequences import Batch, Shape, Steps
+from tdu.metrics import UPDATES, Metrics, Reducers
+from tdu.types import Array, Bonus, Exploit, Key, Params, Transition
 
-
-class Batch(NamedTuple):
-    """What is learned from at once."""
-
-    steps: Steps
-    """[T, B, …]."""
-    memory: Any
-    """[B, …], before the first step."""
-    mask: EitherArray
-    """[B, H], which heads learn from a sequence."""
-    weights: EitherArray
-    """[B]."""
+REDUCERS = Reducers(mean=("bonus", "loss", "gradient_norm"))
+"""The metrics of a learning step."""
 
 
 class Settings(NamedTuple):
-    """The learner's own."""
+    """Options of the learner."""
 
     exploiters: int
     explorers: int
@@ -56,7 +47,7 @@ class LearnerState(NamedTuple):
     trained: Params
     target: Params
     prior: Params
-    """Never trained; empty where there is none."""
+    """Never trained; empty without a prior."""
     optimiser: Any
     bonus: Any
     phase: Array
@@ -68,15 +59,15 @@ class Learner(NamedTuple):
 
     init: Callable[[Key], LearnerState]
     params: Callable[[LearnerState], Params]
-    """What acting needs of it: (trained, prior)."""
-    update: Callable[[LearnerState, Batch], tuple[LearnerState, Array, dict[str, Array]]]
+    """params(state) -> what acting needs: (trained, prior)."""
+    update: Callable[[LearnerState, Batch], tuple[LearnerState, Array, Metrics]]
     """update(state, batch) -> state, priorities [B], metrics."""
     observe: Callable[[LearnerState, Transition], LearnerState]
-    """observe(state, transitions [n]) -> state: lets the bonus see every transition once, where it counts them."""
+    """observe(state, transitions [n]) -> state: shows every transition once to a bonus that counts them."""
 
 
 class Errors(NamedTuple):
-    """What a batch says."""
+    """Errors and bonus of a batch."""
 
     delta: Array
     """Squashed errors of all heads, [H, T, B]."""
@@ -84,7 +75,7 @@ class Errors(NamedTuple):
     """The bonus, [T, B]."""
     largest_q: Array
     extra: Array
-    """What explorers are paid beside the reward, [N, T, B]."""
+    """The explorers' bonus, [N, T, B]."""
 
 
 def make(network: Recurrent, shape: Shape, settings: Settings, bonus: Bonus) -> Learner:
@@ -113,17 +104,17 @@ def make(network: Recurrent, shape: Shape, settings: Settings, bonus: Bonus) -> 
         memory = batch.memory
         if shape.burn_in:
             early = jax.tree.map(lambda x: x[: shape.burn_in], batch.steps)
-            _, memory = network.unroll(jax.lax.stop_gradient(both), memory, seen(early))
+            _, memory = network.unroll(jax.lax.stop_gradient(both), memory, early)
             memory = jax.lax.stop_gradient(memory)
         rest = jax.tree.map(lambda x: x[shape.burn_in :], batch.steps)
-        return network.unroll(both, memory, seen(rest))[0]
+        return network.unroll(both, memory, rest)[0]
 
     def errors(q: Array, target_q: Array, batch: Batch, novelty: Any) -> Errors:
         now, after = trace(batch.steps, shape)
         by_head = (q[:-1], target_q[1:], jax.lax.stop_gradient(q[1:]))
         q, target_t, selector_t = (jnp.moveaxis(x, 2, 0) for x in by_head)  # [H, T, B, A]
         d_t = settings.discount * now.discount
-        # An episode that was cut off ends in a step that nothing is learned on: its value is all there is.
+        # An episode that was cut off ends in a step that is not valid: there the return is its value.
         lambda_t = settings.td_lambda * after.valid.astype(jnp.float32)
         k = settings.exploiters
         one_step, taken = _one_step(q[:k], now.action, now.reward, d_t, target_t[:k], selector_t[:k])
@@ -140,7 +131,7 @@ def make(network: Recurrent, shape: Shape, settings: Settings, bonus: Bonus) -> 
         largest = jnp.max(jnp.abs(td.unsquash(jax.lax.stop_gradient(q[:k]))))
         return Errors(delta * now.valid, sigma.reshape(now.reward.shape), largest, extra)
 
-    def update(state: LearnerState, batch: Batch) -> tuple[LearnerState, Array, dict[str, Array]]:
+    def update(state: LearnerState, batch: Batch) -> tuple[LearnerState, Array, Metrics]:
         now, after = trace(batch.steps, shape)
         bonus_state, novelty = bonus.learn(state.bonus, jax.tree.map(_flattened, transitions(now, after)))
         target_q = unrolled(state.target, state.prior, batch)
@@ -158,20 +149,19 @@ def make(network: Recurrent, shape: Shape, settings: Settings, bonus: Bonus) -> 
         state = LearnerState(trained, target, state.prior, optimised, bonus_state, phase)
         valid = now.valid.astype(jnp.float32)
         metrics = {
+            UPDATES: 1.0,
             "loss": total,
             "bonus": jnp.sum(found.sigma * valid) / jnp.maximum(jnp.sum(valid), 1.0),
-            "updates": 1.0,
             "largest_q": found.largest_q,
-            "largest_extra": 0.0,
             "gradient_norm": optax.global_norm(gradient),
         }
         return state, priorities(found.delta, valid), {n: jnp.asarray(x, jnp.float32) for n, x in metrics.items()}
 
-    def observe(state: LearnerState, seen_once: Transition) -> LearnerState:
+    def observe(state: LearnerState, transitions: Transition) -> LearnerState:
         def one(bonus_state: Any, transition: Transition) -> tuple[Any, None]:
             return bonus.observe(bonus_state, transition), None
 
-        return state._replace(bonus=jax.lax.scan(one, state.bonus, seen_once)[0])
+        return state._replace(bonus=jax.lax.scan(one, state.bonus, transitions)[0])
 
     return Learner(init, params, update, observe)
 
@@ -183,13 +173,8 @@ def priorities(delta: Array, valid: Array, share: float = 0.9) -> Array:
     return jax.lax.stop_gradient(share * jnp.max(size, axis=0) + (1 - share) * mean)
 
 
-def seen(steps: Steps) -> Seen:
-    """What the network is fed of steps."""
-    return Seen(steps.observation, steps.previous_action, steps.previous_reward, steps.first)
-
-
 def transitions(now: Steps, after: Steps) -> Transition:
-    """From every step to the one after it."""
+    """The transition from every step to the one after it."""
     return Transition(now.observation, now.action, now.reward, now.discount, after.observation, {})
 
 

@@ -2,9 +2,9 @@
 
     x = torso(o),   (h, c) = LSTM([x, previous action, previous reward], (h, c)),   Q_k = V_k(h) + A_k(h) − mean_a A_k(h)
 
-All heads share torso and LSTM; each has a hidden layer of its own. Values are squashed ones (`td.squash`). Weights are drawn
-as everywhere here: a normal cut at two standard deviations with scale 1/√fan_in, biases 0; a state's row has fan-in 1, and
-the forget gate's bias is 1.
+All heads share torso and LSTM; each has a hidden layer of its own. Values are squashed (`td.squash`). Weights are drawn from
+a normal distribution truncated at two standard deviations, with scale 1/√fan_in; biases are 0. The row of a one-hot state
+has fan-in 1, and the forget gate's bias is 1.
 """
 
 import itertools
@@ -16,19 +16,9 @@ import jax
 import jax.numpy as jnp
 
 from tdu import td
+from tdu.agents.r2d2.sequences import Steps
 from tdu.networks import mlp, torsos
 from tdu.types import Array, EnvSpec, Key, Params, State
-
-
-class Seen(NamedTuple):
-    """What a network is fed at every step, [T, B, …] or [B, …]."""
-
-    observation: Array
-    previous_action: Array
-    """−1 where there was none."""
-    previous_reward: Array
-    first: Array
-    """Whether an episode begins here: then nothing is remembered."""
 
 
 class Recurrent(NamedTuple):
@@ -36,23 +26,23 @@ class Recurrent(NamedTuple):
 
     init: Callable[[Key], Params]
     memory: Callable[[], State]
-    """memory() -> what is remembered when an episode begins, without a batch axis."""
-    unroll: Callable[[Params, State, Seen], tuple[Array, State]]
-    """unroll(params, memory [B, …], seen [T, B, …]) -> squashed values [T, B, H, A], memory [B, …]."""
+    """memory() -> the memory at the beginning of an episode, without a batch axis."""
+    unroll: Callable[[Params, State, Steps], tuple[Array, State]]
+    """unroll(params, memory [B, …], steps [T, B, …]) -> squashed values [T, B, H, A], memory [B, …]."""
 
 
 class Sizes(NamedTuple):
-    """What a network is made of."""
+    """Widths of a network."""
 
     heads: int
     filters: tuple[int, ...]
     """Of the convolutions on images."""
     hidden: tuple[int, ...]
-    """Layers between what is seen and the LSTM."""
+    """Layers before the LSTM."""
     lstm: int
     """0 for no memory."""
     head: int
-    """Width of each head's own hidden layer, value and advantage each."""
+    """Width of the hidden layer of each head's two streams."""
     feeds_back: bool
     """Whether the previous action and reward are fed in."""
     torso: torsos.Kind = "auto"
@@ -60,7 +50,7 @@ class Sizes(NamedTuple):
     """Larger images are averaged over squares until a side has about this many pixels; 0 for never."""
 
     def narrower(self, share: float) -> "Sizes":
-        """The same shape with every layer cut to a share of its width."""
+        """The same network with every layer narrowed to a share of its width."""
 
         def cut(width: int) -> int:
             return max(round(share * width), 1) if width else 0
@@ -93,42 +83,42 @@ def make(spec: EnvSpec, sizes: Sizes) -> Recurrent:
     def memory() -> tuple[Array, Array]:
         return jnp.zeros(sizes.lstm), jnp.zeros(sizes.lstm)
 
-    def unroll(params: Params, state: State, seen: Seen) -> tuple[Array, State]:
-        x = torso(params["torso"], seen.observation)
+    def unroll(params: Params, state: State, steps: Steps) -> tuple[Array, State]:
+        x = torso(params["torso"], steps.observation)
         if sizes.feeds_back:
-            action = jax.nn.one_hot(seen.previous_action, spec.num_actions)
-            x = jnp.concatenate([x, action, td.squash(seen.previous_reward)[..., None]], axis=-1)
+            action = jax.nn.one_hot(steps.previous_action, spec.num_actions)
+            x = jnp.concatenate([x, action, td.squash(steps.previous_reward)[..., None]], axis=-1)
         if sizes.lstm:
-            x, state = _lstm(params["lstm"], state, x, seen.first)
+            x, state = _lstm(params["lstm"], state, x, steps.first)
         return _dueling(params["heads"], x, sizes.heads), state
 
     return Recurrent(init, memory, unroll)
 
 
 def with_prior(trained: Recurrent, prior: Recurrent, scale: float) -> Recurrent:
-    """Q_k + λ·P_k with P_k of another network, never trained; it remembers with a memory of its own.
+    """Q_k + λ·P_k, with P_k of another network that is never trained and has a memory of its own.
 
-    Its params are (trained, prior), its memory both memories.
+    Its params are (trained, prior), its memory the pair of both memories.
     """
 
     def init(key: Key) -> tuple[Params, Params]:
         key_trained, key_prior = jax.random.split(key)
         return trained.init(key_trained), prior.init(key_prior)
 
-    def unroll(params: tuple[Params, Params], state: tuple[State, State], seen: Seen) -> tuple[Array, State]:
-        q, learned = trained.unroll(params[0], state[0], seen)
-        p, fixed = prior.unroll(jax.lax.stop_gradient(params[1]), state[1], seen)
+    def unroll(params: tuple[Params, Params], state: tuple[State, State], steps: Steps) -> tuple[Array, State]:
+        q, learned = trained.unroll(params[0], state[0], steps)
+        p, fixed = prior.unroll(jax.lax.stop_gradient(params[1]), state[1], steps)
         return q + scale * jax.lax.stop_gradient(p), (learned, fixed)
 
     return Recurrent(init, lambda: (trained.memory(), prior.memory()), unroll)
 
 
 def without_prior(trained: Recurrent) -> Recurrent:
-    """The same with an empty prior, so that params are (trained, prior) either way."""
+    """The same network with params (trained, ())."""
     return Recurrent(
         lambda key: (trained.init(key), ()),
         trained.memory,
-        lambda params, state, seen: trained.unroll(params[0], state, seen),
+        lambda params, state, steps: trained.unroll(params[0], state, steps),
     )
 
 
@@ -192,8 +182,8 @@ def _lstm_weights(fed: int, size: int) -> dict[str, Any]:
 
 
 def _lstm(params: Any, state: tuple[Array, Array], x: Array, first: Array) -> tuple[Array, tuple[Array, Array]]:
-    """Outputs [T, B, L] of an LSTM (Hochreiter and Schmidhuber, 1997) that forgets everything where an episode begins."""
-    fed = x @ params["x"] + params["b"]  # for all steps at once: only the rest has to wait for the step before
+    """Outputs [T, B, L] of an LSTM (Hochreiter and Schmidhuber, 1997) whose state is reset where an episode begins."""
+    fed = x @ params["x"] + params["b"]  # for all steps at once: it does not depend on the step before
     kept = 1.0 - first.astype(jnp.float32)[..., None]
 
     def step(state: tuple[Array, Array], now: tuple[Array, Array]) -> tuple[tuple[Array, Array], Array]:
@@ -209,7 +199,7 @@ def _lstm(params: Any, state: tuple[Array, Array], x: Array, first: Array) -> tu
 
 
 def _head_weights(width: int, hidden: int, heads: int, actions: int) -> dict[str, Any]:
-    """Each head's two streams side by side, the value's before the advantage's."""
+    """Weights of each head's two streams side by side, first the value's, then the advantage's."""
     return {
         "w": _Undrawn((width, heads * 2 * hidden), width),
         "b": jnp.zeros(heads * 2 * hidden),
@@ -221,7 +211,7 @@ def _head_weights(width: int, hidden: int, heads: int, actions: int) -> dict[str
 
 
 def _dueling(params: Any, x: Array, heads: int) -> Array:
-    """Values [..., H, A]; all heads' hidden layers are one product."""
+    """Values [..., H, A]; the hidden layers of all heads are one product."""
     hidden = jax.nn.relu(x @ params["w"] + params["b"])
     hidden = hidden.reshape(*x.shape[:-1], heads, 2, -1)
     value = jnp.sum(hidden[..., 0, :] * params["value"], axis=-1) + params["value_b"]

@@ -1,7 +1,7 @@
 """Prioritised replay of sequences, on the host (Schaul et al., 2016; Kapturowski et al., 2019).
 
 A sequence is drawn with probability p^α / Σ p^α and its loss is weighted by (1 / (n · P))^β, divided by the largest such
-weight of the batch. The oldest sequence makes room for the newest. Whatever draws is given: nothing random is in here.
+weight of the batch. The newest sequence replaces the oldest. The caller gives the random generator.
 """
 
 from typing import Any, NamedTuple
@@ -11,29 +11,14 @@ import numpy as np
 
 from tdu import memory as machine
 from tdu.agents.r2d2 import frames
-from tdu.agents.r2d2.sequences import Sequence, Shape, Steps, nothing
+from tdu.agents.r2d2.sequences import Batch, Sequence, Shape, Steps, empty_steps
 from tdu.agents.r2d2.sum_tree import SumTree
 from tdu.errors import UserError
 from tdu.types import EnvSpec
 
 
-class Sample(NamedTuple):
-    """A batch of sequences, as the learner takes it, with the ids to tell their priorities by."""
-
-    ids: np.ndarray
-    """[B] of int64."""
-    steps: Steps
-    """[T, B, …], T the length of a sequence."""
-    memory: Any
-    """[B, …]."""
-    mask: np.ndarray
-    """[B, H]."""
-    weights: np.ndarray
-    """[B] of float32, importance weights."""
-
-
 class Settings(NamedTuple):
-    """What a replay is like."""
+    """Options of a replay."""
 
     capacity: int
     """Sequences."""
@@ -43,7 +28,7 @@ class Settings(NamedTuple):
 
 
 _SMALLEST = 1e-6
-"""No priority is smaller: everything can be drawn."""
+"""Smallest priority, so that every sequence can be drawn."""
 
 _OTHER_FIELDS = tuple(name for name in Steps._fields if name != "observation")
 
@@ -52,23 +37,23 @@ class Replay:
     """The last `capacity` sequences."""
 
     def __init__(self, spec: EnvSpec, shape: Shape, settings: Settings, *, heads: int, memory: Any, streams: int = 1):
-        """`memory` is an example of what a network remembers; `streams` are expected to be written side by side."""
+        """`memory` is an example of a network's memory; `streams` is the number of streams that are written at a time."""
         self._shape, self._settings, self._is_stacked = shape, settings, spec.is_stacked
         capacity = settings.capacity
         self._blocks = capacity + streams * shape.blocks
         self._frames = frames.Frames(spec, blocks=self._blocks, period=shape.period, compress=settings.compress)
-        one = nothing(spec, 1)
+        one = empty_steps(spec, 1)
         self._steps = {name: np.zeros((self._blocks, shape.period), getattr(one, name).dtype) for name in _OTHER_FIELDS}
         self._filled = np.zeros(self._blocks, np.int32)
         """Steps written in each block."""
         self._users = np.zeros(self._blocks, np.int32)
-        """Sequences that have the block."""
+        """Sequences that use each block."""
         self._names = np.full((self._blocks, 2), -1, np.int64)
         """Stream and number in it of each block."""
         self._where: dict[tuple[int, int], int] = {}
         self._free = list(range(self._blocks))[::-1]
         self._used = 0
-        """Blocks beyond this one were never used."""
+        """Blocks from this one on were never used."""
         self._tree = SumTree(capacity)
         self._slots = np.zeros((capacity, shape.blocks), np.int32)
         """Blocks of each sequence; its place is its id modulo the capacity."""
@@ -82,13 +67,13 @@ class Replay:
 
     @property
     def capacity(self) -> int:
-        """Sequences at most."""
+        """Largest number of sequences."""
         return self._settings.capacity
 
     def add(self, sequence: Sequence, priority: float | None = None) -> int:
-        """Stores a sequence, and forgets the oldest one where there is no room; its id.
+        """Stores a sequence, in place of the oldest if the replay is full; returns its id.
 
-        Without a priority it has the largest that was ever told, so that it is drawn soon.
+        Without a priority it gets the largest so far, so that it is drawn soon.
         """
         period = self._shape.period
         if sequence.start % period or len(sequence.steps.action) != self._shape.length:
@@ -117,17 +102,17 @@ class Replay:
 
     @property
     def ids(self) -> range:
-        """Of the sequences that are there, oldest first."""
+        """Ids of the stored sequences, oldest first."""
         return range(self._oldest, self._next)
 
     def start_at(self, id_: int) -> None:
-        """Lets the first sequence of an empty replay have that id."""
+        """Sets the id of the first sequence of an empty replay."""
         if len(self):
-            raise ValueError("a replay that is not empty has its ids")
+            raise ValueError("the replay is not empty")
         self._oldest = self._next = id_
 
     def sequence(self, id_: int) -> Sequence:
-        """A sequence as it was added; its arrays are copies."""
+        """A copy of a sequence, as it was added."""
         place, length = id_ % self._settings.capacity, self._shape.length
         slots = self._slots[[place]]
         steps = {"observation": self._frames.read_many(slots, length)[:, 0]}
@@ -136,10 +121,10 @@ class Replay:
         memory = jax.tree.map(lambda rows: rows[place].copy(), self._memory)
         return Sequence(stream, first * self._shape.period, Steps(**steps), memory, self._mask[place].copy())
 
-    def sample(self, size: int, rng: np.random.Generator, *, thin: bool = False) -> Sample:
-        """A batch of sequences, one from each of `size` equal parts of all that can be drawn.
+    def sample(self, size: int, rng: np.random.Generator, *, packed: bool = False) -> Batch:
+        """A batch of sequences, one from each of `size` equal parts of the sum of weights.
 
-        With `thin`, stacks of frames are as they travel (`frames.Thin`).
+        With `packed`, stacks of frames have the form in which they are sent (`frames.PackedStacks`).
         """
         total = self._tree.total
         points = (np.arange(size) + rng.random(size)) * (total / size)
@@ -150,17 +135,17 @@ class Replay:
         others = {name: rows[slots].reshape(size, -1)[:, :length] for name, rows in self._steps.items()}
         steps = {name: np.ascontiguousarray(x.swapaxes(0, 1)) for name, x in others.items()}
         ids = self._oldest + (places - self._oldest) % self._settings.capacity
-        read = self._frames.read_thin if thin and self._is_stacked else self._frames.read_many
-        return Sample(
-            ids=ids,
+        read = self._frames.read_packed if packed and self._is_stacked else self._frames.read_many
+        return Batch(
             steps=Steps(observation=read(slots, length), **steps),
             memory=jax.tree.map(lambda rows: rows[places], self._memory),
             mask=self._mask[places],
             weights=(weights / weights.max()).astype(np.float32),
+            ids=ids,
         )
 
     def update_priorities(self, ids: np.ndarray, priorities: np.ndarray) -> None:
-        """Tells how surprising sequences were; those that are gone meanwhile are passed over."""
+        """Sets the priorities of sequences; those that are no longer stored are ignored."""
         there = (ids >= self._oldest) & (ids < self._next)
         known = np.maximum(np.asarray(priorities, np.float64)[there], _SMALLEST)
         if len(known):
@@ -168,15 +153,15 @@ class Replay:
             self._tree.set(ids[there] % self._settings.capacity, known**self._settings.priority_exponent)
 
     def priorities(self) -> np.ndarray:
-        """Of every sequence, oldest first."""
+        """Priorities of all sequences, oldest first."""
         places = np.arange(self._oldest, self._next) % self._settings.capacity
         exponent = self._settings.priority_exponent
         return (
             self._tree[places] ** (1 / exponent) if exponent else np.ones(len(places))
-        )  # all alike: no surprise is known
+        )  # with exponent 0, priorities are not stored
 
     def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """All of it: arrays by name, without copies of what is large, and what JSON can hold."""
+        """Arrays by name, large ones not copied, and what JSON can hold."""
         filled, used = min(self._next, self._settings.capacity), self._used
         arrays = {f"frames.{name}": x for name, x in self._frames.save(used).items()}
         arrays |= {f"steps.{name}": x[:used] for name, x in self._steps.items()}
@@ -187,7 +172,7 @@ class Replay:
         return arrays, plain
 
     def restore(self, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> None:
-        """Puts back what `save` gave, into a replay that is empty; the arrays are given up on the way."""
+        """Restores what `save` returned, into an empty replay; the arrays are removed from `arrays` on the way."""
         self._oldest, self._next = plain["oldest"], plain["next"]
         self.largest_priority = plain["largest_priority"]
         filled, used = len(arrays["slots"]), len(arrays["filled"])
@@ -234,13 +219,13 @@ class Replay:
 
 
 def bytes_needed(spec: EnvSpec, shape: Shape, settings: Settings, *, heads: int, memory: Any, streams: int = 1) -> int:
-    """Memory of a full replay, nearly all of it frames."""
+    """Memory of a full replay in bytes, nearly all of it frames."""
     blocks = settings.capacity + streams * shape.blocks
-    one = nothing(spec, 1)
+    one = empty_steps(spec, 1)
     per_step = sum(getattr(one, name).dtype.itemsize for name in _OTHER_FIELDS)
     block = frames.block_bytes(spec, shape.period, compress=settings.compress) + per_step * shape.period + 200
-    remembered = sum(np.asarray(x).nbytes for x in jax.tree.leaves(memory))
-    return int(blocks * block + settings.capacity * (remembered + 4 * heads + 8 * shape.blocks + 32))
+    per_memory = sum(np.asarray(x).nbytes for x in jax.tree.leaves(memory))
+    return int(blocks * block + settings.capacity * (per_memory + 4 * heads + 8 * shape.blocks + 32))
 
 
 def check_room(
@@ -253,7 +238,7 @@ def check_room(
     streams: int = 1,
     available: int | None = None,
 ) -> str:
-    """How much memory a replay will take, in a sentence; refuses one that does not fit, naming the largest that does."""
+    """A sentence with the memory of the replay; refuses one that does not fit, with the largest that does."""
     sizes = {"heads": heads, "memory": memory, "streams": streams}
     room = (machine.available() if available is None else available) * machine.SHARE
     needed = bytes_needed(spec, shape, settings, **sizes)
@@ -266,7 +251,7 @@ def check_room(
         hint = "" if settings.compress else " or add compress"
         raise UserError(
             f"a replay of {settings.capacity:,} sequences needs {machine.gigabytes(needed)} of memory and "
-            f"{machine.gigabytes(room)} can be had; the largest replay_capacity that fits is {low}{hint}."
+            f"{machine.gigabytes(room)} are available; the largest replay_capacity that fits is {low}{hint}."
         )
     about = "about " if settings.compress else ""
     words = f"the replay of {settings.capacity:,} sequences will take {about}{machine.gigabytes(needed)} of memory"

@@ -1,52 +1,86 @@
-"""Steps of experience as plain records, and the overlapping sequences that are cut from them.
+"""Steps of experience, the streams that they form, and the overlapping sequences that are cut from a stream.
 
-A stream is all that one environment gives, episode after episode. A sequence is a piece of it of fixed length and may hold
-the end of one episode and the beginning of the next: `first` says where, and there the network forgets everything. An end of
-the task has discount 0, so that nothing after it counts. An episode that is only cut off (by a time limit) is followed by its
-true last observation as a step of its own, which is not valid: its value is bootstrapped from, and nothing is learned on it.
+    Roll [T, B, …]  →  Steps [n, …] of each stream  →  Sequence [L + 1, …]  →  Batch [L + 1, B, …]
+
+A stream holds all steps of one environment, episode after episode. A sequence is a piece of it of fixed length, which may
+contain the end of one episode and the beginning of the next. `first` marks the beginning, where the network's memory is
+reset. Where the task ends, the discount is 0. Where an episode is cut off by a time limit, its true last observation follows
+as a step of its own that is not `valid`: it is bootstrapped from and not learned on.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from tdu.types import EnvSpec
+from tdu.types import EitherArray, EnvSpec
 
 
 class Steps(NamedTuple):
-    """Consecutive steps of a stream, [n, …] each; or of a batch of sequences, [T, B, …]."""
+    """Consecutive steps [n, …] of a stream, or [T, B, …] of several. The network is fed the first four fields.
+
+    The others are None where the step has yet to be taken.
+    """
 
     observation: Any
-    previous_action: Any
+    previous_action: EitherArray
     """int32; −1 where an episode begins."""
-    previous_reward: Any
+    previous_reward: EitherArray
     """float32; 0 where an episode begins."""
-    first: Any
+    first: EitherArray
     """bool, whether an episode begins here."""
-    action: Any
-    """int32, taken here."""
-    reward: Any
-    """float32, which it gave."""
-    discount: Any
-    """float32, 0 where the task ended with it."""
-    valid: Any
-    """bool, whether there is anything to learn here: not where the observation is the last of an episode that was cut off."""
+    action: EitherArray = None
+    """int32."""
+    reward: EitherArray = None
+    """float32, for that action."""
+    discount: EitherArray = None
+    """float32, 0 where the task ended with that action."""
+    valid: EitherArray = None
+    """bool, whether the action was taken, so that this step can be learned on."""
+
+
+class Roll(NamedTuple):
+    """T steps of B environments by their actors, [T, B, …] each."""
+
+    steps: Steps
+    next_observation: EitherArray
+    """The true last one where the episode ended."""
+    last: EitherArray
+    """Whether the episode ended."""
+    memory: Any
+    """The network's memory after each step."""
+    head: EitherArray
 
 
 class Sequence(NamedTuple):
-    """A piece of a stream as it is stored: plain NumPy arrays, whoever made it."""
+    """A piece of a stream, as the replay stores it: NumPy arrays."""
 
     stream: int
-    """Which stream; sequences of one stream share their frames."""
+    """Number of the stream; sequences of one stream share their frames."""
     start: int
     """Number of its first step in the stream."""
     steps: Steps
-    """[L + 1, …]: what is learned from, and one more to bootstrap from."""
+    """[L + 1, …]: the steps to learn from, and one more to bootstrap from."""
     memory: Any
-    """What the network remembered before the first step, a pytree without batch axis."""
+    """The network's memory before the first step, a pytree without batch axis."""
     mask: np.ndarray
-    """[H] of float32: which heads learn from it."""
+    """[H] of float32: the heads that learn from it."""
+
+
+class Batch(NamedTuple):
+    """Sequences for one learning step."""
+
+    steps: Steps
+    """[L + 1, B, …]."""
+    memory: Any
+    """[B, …], before the first step."""
+    mask: EitherArray
+    """[B, H]."""
+    weights: EitherArray
+    """[B] of float32, importance weights."""
+    ids: EitherArray = None
+    """[B] of int64, by which the replay takes new priorities."""
 
 
 class Shape(NamedTuple):
@@ -61,77 +95,169 @@ class Shape(NamedTuple):
 
     @property
     def length(self) -> int:
-        """Steps in a sequence, with the one to bootstrap from."""
+        """Steps in a sequence, including the one to bootstrap from."""
         return self.burn_in + self.trace + 1
 
     @property
     def blocks(self) -> int:
-        """Pieces of `period` steps that a sequence touches."""
+        """Blocks of `period` steps that a sequence touches."""
         return -(-self.length // self.period)
 
 
-def nothing(spec: EnvSpec, count: int) -> Steps:
-    """Room for so many steps."""
+def empty_steps(spec: EnvSpec, *shape: int) -> Steps:
+    """Steps of that leading shape, not valid."""
     return Steps(
-        observation=np.zeros((count, *spec.carried_shape), spec.carried_dtype),
-        previous_action=np.full(count, -1, np.int32),
-        previous_reward=np.zeros(count, np.float32),
-        first=np.zeros(count, bool),
-        action=np.zeros(count, np.int32),
-        reward=np.zeros(count, np.float32),
-        discount=np.ones(count, np.float32),
-        valid=np.zeros(count, bool),
+        observation=np.zeros((*shape, *spec.carried_shape), spec.carried_dtype),
+        previous_action=np.full(shape, -1, np.int32),
+        previous_reward=np.zeros(shape, np.float32),
+        first=np.zeros(shape, bool),
+        action=np.zeros(shape, np.int32),
+        reward=np.zeros(shape, np.float32),
+        discount=np.ones(shape, np.float32),
+        valid=np.zeros(shape, bool),
     )
 
 
-class Piece(NamedTuple):
-    """Something cut from a stream, before a mask is drawn for it."""
+def empty_batch(spec: EnvSpec, shape: Shape, size: int, *, heads: int, memory: Any) -> Batch:
+    """A batch to compile a learning step on. `memory` is an example of a network's memory."""
+    return Batch(
+        steps=empty_steps(spec, shape.length, size),
+        memory=jax.tree.map(lambda x: np.zeros((size, *x.shape), x.dtype), memory),
+        mask=np.ones((size, heads), np.float32),
+        weights=np.ones(size, np.float32),
+        ids=np.zeros(size, np.int64),
+    )
 
-    start: int
-    steps: Steps
-    memory: Any
+
+def stream_steps(roll: Roll, row: int) -> tuple[Steps, Any]:
+    """The steps of one environment as its stream has them, and the memory after each.
+
+    A step that ended an episode at a time limit is followed by the true last observation, as a step that is not valid.
+    """
+    steps = roll.steps
+    taken = steps.valid[:, row]
+    cut_off = taken & roll.last[:, row] & (steps.discount[:, row] > 0)
+    times = np.repeat(np.arange(len(taken)), np.where(taken, 1 + cut_off, 0))
+    ends = np.append(False, times[1:] == times[:-1])[: len(times)]  # the second of two entries of one step
+
+    def column(x: np.ndarray) -> np.ndarray:
+        return x[times, row]
+
+    observation = column(steps.observation)
+    observation[ends] = roll.next_observation[times[ends], row]
+    found = Steps(
+        observation=observation,
+        previous_action=np.where(ends, column(steps.action), column(steps.previous_action)).astype(np.int32),
+        previous_reward=np.where(ends, column(steps.reward), column(steps.previous_reward)).astype(np.float32),
+        first=np.where(ends, False, column(steps.first)),
+        action=np.where(ends, 0, column(steps.action)).astype(np.int32),
+        reward=np.where(ends, 0, column(steps.reward)).astype(np.float32),
+        discount=np.where(ends, 0, column(steps.discount)).astype(np.float32),
+        valid=~ends,
+    )
+    return found, jax.tree.map(column, roll.memory)
 
 
 class Writer:
-    """Cuts one stream into sequences."""
+    """Cuts one stream into sequences.
 
-    def __init__(self, shape: Shape, memory: Any):
-        """`memory` is what is remembered before the stream's first step."""
-        self._shape = shape
+    Args:
+        shape: how they are cut.
+        memory: the network's memory before the stream's first step.
+        stream: its number.
+        draw_mask: gives the mask of the next sequence.
+    """
+
+    def __init__(self, shape: Shape, memory: Any, stream: int, draw_mask: Callable[[], np.ndarray]):
+        self._shape, self.stream, self._draw_mask = shape, stream, draw_mask
         self._start = 0
         """Number of the first step that is held."""
         self._held: Steps | None = None
-        self._before = jax.tree.map(lambda x: np.asarray(x)[None], memory)
-        """What was remembered before each step that is held, and after the last, [n + 1, …]."""
+        self._memory = jax.tree.map(lambda x: np.asarray(x)[None], memory)
+        """Before each step that is held, and after the last, [n + 1, …]."""
 
-    def extend(self, steps: Steps, memory: Any) -> list[Piece]:
-        """Takes the stream's next steps [n, …], with what was remembered after each; the sequences that are whole now."""
+    def extend(self, steps: Steps, memory: Any) -> list[Sequence]:
+        """Adds the stream's next steps [n, …] and the memory after each; returns the sequences that are now complete."""
         held = steps if self._held is None else _joined(self._held, steps)
-        before = _joined(self._before, memory)
-        pieces, at = [], 0
+        before = _joined(self._memory, memory)
+        found, at = [], 0
         while at + self._shape.length <= len(held.action):
             piece = jax.tree.map(lambda x, at=at: x[at : at + self._shape.length].copy(), held)
-            pieces.append(Piece(self._start + at, piece, jax.tree.map(lambda x, at=at: x[at].copy(), before)))
+            remembered = jax.tree.map(lambda x, at=at: x[at].copy(), before)
+            found.append(Sequence(self.stream, self._start + at, piece, remembered, self._draw_mask()))
             at += self._shape.period
         self._held = jax.tree.map(lambda x: x[at:].copy(), held)
-        self._before = jax.tree.map(lambda x: x[at:].copy(), before)
+        self._memory = jax.tree.map(lambda x: x[at:].copy(), before)
         self._start += at
-        return pieces
+        return found
 
     def save(self) -> tuple[dict[str, np.ndarray], int]:
-        """What is held, as arrays by name, and the number of its first step."""
-        arrays = {f"memory.{i}": x for i, x in enumerate(jax.tree.leaves(self._before))}
+        """The steps that are held, as arrays by name, and the number of the first."""
+        arrays = {f"memory.{i}": x for i, x in enumerate(jax.tree.leaves(self._memory))}
         if self._held is not None:
             arrays |= {f"steps.{name}": x for name, x in self._held._asdict().items()}
         return arrays, self._start
 
     def restore(self, arrays: dict[str, np.ndarray], start: int) -> None:
-        """Puts back what `save` gave."""
-        leaves = [arrays[f"memory.{i}"] for i in range(len(jax.tree.leaves(self._before)))]
-        self._before = jax.tree.unflatten(jax.tree.structure(self._before), leaves)
+        """Restores what `save` returned."""
+        leaves = [arrays[f"memory.{i}"] for i in range(len(jax.tree.leaves(self._memory)))]
+        self._memory = jax.tree.unflatten(jax.tree.structure(self._memory), leaves)
         there = all(f"steps.{name}" in arrays for name in Steps._fields)
         self._held = Steps(**{name: arrays[f"steps.{name}"] for name in Steps._fields}) if there else None
         self._start = start
+
+
+class Streams:
+    """The streams of B environments, cut into sequences, each with a mask drawn from (seed, number of the sequence).
+
+    Args:
+        shape: how they are cut.
+        memory: the network's memory at the beginning of an episode.
+        numbers: of the streams.
+        heads: number of heads.
+        mask_prob: probability that a head learns from a sequence.
+        seed: of the masks.
+    """
+
+    def __init__(
+        self, shape: Shape, memory: Any, *, numbers: range, heads: int, mask_prob: float, seed: tuple[int, ...]
+    ):
+        self._heads, self._mask_prob, self._seed = heads, mask_prob, seed
+        self._count = 0
+        """Sequences cut so far."""
+        self._writers = [Writer(shape, memory, number, self._draw_mask) for number in numbers]
+
+    def cut(self, roll: Roll) -> list[Sequence]:
+        """Adds the steps of a roll; returns the sequences that are now complete."""
+        return [found for row, writer in enumerate(self._writers) for found in writer.extend(*stream_steps(roll, row))]
+
+    def _draw_mask(self) -> np.ndarray:
+        mask = np.ones(self._heads, np.float32)
+        if self._mask_prob < 1:
+            draws = np.random.default_rng([*self._seed, self._count]).random(self._heads)
+            mask = (draws < self._mask_prob).astype(np.float32)
+        self._count += 1
+        return mask
+
+    def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Arrays by name, and what JSON can hold."""
+        arrays: dict[str, np.ndarray] = {}
+        starts = []
+        for row, writer in enumerate(self._writers):
+            held, start = writer.save()
+            starts.append(start)
+            arrays |= {f"{row}.{name}": x for name, x in held.items()}
+        numbers = [writer.stream for writer in self._writers]
+        return arrays, {"sequences": self._count, "numbers": numbers, "starts": starts}
+
+    def restore(self, arrays: dict[str, np.ndarray], plain: dict[str, Any], *, exact: bool) -> None:
+        """Restores what `save` returned; where the environments were not restored exactly, new streams begin."""
+        self._count = plain["sequences"]
+        for row, writer in enumerate(self._writers):
+            writer.stream = plain["numbers"][row] + (0 if exact else len(self._writers))
+            if exact:
+                held = {name.removeprefix(f"{row}."): x for name, x in arrays.items() if name.startswith(f"{row}.")}
+                writer.restore(held, plain["starts"][row])
 
 
 def _joined(a: Any, b: Any) -> Any:

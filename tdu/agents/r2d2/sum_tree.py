@@ -1,7 +1,7 @@
 """A sum tree in NumPy: draws indices in proportion to their weights, in log time, many at once (Schaul et al., 2016).
 
-A node holds the sum of its two children; the leaves are the weights. Sums are made anew from the children and never by adding
-differences, so that nothing drifts.
+A node holds the sum of its two children; the leaves are the weights. Sums are always computed from the children, never by
+adding differences, so that rounding errors do not accumulate.
 """
 
 import numpy as np
@@ -25,11 +25,11 @@ class SumTree:
         return self._sums[self._leaves + np.asarray(indices)]
 
     def set(self, indices: np.ndarray, weights: np.ndarray) -> None:
-        """Gives weights to indices; of one that is there twice the last counts."""
+        """Sets the weights of indices; of an index that occurs twice, the last weight counts."""
         nodes = self._leaves + np.asarray(indices, np.int64)
         self._sums[nodes] = weights
         while len(nodes) and nodes[0] > 1:
-            nodes = nodes >> 1 if len(nodes) == 1 else np.unique(nodes >> 1)  # alone it needs no sorting, which is slow
+            nodes = nodes >> 1 if len(nodes) == 1 else np.unique(nodes >> 1)  # one node needs no sorting, which is slow
             self._sums[nodes] = self._sums[2 * nodes] + self._sums[2 * nodes + 1]
 
     def find(self, sums: np.ndarray) -> np.ndarray:
@@ -45,5 +45,5 @@ class SumTree:
         return nodes - self._leaves
 
     def weights(self) -> np.ndarray:
-        """All of them, [capacity]."""
+        """All weights, [capacity]."""
         return self._sums[self._leaves : self._leaves + self._capacity].copy()

@@ -1,11 +1,10 @@
 """Runs on JAX-native environments: agent and environment in one compiled loop.
 
-`train` is a whole run as a function of a key, for `jit(vmap(train))(keys)`. `CompiledRunner` does the same loop in chunks
-and hands out the log between them; it stops at the very episode at which the task is solved or mastered. What lasts is
-counted on the host, in Python's own numbers; the device counts within a chunk.
+`train` is a whole run as a function of a key, for `jit(vmap(train))(keys)`. `CompiledRunner` runs the same loop in chunks
+and returns the log after each; it stops at the episode at which the task is solved or mastered. The host counts over the
+whole run, in Python integers; the device counts within a chunk.
 """
 
-import contextlib
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -14,28 +13,31 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tdu.metrics import Metrics
 from tdu.run.runners import interaction, mastery
-from tdu.run.runners.interaction import Learned, Player
-from tdu.run.runners.protocol import Budget, Clock, Saved, Trace
-from tdu.run.runners.rows import Progress, Row, learner_row, possible_return
+from tdu.run.runners.interaction import Player
+from tdu.run.runners.meter import Episode, possible_return
+from tdu.run.runners.protocol import Budget, Runner, Saved, Trace
+from tdu.run.runners.rows import Progress, Row, learner_row
 from tdu.types import Agent, Array, EitherArray, Environment, Key, Params, State, TimeStep
 
 CHUNK = 1000
 """Environment steps per compiled call of a run: long enough to hide the call, short enough for a live progress bar."""
 
 
-class Episode(NamedTuple):
-    """Sums over the episode under way."""
+class EpisodeSums(NamedTuple):
+    """Of the episode under way."""
 
     length: Array
     reward: Array
     reward_size: Array
-    """Of absolute rewards."""
-    learned: Learned
+    """Sum of absolute rewards."""
+    metrics: Metrics
+    """Totals over its learning steps."""
 
 
 class Carry(NamedTuple):
-    """Everything a run is on the device, between two steps."""
+    """The whole state of a run on the device, between two steps."""
 
     player: Player
     env_state: State
@@ -49,28 +51,30 @@ class Carry(NamedTuple):
     """Of the greedy policy at the last check (`runners.mastery`)."""
     checks_passed: Array
     mastered: Array
-    episode: Episode
+    episode: EpisodeSums
 
 
 class Rows(NamedTuple):
-    """Log rows [C, ·], of which the first `filled` count."""
+    """A row of the log for each episode, [C] each. The first `filled` rows count."""
 
     filled: Array
     length: Array
-    """Of the episode."""
+    episode_return: Array
+    possible_return: Array
+    """See `meter.possible_return`."""
     head: Array
-    real: Array
-    """Return, mean bonus and loss, largest |Q|, most paid beside the reward, and the largest possible return, [C, 6]."""
-    met: Array
-    """The state in which each step was taken, where observations are one-hot; steps, not episodes."""
-    steps: Array
-    """How many of those count."""
-    info: dict[str, Array]
-    """What the episode adds to each of the environment's totals, in the environment's own type."""
     depth: Array
-    """Of the greedy policy, after each episode."""
-    learned: Learned
-    """Over all steps since the rows were empty."""
+    """Of the greedy policy, after the episode."""
+    metrics: Metrics
+    """Summaries over the episode's learning steps, by name: bonus, loss, largest_q."""
+    info: dict[str, Array]
+    """What the episode adds to each count of the environment, in the environment's own type."""
+    steps: Array
+    """Steps taken since the rows were empty."""
+    visited: Array
+    """The state in which each of them was taken, [C], where observations are one-hot."""
+    learned: Metrics
+    """Totals over all of them."""
 
 
 def _start(env: Environment, agent: Agent, key: Key) -> Carry:
@@ -80,43 +84,45 @@ def _start(env: Environment, agent: Agent, key: Key) -> Carry:
     env_state, timestep = env.reset(key_reset)
     zero = jnp.zeros((), jnp.int32)
     no = jnp.zeros((), bool)
-    return Carry(player, env_state, timestep, zero, zero, zero, no, zero, zero, no, _empty_episode())
+    return Carry(player, env_state, timestep, zero, zero, zero, no, zero, zero, no, _no_sums(agent))
 
 
-def _empty_episode() -> Episode:
-    return Episode(jnp.zeros((), jnp.int32), jnp.zeros(()), jnp.zeros(()), Learned.nothing())
+def _no_sums(agent: Agent) -> EpisodeSums:
+    return EpisodeSums(jnp.zeros((), jnp.int32), jnp.zeros(()), jnp.zeros(()), agent.reducers.zeros())
 
 
-def _empty_rows(env: Environment, capacity: int) -> Rows:
+def _empty_rows(env: Environment, agent: Agent, capacity: int) -> Rows:
     env_state, _ = jax.eval_shape(env.reset, interaction.run_key(0))
     info = jax.eval_shape(env.info, env_state)
-    whole = jnp.zeros(capacity, jnp.int32)
+    whole, real = jnp.zeros(capacity, jnp.int32), jnp.zeros(capacity)
     return Rows(
         filled=jnp.zeros((), jnp.int32),
         length=whole,
+        episode_return=real,
+        possible_return=real,
         head=whole,
-        real=jnp.zeros((capacity, 6)),
-        met=jnp.zeros(0 if env.spec.num_states is None else capacity, jnp.int32),
-        steps=jnp.zeros((), jnp.int32),
-        info={name: jnp.zeros(capacity, info[name].dtype) for name in env.spec.info_names},
         depth=whole,
-        learned=Learned.nothing(),
+        metrics=agent.reducers.summary(agent.reducers.zeros((capacity,))),
+        info={name: jnp.zeros(capacity, info[name].dtype) for name in env.spec.info_names},
+        steps=jnp.zeros((), jnp.int32),
+        visited=jnp.zeros(0 if env.spec.num_states is None else capacity, jnp.int32),
+        learned=agent.reducers.zeros(),
     )
 
 
 def _step(env: Environment, agent: Agent, key: Key, t: EitherArray, carry: Carry, rows: Rows) -> tuple[Carry, Rows]:
-    """Environment step t. The episode's row is rewritten at every step and kept at its last."""
+    """Environment step t. The episode's row is written again at every step, and stays after the last."""
     keys = interaction.keys_at(key, t)
     head = agent.head(carry.player.acting)
     action, player = interaction.act(agent, carry.player, carry.timestep, keys)
     env_state, after = env.step(carry.env_state, action, keys.environment)
     learner, metrics = interaction.learn(agent, player, carry.timestep.observation, action, after, keys)
     acting = jax.lax.cond(after.last, lambda: interaction.begin(agent, learner, keys), lambda: player.acting)
-    so_far = Episode(
+    so_far = EpisodeSums(
         length=carry.episode.length + 1,
         reward=carry.episode.reward + after.reward,
         reward_size=carry.episode.reward_size + jnp.abs(after.reward),
-        learned=carry.episode.learned.plus(metrics),
+        metrics=agent.reducers.add(carry.episode.metrics, metrics),
     )
     last = after.last
     info = env.info(env_state)
@@ -129,16 +135,21 @@ def _step(env: Environment, agent: Agent, key: Key, t: EitherArray, carry: Carry
     depth, checks_passed = _checked(env, agent, learner, carry, due=last & (episodes % mastery.PERIOD == 0))
     possible = possible_return(so_far.reward_size, so_far.length, after.discount, agent.discount)
     at = rows.filled
+    summary = agent.reducers.summary(so_far.metrics)
     rows = Rows(
         filled=at + last,
         length=rows.length.at[at].set(so_far.length),
+        episode_return=rows.episode_return.at[at].set(so_far.reward),
+        possible_return=rows.possible_return.at[at].set(possible),
         head=rows.head.at[at].set(head.astype(jnp.int32)),
-        real=rows.real.at[at].set(jnp.append(jnp.append(so_far.reward, so_far.learned.told()), possible)),
-        met=rows.met if env.spec.num_states is None else rows.met.at[rows.steps].set(carry.timestep.observation),
-        steps=rows.steps + 1,
-        info={name: column.at[at].set(info[name]) for name, column in rows.info.items()},
         depth=rows.depth.at[at].set(depth),
-        learned=rows.learned.plus(metrics),
+        metrics={name: column.at[at].set(summary[name]) for name, column in rows.metrics.items()},
+        info={name: column.at[at].set(info[name]) for name, column in rows.info.items()},
+        steps=rows.steps + 1,
+        visited=rows.visited
+        if env.spec.num_states is None
+        else rows.visited.at[rows.steps].set(carry.timestep.observation),
+        learned=agent.reducers.add(rows.learned, metrics),
     )
     fresh_env, first = env.reset(keys.reset)
 
@@ -156,13 +167,13 @@ def _step(env: Environment, agent: Agent, key: Key, t: EitherArray, carry: Carry
         depth=depth,
         checks_passed=checks_passed,
         mastered=carry.mastered | (checks_passed >= mastery.CHECKS),
-        episode=at_end(_empty_episode(), so_far),
+        episode=at_end(_no_sums(agent), so_far),
     )
     return carry, rows
 
 
 def _checked(env: Environment, agent: Agent, learner: State, carry: Carry, *, due: Array) -> tuple[Array, Array]:
-    """Depth of the greedy policy and checks passed in a row, after a check where one is due."""
+    """Depth of the greedy policy and checks passed in a row, after a check if one is due."""
     path = env.spec.optimal_path
     if not path:
         return carry.depth, carry.checks_passed
@@ -182,24 +193,24 @@ def train(env: Environment, agent: Agent, steps: int) -> Callable[[Key], tuple[C
     env = env._replace(spec=env.spec._replace(optimal_path=()))  # mapped over runs, a check would be made at every step
 
     def run(key: Key) -> tuple[Carry, Rows]:
-        first = (_start(env, agent, key), _empty_rows(env, steps))
+        first = (_start(env, agent, key), _empty_rows(env, agent, steps))
         return jax.lax.fori_loop(0, steps, lambda t, both: _step(env, agent, key, t, *both), first)
 
     return run
 
 
 class _Limits(NamedTuple):
-    """Of one chunk."""
+    """Limits of one chunk."""
 
     first: EitherArray
     """Number of its first step under its key."""
     steps: EitherArray
     episodes: EitherArray
-    """It ends when so many are finished in the whole run."""
+    """Episodes of the whole run at which it ends."""
 
 
 class _Programs:
-    """What is compiled for an agent on an environment. Runs that differ in seed or length only share it."""
+    """The compiled functions for an agent on an environment, shared by runs that differ only in seed or length."""
 
     def __init__(self, env: Environment, agent: Agent, until: mastery.Until, chunk: int):
         def run_chunk(carry: Carry, key: Key, limits: _Limits) -> tuple[Carry, Array, Rows]:
@@ -218,7 +229,7 @@ class _Programs:
                 done, carry, rows = now
                 return done + 1, *_step(env, agent, key, limits.first + done, carry, rows)
 
-            start = (jnp.zeros((), jnp.int32), carry, _empty_rows(env, chunk))
+            start = (jnp.zeros((), jnp.int32), carry, _empty_rows(env, agent, chunk))
             done, carry, rows = jax.lax.while_loop(goes_on, one, start)
             return carry, done, rows
 
@@ -239,14 +250,11 @@ class _Programs:
 _programs = lru_cache(maxsize=8)(_Programs)
 
 _MOST_EPISODES = 2**31 - 1
-"""The device counts episodes in 32 bits, for the rule that says when a task is solved."""
+"""The device counts episodes in 32 bits, for the rule of when a task is solved."""
 
 
-class CompiledRunner:
-    """A run in chunks. `carry` is its whole state; `advance` moves it on and returns the rows of finished episodes."""
-
-    exact = True
-    notes: tuple[str, ...] = ()
+class CompiledRunner(Runner):
+    """A run in chunks. `carry` is its whole state on the device."""
 
     def __init__(
         self,
@@ -259,17 +267,13 @@ class CompiledRunner:
         chunk: int = CHUNK,
         compiled: bool = True,
     ):
-        self.spec = env.spec
-        self._agent = agent
-        self._budget = budget
-        self._until = until
+        super().__init__(env.spec, agent, budget, until)
+        self._agent, self._chunk = agent, chunk
         self._key = interaction.run_key(seed)
-        self._chunk = chunk
         self._programs = _programs(env, agent, until, chunk)
         self.carry: Carry = self._programs.start(self._key)
-        self.progress = Progress(env.spec, agent.discount)
-        self._steps = self._began = 0  # and at which step the episode under way began
-        self._learner_rows: list[Row] = []
+        self._began = 0
+        """The step at which the episode under way began."""
         self.traces = False
         self._trace: list[Trace] = []
         if compiled:
@@ -277,25 +281,19 @@ class CompiledRunner:
 
     @property
     def finished(self) -> bool:
-        """Whether there is nothing left to do."""
-        reached = self.progress.has_reached(self._until)
-        return reached or self._budget.spent(self.clock) or self.progress.episode >= _MOST_EPISODES
-
-    @property
-    def clock(self) -> Clock:
-        """Environment steps taken and episodes finished."""
-        return Clock(steps=self._steps, episodes=self.progress.episode)
+        """Whether the run is over."""
+        return super().finished or self.progress.episode >= _MOST_EPISODES
 
     def compiled_text(self) -> str:
-        """What XLA made of a chunk."""
+        """The program that XLA made of a chunk."""
         return str(self._programs.compile(self.carry, self._key).as_text())
 
-    def advance(self, upto_episode: int | None = None) -> list[Row]:
+    def _advance(self, upto_episode: int | None) -> list[Row]:
         """Runs one chunk."""
         run_chunk = self._programs.compile(self.carry, self._key)
         key, first = interaction.key_and_number(self._key, self._steps)
-        rest_of_budget = self._chunk if self._budget.steps is None else self._budget.steps - self._steps
-        steps = min(self._chunk, rest_of_budget, interaction.FOLDED_STEPS - int(first))
+        left = self._chunk if self._budget.steps is None else self._budget.steps - self._steps
+        steps = min(self._chunk, left, interaction.FOLDED_STEPS - int(first))
         episodes = np.int32(
             min(self._budget.episodes or _MOST_EPISODES, upto_episode or _MOST_EPISODES, _MOST_EPISODES)
         )
@@ -305,52 +303,43 @@ class CompiledRunner:
         if self._steps // interaction.REBASE_PERIOD != ages:
             self.carry = self._programs.rebase(self.carry)
         arrays = jax.tree.map(np.asarray, rows)
-        self._learner_rows += learner_row(self._steps, arrays.learned)
+        self._learner_rows += learner_row(self._steps, self._reducers, arrays.learned)
         if self.traces:
             self._trace.append(self._traced(arrays))
         return [self._row(arrays, i) for i in range(int(rows.filled))]
 
-    def learner_rows(self) -> list[Row]:
-        """What the learner has told since this was last asked."""
-        rows, self._learner_rows = self._learner_rows, []
-        return rows
+    def _row(self, rows: Rows, i: int) -> Row:
+        length = int(rows.length[i])
+        self._began += length
+        info = {name: column[i].item() for name, column in rows.info.items()}
+        episode = Episode(
+            steps=self._began,
+            length=length,
+            episode_return=rows.episode_return[i],
+            possible_return=rows.possible_return[i],
+            head=int(rows.head[i]),
+            bad=bool(info.get("total_bad_episodes", 0)),
+            totals=self.spec.with_episode(self.progress.totals, info),
+        )
+        metrics = {name: column[i] for name, column in rows.metrics.items()}
+        return self.progress.row(episode, metrics, greedy_depth=lambda: int(rows.depth[i]))
 
     def _traced(self, rows: Rows) -> Trace:
-        """What a chunk met. The head of the episode under way at its end is in the row after the last."""
+        """The states visited in a chunk. The head of the episode under way at its end is in the row after the last."""
         filled, steps = int(rows.filled), int(rows.steps)
         ends = self._began - (self._steps - steps) + np.cumsum(rows.length[:filled])
-        shares = np.diff(np.concatenate([[0], ends, [steps]]))
+        lengths = np.diff(np.concatenate([[0], ends, [steps]]))
         heads = np.append(rows.head, 0)[: filled + 1]
-        return Trace(np.asarray(rows.met[:steps]), np.repeat(heads, shares))
+        return Trace(np.asarray(rows.visited[:steps]), np.repeat(heads, lengths))
 
     def trace(self) -> list[Trace]:
-        """The states met since this was last asked."""
+        """The states visited since the last call."""
         traces, self._trace = self._trace, []
         return traces if self.spec.num_states is not None else []
 
     def learner(self) -> State:
-        """The learner's state now."""
+        """The learner's current state."""
         return self.carry.player.learner
-
-    def _row(self, rows: Rows, i: int) -> Row:
-        self._began += int(rows.length[i])
-        episode_return, *told, possible = rows.real[i]
-        gained = {name: column[i].item() for name, column in rows.info.items()}
-        return self.progress.row(
-            steps=self._began,
-            length=int(rows.length[i]),
-            episode_return=episode_return,
-            head=int(rows.head[i]),
-            possible_return=possible,
-            told=told,
-            bad=bool(gained.get("total_bad_episodes", 0)),
-            totals=self.spec.with_episode(self.progress.totals, gained),
-            greedy_depth=lambda: int(rows.depth[i]),
-        )
-
-    def status(self) -> str:
-        """Nothing beside the usual."""
-        return ""
 
     def save(self) -> Saved:
         """The run as it is now."""
@@ -358,19 +347,12 @@ class CompiledRunner:
         return Saved(self.carry, {}, plain)
 
     def restore(self, saved: Saved) -> None:
-        """Puts back what `save` gave."""
+        """Restores what `save` returned."""
         self.carry = jax.tree.map(jnp.asarray, saved.state)
         self._steps, self._began = saved.plain["steps"], saved.plain["began"]
         self.progress = Progress.from_plain(self.spec, self._agent.discount, saved.plain["progress"])
 
     def params(self, saved: Saved | None = None) -> Params:
-        """What the trained agent acts on: now, or as it was saved."""
+        """What the trained agent acts on: now, or when it was saved."""
         carry: Carry = self.carry if saved is None else saved.state
         return self._agent.params(carry.player.learner)
-
-    def environment_aside(self) -> contextlib.AbstractContextManager[None]:
-        """Its functions keep nothing: anybody may use them."""
-        return contextlib.nullcontext()
-
-    def close(self) -> None:
-        """There is nothing to give up."""

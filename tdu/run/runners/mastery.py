@@ -1,7 +1,7 @@
-"""Mastery: whether the greedy policy follows the optimal path of a task, check after check. Luck cannot meet it.
+"""Mastery: the greedy policy follows the optimal path of a task in many checks in a row, which chance cannot achieve.
 
-The greedy policy is the one that a run hands out: of an ensemble, that of the exploiters' mean. Its depth is the number of
-steps that it follows `EnvSpec.optimal_path` from the start. It is computed from the values alone, without an episode.
+The greedy policy is that of the trained agent: for an ensemble, of the exploiters' mean. Its depth is the number of steps for
+which it follows `EnvSpec.optimal_path` from the start. It is computed from the values alone, without an episode.
 """
 
 from collections.abc import Callable
@@ -16,11 +16,11 @@ PERIOD = 5
 """Episodes between two checks."""
 
 CHECKS = 20
-"""Checks in a row at the full depth, after which a task is mastered."""
+"""Checks in a row at full depth after which a task is mastered."""
 
 Until = Literal["mastered", "solved", "budget"]
-"""When a run ends before its budget of episodes or steps is spent: once the task is mastered and counts as solved by its own
-rule, once it counts as solved, or never. A task without an optimal path cannot be mastered; there `mastered` is `solved`."""
+"""When a run ends before its budget is spent: once the task is mastered and solved by its own rule, once it is solved, or
+never. A task without an optimal path cannot be mastered; there `mastered` means `solved`."""
 
 Values = Callable[[Params, Array], Array]
 Path = tuple[tuple[int, int], ...]

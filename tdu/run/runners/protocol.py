@@ -1,17 +1,25 @@
-"""What a run drives: something that advances, can be saved and put back, and keeps a clock of Python's own numbers."""
+"""What a session drives: a runner, which advances a run, can be saved and restored, and keeps the run's clock."""
 
+import abc
 import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from tdu.agents.r2d2.agent import RecurrentAgent
+from tdu.errors import TrainingError
+from tdu.metrics import Metrics
+from tdu.run.greedy import greedy_returns
+from tdu.run.runners import mastery
+from tdu.run.runners.meter import Episode
 from tdu.run.runners.rows import Progress, Row
-from tdu.types import EnvSpec
+from tdu.run.trained import TrainedAgent
+from tdu.types import Agent, EnvSpec
 
 
 class Budget(NamedTuple):
-    """When a run ends: after so many episodes or so many environment steps, whichever is first; None is no limit.
+    """When a run ends: after a number of episodes or of environment steps, whichever comes first; None is no limit.
 
     Environments that are stepped together are stepped to the end of the round.
     """
@@ -20,16 +28,16 @@ class Budget(NamedTuple):
     steps: int | None = None
 
     def spent(self, clock: "Clock") -> bool:
-        """Whether a run that is so far has come to its end."""
+        """Whether the budget is spent."""
         return self.has_episodes(clock.episodes) or (self.steps is not None and clock.steps >= self.steps)
 
     def has_episodes(self, episodes: int) -> bool:
-        """Whether there are as many as there may be."""
+        """Whether the budget of episodes is spent."""
         return self.episodes is not None and episodes >= self.episodes
 
 
 class Clock(NamedTuple):
-    """How far a run is. Python's whole numbers do not overflow."""
+    """Environment steps taken and episodes finished. Python integers do not overflow."""
 
     steps: int
     episodes: int
@@ -39,65 +47,118 @@ class Saved(NamedTuple):
     """A run between two calls of `advance`."""
 
     state: Any
-    """A pytree of arrays whose structure, shapes and types are the same at every moment of the run."""
+    """A pytree of arrays whose structure, shapes and types never change during the run."""
     arrays: dict[str, np.ndarray]
     """Arrays of any length."""
     plain: dict[str, Any]
     """What JSON can hold."""
     segments: Mapping[str, Callable[[], dict[str, np.ndarray]]] = {}
-    """What is too much to be in memory at once: each gives its arrays when asked. One name is one content, for ever."""
+    """Arrays that do not fit in memory together: each function returns its own. A name always has the same content."""
 
 
 class Gone(Exception):
-    """What was to be saved is there no more: a process that held it has died. It can be saved anew."""
+    """What was to be saved is lost because the process that held it has died. Saving can be tried again."""
 
 
-class Runner(Protocol):
+class Runner(abc.ABC):
     """A run of an agent on an environment."""
 
-    spec: EnvSpec
-    progress: Progress
-    """Totals over the finished episodes."""
-    exact: bool
-    """Whether a run that is put back goes on as if never interrupted; where not, its environments begin new episodes."""
-    notes: tuple[str, ...]
-    """What is worth saying before it starts."""
+    exact = True
+    """Whether a restored run continues as if never interrupted; where not, its environments begin new episodes."""
+    is_concurrent = False
+    """Whether other processes continue the run between two calls of `advance`."""
+    notes: tuple[str, ...] = ()
+    """Messages for the user before the run starts."""
+
+    def __init__(self, spec: EnvSpec, agent: Agent | RecurrentAgent, budget: Budget, until: mastery.Until):
+        self.spec, self._budget, self._until = spec, budget, until
+        self._reducers = agent.reducers
+        self._steps = 0
+        """Environment steps taken."""
+        self.progress = Progress(spec, agent.discount)
+        """Totals over the finished episodes."""
+        self._learner_rows: list[Row] = []
 
     @property
     def finished(self) -> bool:
-        """Whether there is nothing left to do."""
+        """Whether the run is over."""
+        return self.progress.has_reached(self._until) or self._budget.spent(self.clock)
 
     @property
     def clock(self) -> Clock:
         """Environment steps taken and episodes finished."""
+        return Clock(steps=self._steps, episodes=self.progress.episode)
 
     def advance(self, upto_episode: int | None = None) -> list[Row]:
-        """Runs some steps, not beyond the end of that episode; the rows of the episodes that ended in them."""
+        """Runs some steps, not beyond the end of that episode where possible; returns the rows of finished episodes."""
+        before = self._steps
+        rows = self._advance(upto_episode)
+        self._check_advanced(before)
+        return rows
+
+    @abc.abstractmethod
+    def _advance(self, upto_episode: int | None) -> list[Row]: ...
+
+    def _check_advanced(self, steps_before: int) -> None:
+        """Raises an error if the run does not advance."""
+        if self._steps == steps_before:
+            raise TrainingError(f"the run does not advance after episode {self.progress.episode}; start it again.")
+
+    def _log_episode(
+        self, episode: Episode, metrics: Metrics, greedy_depth: Callable[[], int] = lambda: 0
+    ) -> list[Row]:
+        """The row of an episode; none if the run was over before, as may be where several end at once."""
+        if self.progress.has_reached(self._until) or self._budget.has_episodes(self.progress.episode):
+            return []
+        return [self.progress.row(episode, metrics, greedy_depth)]
 
     def learner_rows(self) -> list[Row]:
-        """What the learner has told since this was last asked: a row for every thousand steps or so."""
+        """New rows of learner.csv: one for every thousand steps or so."""
+        rows, self._learner_rows = self._learner_rows, []
+        return rows
 
     def status(self) -> str:
-        """What a progress line says of this run beside the usual; may be empty."""
+        """What a progress line adds for this run; may be empty."""
+        return ""
 
+    @property
+    def can_save(self) -> bool:
+        """Whether there is a state to save yet."""
+        return True
+
+    @abc.abstractmethod
     def save(self) -> Saved:
         """The run as it is now."""
 
+    @abc.abstractmethod
     def restore(self, saved: Saved) -> None:
-        """Puts back what `save` gave."""
+        """Restores what `save` returned. Environments that cannot be restored begin new episodes."""
 
+    @abc.abstractmethod
     def params(self, saved: Saved | None = None) -> Any:
-        """What the trained agent acts on: now, or as it was saved."""
+        """What the trained agent acts on: now, or when it was saved."""
 
-    def environment_aside(self) -> contextlib.AbstractContextManager[None]:
-        """While it lasts, somebody else may use the environment; then it is as it was."""
+    def play(self, env: Any, trained: TrainedAgent, *, episodes: int, longest: int) -> np.ndarray:
+        """Returns of evaluation episodes on an environment, given by its id or as an object."""
+        return greedy_returns(env, trained, episodes=episodes, longest=longest)
 
-    def close(self) -> None:
-        """Gives up what the environment holds."""
+    def attach(self, *, event: Callable[[str], None], reload: Callable[[Saved], Saved | None]) -> None:
+        """Called before the first step, for a run in several processes.
+
+        `event` reports what happens to them. `reload` reads the last checkpoint, given an example of one.
+        """
+        del event, reload
+
+    def borrow_environment(self) -> contextlib.AbstractContextManager[None]:
+        """Within it, the environment can be used by others; afterwards it is as it was."""
+        return contextlib.nullcontext()
+
+    def close(self) -> None:  # noqa: B027
+        """Releases the resources of the run."""
 
 
 class Trace(NamedTuple):
-    """States that were met one after the other, [T], and the head that acted in each, [T]."""
+    """States that were visited one after the other, [T], and the head that acted in each, [T]."""
 
     states: np.ndarray
     heads: np.ndarray
@@ -105,24 +166,13 @@ class Trace(NamedTuple):
 
 @runtime_checkable
 class Traced(Protocol):
-    """A runner that can also be looked into, for pictures of a run."""
+    """A runner that can also be inspected, for pictures of a run."""
 
     traces: bool
-    """Whether it keeps which states were met; to be set before the run goes on."""
+    """Whether it keeps the visited states; to be set before the run continues."""
 
     def trace(self) -> list[Trace]:
-        """The states met since this was last asked, where observations are one-hot."""
+        """The states visited since the last call, where observations are one-hot."""
 
     def learner(self) -> Any:
-        """The learner's state now, to look at before the run goes on."""
-
-
-@runtime_checkable
-class Remote(Protocol):
-    """A runner whose processes live elsewhere, die, and begin again."""
-
-    def attach(self, *, event: Callable[[str], None], reload: Callable[[], Saved | None]) -> None:
-        """Whom to tell what happens, and where the last checkpoint is; before the first step."""
-
-    def play(self, params: Any, *, episodes: int, longest: int) -> np.ndarray:
-        """Returns of the policy with those parameters, played there while the run goes on."""
+        """The learner's current state, valid until the run continues."""
