@@ -17,9 +17,9 @@ from tdu import files
 from tdu.errors import UserError
 from tdu.report import statistics
 from tdu.run import sweeps
-from tdu.run.evaluate import evaluate
 from tdu.run.folder import read_json, read_result
 from tdu.run.progress import run_jobs
+from tdu.run.stored import evaluate
 from tdu.run.sweeps import Cell
 
 Row = dict[str, Any]

@@ -27,7 +27,7 @@ from tdu.cluster.runner import RayRunner
 from tdu.errors import RunError, UserError
 from tdu.run.folder import checkpoints
 from tdu.run.folder.log import EMPTY
-from tdu.run.plan import asked_for
+from tdu.run.plan import resolve
 from tdu.run.runners.protocol import Gone, Saved
 
 OPTIONS = {
@@ -35,7 +35,7 @@ OPTIONS = {
     "trace_length": 6, "burn_in": 2, "replay_period": 3, "replay_capacity": 500, "min_replay": 4, "learn_period": 40,
     "rollout": 10,
 }  # fmt: skip
-CONFIG = asked_for("deep_sea:size=4", "tdu_r2d2", actors=3, num_envs=2, steps=10**6, **OPTIONS).config
+CONFIG = resolve("deep_sea:size=4", "tdu_r2d2", engine="ray", actors=3, num_envs=2, steps=10**6, **OPTIONS).config
 NOTHING_YET = Counters(0, {}, None, 0)
 
 

@@ -29,7 +29,7 @@ from tdu.run.progress import display, summary
 from tdu.run.runners.compiled import CompiledRunner
 from tdu.run.runners.protocol import Saved
 from tdu.run.runners.rows import WALL_TIME
-from tdu.run.train import Interrupted
+from tdu.run.signals import Interrupted
 from tdu.types import Environment, EnvSpec, TimeStep
 
 FAST = {"hidden_sizes": (8,), "exploiters": 2, "explorers": 1, "batch_size": 8, "min_replay": 16}

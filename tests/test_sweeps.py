@@ -16,7 +16,7 @@ from tdu.errors import UserError
 from tdu.run import folder as runs
 from tdu.run import processes as parallel
 from tdu.run import progress, sweeps
-from tdu.run.train import Report
+from tdu.run.progress import Report
 
 SMALL = ["--grid", "hidden_sizes=4", "--grid", "exploiters=2", "--grid", "explorers=1", "--grid", "batch_size=4"]
 

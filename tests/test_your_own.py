@@ -21,7 +21,7 @@ from tdu.adam import Adam
 from tdu.environments.python import PythonEnvironment
 from tdu.errors import EnvironmentFault, RunError, UserError
 from tdu.networks import mlp
-from tdu.run import session
+from tdu.run import observers
 from tdu.types import EnvSpec, TimeStep
 
 FAST = {"hidden_sizes": (8,), "exploiters": 2, "explorers": 1, "batch_size": 4, "min_replay": 8}
@@ -246,7 +246,7 @@ def test_a_run_that_has_something_is_kept(tmp_path):
 
 def test_episodes_that_never_end_are_spoken_of(tmp_path, monkeypatch):
     said = []
-    monkeypatch.setattr(session, "_NO_END", 100)
+    monkeypatch.setattr(observers, "NO_END_STEPS", 100)
 
     def stop(report):
         if report.steps > 300:

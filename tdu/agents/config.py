@@ -20,7 +20,6 @@ class QConfig:
     observations: Literal["raw", "standard"] = option(
         "raw",
         "What networks see of vectors of numbers: them as they are, or centred and scaled by what was seen.",
-        new=True,
     )
     learning_rate: float = option(1e-3, "Adam's learning rate.", above=0)
     adam_eps: float = option(1e-8, "Adam's ε.", above=0)
@@ -53,16 +52,14 @@ class LearnerConfig(QConfig):
         "one",
         "Unit in which values are learned: 1; the largest reward seen, where that is above 10 or below 0.1; or (returns) "
         "the same, times 10 or 100 once discounted returns exceed so many.",
-        new=True,
     )
     return_steps: int = option(
-        1, "n of n-step returns: a target sums the rewards of so many steps.", minimum=1, maximum=1000, new=True
+        1, "n of n-step returns: a target sums the rewards of so many steps.", minimum=1, maximum=1000
     )
     return_cut: Literal["never", "worse"] = option(
         "never",
         "Where those steps end for a head: never before the last, or (worse) at the first that it would not have taken and "
         "that earned less than it expects: for tasks that leave little to chance; the more steps, the slower.",
-        new=True,
     )
 
     def __post_init__(self) -> None:
@@ -93,17 +90,16 @@ class EnsembleConfig(LearnerConfig):
 
     exploiters: int = option(20, "Value functions trained on the reward (K).", minimum=1)
     ensemble: Literal["networks", "heads"] = option(
-        "networks", "One network for each head, or linear heads on one shared network, which is faster.", new=True
+        "networks", "One network for each head, or linear heads on one shared network, which is faster."
     )
     prior_scale: float = option(3.0, "Scale λ of each head's fixed random prior function; 0 for none.", minimum=0)
     dense_prior: float = option(
-        1.0, "What λ is multiplied by where the observation is not one-hot.", above=0, maximum=1, new=True
+        1.0, "What λ is multiplied by where the observation is not one-hot.", above=0, maximum=1
     )
     prior_size: Literal["fan_in", "unit"] = option(
         "fan_in",
         "Size of a prior before λ: it shrinks as the observation gets wider, as in the paper (fan_in), or it has standard "
         "deviation 0.9 for every observation (unit).",
-        new=True,
     )
     mask_prob: float = option(1.0, "Probability ρ that a head trains on a transition.", above=0, maximum=1)
     noise_scale: float = option(0.0, "Standard deviation of Gaussian reward noise, drawn per head.", minimum=0)
@@ -115,7 +111,6 @@ class EnsembleConfig(LearnerConfig):
         "Another head is drawn after so many steps of an episode; 0: one acts to its end.",
         minimum=0,
         maximum=10**8,
-        new=True,
     )
     head_choice: Literal["uniform", "ucb1", "mixed"] = option(
         "uniform", "How the head of an episode is drawn: uniformly, by UCB1, or an explorer with explorer_prob."

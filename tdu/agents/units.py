@@ -5,6 +5,7 @@ from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
 
+from tdu.options import MAX_ENVS
 from tdu.types import Array, State, Transition
 
 Kind = Literal["one", "largest", "returns"]
@@ -68,7 +69,7 @@ def make(kind: Kind, discount: float) -> Unit | None:
         return one * jnp.where(met.returns >= 100 * one, 100.0, jnp.where(met.returns >= 10 * one, 10.0, 1.0))
 
     return Unit(
-        init=lambda: Met(jnp.zeros(()), jnp.zeros(MOST_ROWS), jnp.zeros(()), jnp.zeros(())),
+        init=lambda: Met(jnp.zeros(()), jnp.zeros(MAX_ENVS), jnp.zeros(()), jnp.zeros(())),
         observe=observe,
         size=size,
         largest=lambda met: met.largest,
@@ -81,5 +82,3 @@ def _of_rewards(largest: Array) -> Array:
 
 
 _LARGE = 10.0
-MOST_ROWS = 4096
-"""So many environments at most are told apart."""

@@ -12,13 +12,13 @@ def run(arguments: list[str]) -> int:
     print("\nEnvironments (tdu train ENV):")
     for name, built_in in environments.BUILT_IN.items():
         print(f"  {name:<16}{built_in.summary}")
-        for field, kind, default, words in options.describe(built_in.settings):
+        for field, kind, default, help_text in options.describe(built_in.settings):
             value = str(default).lower() if isinstance(default, bool) else default
-            print(f"    {f'{field}={value}':<21} {words} ({kind})")
-    print("  NAME/INDEX      a bsuite id, compiled, e.g. cartpole/0; equal to the official environment")
-    print("  bsuite:ID       bsuite's official environment, stepwise, e.g. bsuite:cartpole/0")
+            print(f"    {f'{field}={value}':<21} {help_text} ({kind})")
+    print("  NAME/INDEX      a bsuite id, compiled, e.g. cartpole/0; same behaviour as the official environment")
+    print("  bsuite:ID       bsuite's official environment, in Python, e.g. bsuite:cartpole/0")
     print("  gym:ID          a Gymnasium id with discrete actions, e.g. gym:CartPole-v1")
     print("  gymnax:NAME     a gymnax environment, compiled, e.g. gymnax:Breakout-MinAtar")
     print("  atari/GAME      one of 57 Atari games, e.g. atari/montezuma_revenge or atari/freeway:size=42,stack=4")
-    print("  python:M:F      what function F of your module M returns: a dm_env, Gymnasium or tdu environment")
+    print("  python:M:F      the environment that function F of your module M returns: dm_env, Gymnasium or tdu")
     return 0

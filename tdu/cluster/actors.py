@@ -28,11 +28,10 @@ from tdu.agents.r2d2.sequences import nothing
 from tdu.cluster.messages import ELSEWHERE, Counters, News, Rolled, Served, arrived, make_agent, slack, spec_of
 from tdu.cluster.rollouts import Rollout
 from tdu.run.folder.records import RunConfig
-from tdu.run.greedy import greedy_returns
 from tdu.run.processes import use_one_core
 from tdu.run.runners import interaction
 from tdu.run.runners.recurrent import NOTHING, plus
-from tdu.run.trained import TrainedAgent
+from tdu.run.trained import TrainedAgent, greedy_returns
 from tdu.types import Params, RecurrentAgent
 
 SEGMENT = 256

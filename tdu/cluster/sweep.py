@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tdu.errors import RunError, UserError
-from tdu.run.folder import folder as folders
+from tdu.run.folder import LOCKS, is_in_use
 from tdu.run.processes import Job, Lines, Outcome, Tell, ended, in_own_folder, one_line, parse_report
 
 _RETRIES = 10
@@ -49,7 +49,7 @@ def run_all(
         latest = ray.remote(num_cpus=0, max_restarts=-1)(make_latest).remote()
         remote = ray.remote(num_cpus=1, max_calls=1, max_retries=_RETRIES)(work)
         waiting = {
-            remote.remote(*working_folder(), job.name, job.arguments, str(job.out.absolute()), str(marker), latest): job
+            remote.remote(*working_folder(), job._replace(out=job.out.absolute()), str(marker), latest): job
             for job in jobs
         }
         while waiting:
@@ -162,7 +162,7 @@ def _shipped() -> tuple[type, Callable[..., tuple[int, str, bytes | None]]]:
             reports, self._reports = self._reports, {}
             return reports
 
-    def work(folder: str, holds_tdu: bool, *job: Any) -> tuple[int, str, bytes | None]:
+    def work(folder: str, holds_tdu: bool, *arguments: Any) -> tuple[int, str, bytes | None]:
         import os
         import sys
 
@@ -172,7 +172,7 @@ def _shipped() -> tuple[type, Callable[..., tuple[int, str, bytes | None]]]:
             os.chdir(folder)
         from tdu.cluster import sweep as distributed
 
-        return distributed.work(*job)
+        return distributed.work(*arguments)
 
     return Latest, work
 
@@ -232,18 +232,20 @@ class _ReportingOutput(io.RawIOBase):
         return len(data)
 
 
-def work(name: str, arguments: list[str], out: str, marker: str, latest: Any) -> tuple[int, str, bytes | None]:
-    """One run, in a worker: exit code, what it said, and its folder if the sweep's is out of sight."""
+def work(job: Job, marker: str, latest: Any) -> tuple[int, str, bytes | None]:
+    """One run, in a worker: exit code, standard error, and its folder if the worker cannot see the sweep's."""
     from tdu.cli import main
 
     shared = Path(marker).exists()
     with contextlib.ExitStack() as stack:
-        folder = Path(out) if shared else Path(stack.enter_context(tempfile.TemporaryDirectory())) / Path(out).name
+        own = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder = job.out if shared else own / job.out.name
         errors = io.BytesIO()
-        output = _ReportingOutput(lambda report: latest.put.remote(name, report))
+        output = _ReportingOutput(lambda report: latest.put.remote(job.name, report))
         stack.enter_context(contextlib.redirect_stderr(_text_stream(errors)))
         stack.enter_context(contextlib.redirect_stdout(_text_stream(output)))
         _await_lock(folder)
+        arguments = job.with_file(own / "settings.json").arguments
         code = main(["train", *arguments, "--out", str(folder), "--progress", "json"])
         return code, one_line(errors.getvalue().decode(errors="replace")), None if shared else _pack(folder)
 
@@ -255,7 +257,7 @@ def _text_stream(raw: Any) -> io.TextIOWrapper:
 def _await_lock(folder: Path, seconds: float = 60.0) -> None:
     """Waits for the lock of a worker that has died or is about to; if somebody else holds it, the run will say so."""
     deadline = time.monotonic() + seconds
-    while folders.is_in_use(folder) and time.monotonic() < deadline:
+    while is_in_use(folder) and time.monotonic() < deadline:
         time.sleep(0.2)
 
 
@@ -278,7 +280,7 @@ def _pack(folder: Path) -> bytes:
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w") as archive:
         for path in sorted(folder.rglob("*")):
-            if path.is_file() and path.name not in folders.LOCKS:
+            if path.is_file() and path.name not in LOCKS:
                 archive.write(path, path.relative_to(folder).as_posix())
     return data.getvalue()
 
@@ -298,13 +300,13 @@ def _place(packed: bytes, out: Path) -> str:
             archive.extractall(sent)
         if not sent.exists():
             return ""
-        if folders.is_in_use(out):
+        if is_in_use(out):
             aside = _unused(out, "sent")
             sent.rename(aside)
             raise RunError(f"{out} is in use by another process; what a worker sent for it is in {aside}.")
         sentence = ""
         if _is_as_good_as_empty(out):
-            for name in folders.LOCKS:
+            for name in LOCKS:
                 (out / name).unlink(missing_ok=True)
         elif os.path.lexists(out):
             aside = _unused(out, "before")
@@ -315,7 +317,7 @@ def _place(packed: bytes, out: Path) -> str:
 
 
 def _is_as_good_as_empty(folder: Path) -> bool:
-    return folder.is_dir() and not folder.is_symlink() and {p.name for p in folder.iterdir()} <= folders.LOCKS
+    return folder.is_dir() and not folder.is_symlink() and {p.name for p in folder.iterdir()} <= LOCKS
 
 
 def _unused(out: Path, kind: str) -> Path:

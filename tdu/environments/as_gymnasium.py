@@ -79,12 +79,3 @@ class KeyDoor(_Ours):
         made = build(settings.KeyDoorSettings, given, kind="environment KeyDoor")
         env = key_door(**dataclasses.asdict(made))
         super().__init__(env, env.spec.observation_shape)
-
-
-def register() -> None:
-    """Makes `gymnasium.make("tdu/DeepSea-v0", size=20)`, `"tdu/BinaryTree-v0"` and `"tdu/KeyDoor-v0"` work; importing tdu
-    calls it.
-    """
-    for name in ("DeepSea", "BinaryTree", "KeyDoor"):
-        if f"tdu/{name}-v0" not in gymnasium.registry:
-            gymnasium.register(f"tdu/{name}-v0", entry_point=f"{__name__}:{name}")

@@ -13,7 +13,6 @@ from typing import Any
 
 from tdu import agents, files
 from tdu.errors import UserError, writing
-from tdu.options import unwritten
 from tdu.report import page_data
 from tdu.report.collect import Collected, Evidence, Shown, Table, collect
 from tdu.report.page_parts import number_or_text, prose, section, table, title_of
@@ -204,7 +203,7 @@ def _configs(grouped: dict[tuple[str, str], list[Shown]]) -> str:
         config = seeds[0].config
         limits = {"environment": env, "agent": config.agent, "episodes": config.episodes, "steps": config.steps}
         limits |= {"num_envs": config.num_envs, "until": config.until, "seeds": len(seeds)}
-        configs[f"{agent} on {env}"] = limits | unwritten(agents.find(config.agent).config) | config.config
+        configs[f"{agent} on {env}"] = limits | config.config
     names = dict.fromkeys(name for config in configs.values() for name in config)
     rows = [(name, *(_words(config.get(name, "")) for config in configs.values())) for name in names]
     differing = [row for row in rows if len(set(row[1:])) > 1]

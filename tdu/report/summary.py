@@ -15,7 +15,6 @@ import numpy as np
 from tdu import agents
 from tdu.environments import bsuite
 from tdu.errors import UserError
-from tdu.options import unwritten
 from tdu.report import atari_scores, bsuite_scores, figures, statistics
 from tdu.run import folder as runs
 from tdu.run import sweeps
@@ -130,7 +129,7 @@ def label(config: runs.RunConfig) -> str:
 
 def _changed(config: runs.RunConfig, preset: str) -> dict[str, Any]:
     default = dataclasses.asdict(agents.configure(config.agent, {}, preset))
-    has = unwritten(agents.find(config.agent).config) | config.config
+    has = config.config
     return {k: v for k, v in has.items() if k in default and v != _listed(default[k])}
 
 

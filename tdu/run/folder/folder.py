@@ -14,7 +14,7 @@ from tdu import files
 from tdu.errors import RunError, writing
 from tdu.run.folder import checkpoints, snapshots
 from tdu.run.folder.log import EMPTY, GrowingFile, Log, LogWriter, matches, read_log
-from tdu.run.folder.records import RunConfig, RunResult, read_json, written_json
+from tdu.run.folder.records import Json, RunConfig, RunResult, read_json, template, written_json
 from tdu.run.runners.protocol import Saved
 from tdu.run.runners.rows import Column, Row
 
@@ -283,11 +283,10 @@ def read_config(folder: Path) -> RunConfig:
     return RunConfig.from_json(read_json(folder / CONFIG), folder / CONFIG)
 
 
-def read_template(path: Path) -> RunConfig:
-    """A config.json, or that of a run's folder, to start another run like it; it may have been edited."""
+def read_template(path: Path) -> Json:
+    """Settings for a new run, from a config.json or a run's folder."""
     path = path / CONFIG if path.is_dir() else path
-    content = read_json(path)
-    return RunConfig.from_json({name: value for name, value in content.items() if name != "sha256"}, path)
+    return template(read_json(path), path)
 
 
 def read_result(folder: Path) -> RunResult | None:
