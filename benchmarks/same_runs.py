@@ -78,11 +78,12 @@ def of_run(run: tdu.Run) -> dict[str, str]:
     return of_log(run.log) | {"result": json.dumps(kept, sort_keys=True), "params": params}
 
 
-def without_config(column: str, value: str | None) -> str | None:
-    """A column to compare: a result without its config, which gains a field with every new option."""
+def comparable(column: str, value: str | None) -> str | None:
+    """A column without what may differ: of a result, its speed and its config, which gains a field with every new option."""
     if column != "result" or value is None:
         return value
-    return json.dumps({name: field for name, field in json.loads(value).items() if name != "config"})
+    different = ("config", "steps_per_second")
+    return json.dumps({name: field for name, field in json.loads(value).items() if name not in different})
 
 
 def train(**options: Any) -> tdu.Run:
@@ -149,7 +150,7 @@ def main() -> None:
         different = []
         for name, columns in found.items():
             was = before.get(name, {})
-            changed = sorted(c for c in was if without_config(c, columns.get(c)) != without_config(c, was[c]))
+            changed = sorted(c for c in was if comparable(c, columns.get(c)) != comparable(c, was[c]))
             new = sorted(set(columns) - set(was))
             different += [name] if changed else []
             print(

@@ -106,12 +106,11 @@ def test_priors_are_smaller_where_observations_are_not_one_hot(observation, scal
     np.testing.assert_allclose(values[1] - learned, scale * (values[0] - learned), rtol=1e-4, atol=1e-6)
 
 
-def test_an_option_that_is_new_leaves_runs_of_before_it_what_they_were():
+def test_a_config_has_every_option_of_the_agent():
     paper, general = (resolve(env, "tdu").config for env in ("deep_sea:size=4", GRID))
-    assert "dense_prior" not in paper.config
-    assert general.config["dense_prior"] == 0.3
+    assert paper.config.keys() == general.config.keys() == vars(agents.configure("tdu", {})).keys()
+    assert (paper.config["dense_prior"], general.config["dense_prior"]) == (1.0, 0.3)
     whole = resolve(GRID, "tdu", dense_prior=1.0).config
-    assert "dense_prior" not in whole.config
     assert label(whole) == "tdu general dense_prior=1.0"
     assert agents.configure("tdu", whole.config).dense_prior == 1.0
 
