@@ -145,7 +145,7 @@ def test_a_full_disk_is_told_and_loses_nothing(tmp_path):
     uncached = os.environ | {"JAX_ENABLE_COMPILATION_CACHE": "false"}  # the limit would cut off what others read
     full = subprocess.run(command, capture_output=True, text=True, timeout=300, env=uncached)
     assert full.returncode == 2, full.stderr
-    assert "nothing before it was lost" in full.stderr
+    assert "everything written before is kept" in full.stderr
     assert "Traceback" not in full.stderr
     assert not list((out / "checkpoints").iterdir())
     assert main(["train", *map(str, shared), "--resume"]) == 0

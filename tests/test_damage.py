@@ -102,7 +102,7 @@ def test_a_finished_run_s_agent_is_that_of_its_last_step_or_none(finished, harm)
     harm(out)
     said = []
     for use in (lambda: tdu.load(out), lambda: tdu.evaluate(out), lambda: resume(out, say=said.append)):
-        with pytest.raises(RunError, match=r"is finished, but its last checkpoint cannot be used \(.*run it anew"):
+        with pytest.raises(RunError, match=r"is finished, but its last checkpoint cannot be used \(.*run it again"):
             use()
     assert said == []
 

@@ -321,7 +321,7 @@ def test_checkpoints_of_an_older_format_are_told_in_one_sentence(tmp_path):
     content["format"] = 2
     content["manifest_sha256"] = checkpoints.hashlib.sha256(checkpoints.canonical(content)).hexdigest()
     path.write_bytes(checkpoints.canonical(content))
-    words = f"another version of tdu made it, in format 2, and this one reads format {checkpoints._FORMAT}"
+    words = f"another version of tdu wrote it, in format 2; this one reads format {checkpoints._FORMAT}"
     with pytest.raises(RunError, match=words):
         load_latest(tmp_path, STATE)
 

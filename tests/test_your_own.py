@@ -240,7 +240,7 @@ def test_a_run_that_has_something_is_kept(tmp_path):
     with pytest.raises(EnvironmentFault, match="one thing, of type NoneType"):
         tdu.train(env, "dqn", steps=50, **options)
     assert (tmp_path / "run" / "config.json").exists()
-    with pytest.raises(RunError, match=r"resume=True; it has no checkpoint, so it would begin anew\)"):
+    with pytest.raises(RunError, match=r"resume=True; it has no checkpoint, so it would start from the beginning\)"):
         tdu.train(env, "dqn", steps=50, **options)
 
 
