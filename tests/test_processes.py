@@ -347,7 +347,7 @@ ON_RAY = """
     make_latest, work = distributed._shipped()
     latest = ray.remote(num_cpus=0)(make_latest).remote()
     waiting = {
-        job.name: ray.remote(work).remote(os.getcwd(), False, job, marker, latest)
+        job.name: ray.remote(work).remote(os.getcwd(), False, tuple(job), marker, latest)
         for job, marker in ((locked, "."), (unseen, "/no/such/marker"))
     }
     ready, _ = ray.wait([waiting[locked.name]], timeout=8)

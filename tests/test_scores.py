@@ -172,8 +172,9 @@ def test_an_unsolved_sea_scores_nothing_and_is_starred(tmp_path, capsys):
     deep_sea_run(tmp_path / "a" / "run", "deep_sea/0", 0, solved_at=901, episodes=1000, until="budget")
     log = tmp_path / "a" / "run" / "log.csv"
     log.write_text("\n".join(log.read_text().splitlines()[:501]) + "\n")
-    result = tmp_path / "a" / "run" / "result.json"
-    result.write_text(json.dumps(json.loads(result.read_text()) | {"episodes": 500, "solved_episode": None}))
+    path = tmp_path / "a" / "run" / "result.json"
+    result = records.RunResult.from_json(json.loads(path.read_text()), path)
+    path.write_text(json.dumps(dataclasses.replace(result, episodes=500, solved_episode=None).to_file()))
     found = scored(tmp_path / "a", capsys)
     assert found["scores"] == {"deep_sea": 0.0}
     assert found["finished"] == {"deep_sea": False}

@@ -214,8 +214,8 @@ def test_a_sweep_on_ray_outlives_a_killed_worker(tmp_path, undisturbed):
 
 def test_what_a_run_reports_is_what_a_sweep_reads():
     shown = progress.facts(Report(None, 1, 2, 3, None, 4.0, 4.0, 1, 3, None, None, None))
-    assert set(shown) == parallel._NUMBERS | parallel._PERHAPS | {"status"}
-    assert {name for name, fact in shown.items() if fact is None} <= parallel._PERHAPS
+    assert set(shown) == parallel._NUMBERS | parallel._OPTIONAL_NUMBERS | {"status"}
+    assert {name for name, fact in shown.items() if fact is None} <= parallel._OPTIONAL_NUMBERS
     assert "trained policy" not in progress.sentence(shown)
     tried_out = Report(
         None, 250, 300, 900, None, 4.0, 4.0, 1, 3, None, 0.4, None, evaluation={"episode": 200, "greedy_return": 1.0}
@@ -227,7 +227,7 @@ def test_what_a_run_reports_is_what_a_sweep_reads():
 def test_workers_tell_how_far_they_are():
     latest = distributed._shipped()[0]()
     output = distributed._text_stream(distributed._ReportingOutput(lambda report: latest.put("run", report)))
-    report = dict.fromkeys(parallel._NUMBERS | parallel._PERHAPS, 3)
+    report = dict.fromkeys(parallel._NUMBERS | parallel._OPTIONAL_NUMBERS, 3)
     for text in ("{'a': 1}", '{"episode": 2}', "\n", json.dumps(report), json.dumps(report | {"episode": 4})):
         print(text, file=output)  # an environment's own words are not progress, and the last comes too soon
     output.buffer.write(b"\xff\n")

@@ -49,7 +49,7 @@ def run_all(
         latest = ray.remote(num_cpus=0, max_restarts=-1)(make_latest).remote()
         remote = ray.remote(num_cpus=1, max_calls=1, max_retries=_RETRIES)(work)
         waiting = {
-            remote.remote(*working_folder(), job._replace(out=job.out.absolute()), str(marker), latest): job
+            remote.remote(*working_folder(), tuple(job._replace(out=job.out.absolute())), str(marker), latest): job
             for job in jobs
         }
         while waiting:
@@ -232,10 +232,11 @@ class _ReportingOutput(io.RawIOBase):
         return len(data)
 
 
-def work(job: Job, marker: str, latest: Any) -> tuple[int, str, bytes | None]:
+def work(fields: tuple[Any, ...], marker: str, latest: Any) -> tuple[int, str, bytes | None]:
     """One run, in a worker: exit code, standard error, and its folder if the worker cannot see the sweep's."""
     from tdu.cli import main
 
+    job = Job(*fields)
     shared = Path(marker).exists()
     with contextlib.ExitStack() as stack:
         own = Path(stack.enter_context(tempfile.TemporaryDirectory()))
