@@ -121,8 +121,8 @@ FEATURES, IMAGES = (f"key_door:size=3,observation={kind}" for kind in ("features
 @pytest.mark.parametrize(
     ("given", "env", "because"),
     [
-        ({"observations": "standard"}, GRID, "observation is no vector of numbers"),
-        ({"observations": "raw"}, IMAGES, "observation is no vector of numbers"),
+        ({"observations": "standard"}, GRID, "observation is not a vector of numbers"),
+        ({"observations": "raw"}, IMAGES, "observation is not a vector of numbers"),
         ({"dense_prior": 0.5}, GRID, "observation is one-hot"),
     ],
 )
@@ -280,7 +280,7 @@ def test_drift_is_said_once_and_kept():
     run, said = quiet(GRID, seed=1, **wild)
     (warning,) = [words for words in said if words.startswith("values drift")]
     episode, largest, possible = re.search(
-        r"episode (\d+) the largest \|Q\| is (\S+), .* than (\S+);", warning
+        r"episode (\d+) the largest \|Q\| is (\S+), .* at most (\S+);", warning
     ).groups()
     assert float(largest) == pytest.approx(run.log["largest_q"][int(episode) - 1], rel=1e-2)
     assert float(largest) > 2 * float(possible)
