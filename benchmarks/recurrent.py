@@ -76,7 +76,7 @@ def run(name: str, agent: str, seed: int) -> dict[str, Any]:
 
     use_one_core()
     import tdu
-    from tdu.run.greedy import greedy_returns
+    from tdu.run.trained import greedy_returns
 
     task, row, in_a_row = TASKS[name], dict.fromkeys(COLUMNS), 0
 

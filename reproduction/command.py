@@ -14,6 +14,7 @@ from tdu.cli.parser import Parser, folder, number, whole
 from tdu.errors import UserError, tell, unknown
 from tdu.run import processes as parallel
 from tdu.run import progress as displays
+from tdu.run.plan import refuse_without_ray
 from tdu.run.sweeps import Cell
 
 _EXAMPLES = """\
@@ -61,8 +62,7 @@ def run(arguments: list[str]) -> int:
         raise unknown("preset", parsed.preset, PRESETS)
     if parsed.hours is not None and not parsed.hours > 0:
         raise UserError(f"hours must be above 0, not {parsed.hours:g}.")
-    if parsed.address and parsed.engine != "ray":
-        raise UserError("--address is for Ray clusters; add --engine ray.")
+    refuse_without_ray(parsed.engine, address=parsed.address)
     for agent in parsed.agent or ():
         agents.find(agent)
     names = _names(parsed.names)

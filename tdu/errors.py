@@ -1,6 +1,4 @@
-"""What the user is told: errors that are theirs to mend, one sentence each that says what to do (the command line exits
-with 2 on it), and news that are no errors.
-"""
+"""Messages for the user: errors that the user can fix, one sentence each (exit code 2 on the command line), and notes."""
 
 import contextlib
 import difflib
@@ -10,37 +8,37 @@ from pathlib import Path
 
 
 def tell(sentence: str) -> None:
-    """Tells the user something that is no result: on standard error, which scripts do not read."""
+    """Prints a note on standard error."""
     print(f"tdu: {sentence}", file=sys.stderr)
 
 
 class UserError(ValueError):
-    """A mistake in what was asked for."""
+    """A mistake of the user's."""
 
 
 class EnvironmentFault(UserError):
-    """An environment that broke its own promise: a wrong shape, a number that is not finite."""
+    """An environment that breaks its specification: a wrong shape, or a number that is not finite."""
 
 
 class RunError(UserError):
-    """A run's folder that cannot be used as asked."""
+    """A run's folder that cannot be used."""
 
 
 class TrainingError(UserError):
-    """Learning that went wrong in a way no further step can mend."""
+    """Training that cannot continue."""
 
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turns a disk that is full, read-only or otherwise unwilling into one sentence."""
+    """Turns an OSError, for example of a full disk, into one sentence."""
     try:
         yield
     except OSError as e:
-        raise RunError(f"cannot write {path}: {e.strerror or e}; nothing before it was lost.") from e
+        raise RunError(f"cannot write {path}: {e.strerror or e}; everything written before is kept.") from e
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
-    """The error for a name that does not exist, with the nearest one that does."""
+    """The error for an unknown name, with the nearest known one."""
     names = {known_name.strip("-"): known_name for known_name in known}
     near = difflib.get_close_matches(str(name).strip("-"), names, n=1, cutoff=0.6)
     hint = f"did you mean '{names[near[0]]}'?" if near else f"choose from: {', '.join(sorted(names.values()))}."

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: atomic and flushed writes, checksums of any length, names that are free."""
+"""Atomic and flushed writes, checksums, and unused names."""
 
 import hashlib
 import os
@@ -8,7 +8,7 @@ _PIECE = 2**20
 
 
 def write_flushed(path: Path, data: bytes) -> None:
-    """Writes a file and waits until the disk has it."""
+    """Writes a file and flushes it to the disk."""
     with open(path, "wb") as f:
         f.write(data)
         f.flush()
@@ -16,7 +16,7 @@ def write_flushed(path: Path, data: bytes) -> None:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Replaces a file as a whole: a reader, or a crash, sees the old one or the new one."""
+    """Replaces a file as a whole: a reader sees the old one or the new one, also after a crash."""
     temporary = path.with_name(f".{path.name}.writing")
     try:
         write_flushed(temporary, data)
@@ -28,7 +28,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def flush_folder(folder: Path) -> None:
-    """Waits until the disk has the folder's entries."""
+    """Flushes a folder's entries to the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -37,7 +37,7 @@ def flush_folder(folder: Path) -> None:
 
 
 def sha256(path: Path, *, upto: int | None = None) -> tuple[int, str]:
-    """How many bytes a file has and their checksum; with `upto`, of its first bytes only. It is read piece by piece."""
+    """A file's length and checksum; with `upto`, of its first bytes only. It is read in pieces."""
     digest, count = hashlib.sha256(), 0
     with open(path, "rb") as f:
         while piece := f.read(_PIECE if upto is None else min(_PIECE, upto - count)):

@@ -1,4 +1,4 @@
-"""How much memory there is, and whether what an agent keeps fits into it."""
+"""Free memory, and whether an agent fits into it."""
 
 import os
 from typing import Any
@@ -10,14 +10,14 @@ import numpy as np
 from tdu.errors import UserError
 
 SHARE = 0.9
-"""The part of the free memory that an agent may take."""
+"""The share of the free memory that an agent may take."""
 
-_WORTH_SAYING = 1e9
-"""Bytes from which on a run says what it needs."""
+_LARGE = 1e9
+"""Agents of at least this many bytes are reported."""
 
 
 def available() -> int:
-    """Bytes that a process can still have, without pushing others out; all of the machine's where that is not known."""
+    """Free bytes on this machine; all of its memory if that is unknown."""
     try:
         with open("/proc/meminfo") as f:
             fields = dict(line.split(":", 1) for line in f)
@@ -28,12 +28,12 @@ def available() -> int:
         with open("/sys/fs/cgroup/memory.max") as limit, open("/sys/fs/cgroup/memory.current") as current:
             found = min(found, int(limit.read()) - int(current.read()))
     except (OSError, ValueError):
-        pass  # no limit of its own
+        pass  # no limit for this container
     return max(found, 0)
 
 
 def on_device() -> int:
-    """The same on the device that JAX computes on: a GPU's own memory, otherwise the machine's."""
+    """Free bytes on the device that JAX computes on: a GPU's own memory, otherwise the machine's."""
     limits = jax.devices()[0].memory_stats() or {}
     if "bytes_limit" in limits:
         return int(limits["bytes_limit"]) - int(limits.get("bytes_in_use", 0))
@@ -41,22 +41,22 @@ def on_device() -> int:
 
 
 def check_fits(init: Any, replay_capacity: int, *, room: float | None = None) -> tuple[str, ...]:
-    """What a run says of the memory that its agent takes: nothing where it is little. Refuses an agent that does not fit.
+    """A note about the memory of a large agent. Refuses an agent that does not fit.
 
-    `init(key)` makes the agent's state. It is not called: only its shapes are computed.
+    `init(key)` makes the agent's state. Only its shapes are computed.
     """
     state = jax.eval_shape(init, jax.eval_shape(lambda: jax.random.key(0)))
     needed = sum(_bytes(leaf) for leaf in jax.tree.leaves(state))
     room = SHARE * on_device() if room is None else room
     if needed > room:
-        kept = sum(_bytes(x) for x in jax.tree.leaves(state) if x.shape[:1] == (replay_capacity,))
-        fits = int((room - (needed - kept)) / max(kept / replay_capacity, 1))
+        replay = sum(_bytes(x) for x in jax.tree.leaves(state) if x.shape[:1] == (replay_capacity,))
+        fits = int((room - (needed - replay)) / max(replay / replay_capacity, 1))
         advice = f"the largest replay_capacity that fits is about {fits:,}" if fits > 0 else "use smaller networks"
         raise UserError(
-            f"the agent needs {gigabytes(needed)} of memory, {gigabytes(kept)} of it for a replay of {replay_capacity:,} "
-            f"transitions, and {gigabytes(room)} can be had; {advice}."
+            f"the agent needs {gigabytes(needed)} of memory, {gigabytes(replay)} of it for a replay of {replay_capacity:,} "
+            f"transitions, but only {gigabytes(room)} are free; {advice}."
         )
-    return (f"the agent takes {gigabytes(needed)} of memory.",) if needed >= _WORTH_SAYING else ()
+    return (f"the agent takes {gigabytes(needed)} of memory.",) if needed >= _LARGE else ()
 
 
 def _bytes(leaf: Any) -> int:
@@ -65,5 +65,5 @@ def _bytes(leaf: Any) -> int:
 
 
 def gigabytes(count: float) -> str:
-    """A number of bytes as people read it."""
+    """A number of bytes as text."""
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"

@@ -1,6 +1,6 @@
-"""Options as the fields of a frozen dataclass: a default, a sentence and a range each, checked by name.
+"""Options as the fields of a frozen dataclass, each with a default, a help text and a range.
 
-A config class is the only place where an agent's numbers stand. The command line, the help text, the range checks and
+An agent's config class is the only place that defines its options. The command line, the help text, the range checks and
 config.json are all made from its fields.
 """
 
@@ -12,6 +12,13 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from tdu.errors import UserError, unknown
 
+MAX_EPISODES = 2**31 - 1
+MAX_STEPS = 10**12
+MAX_ENVS = 4096
+MAX_ACTORS = 4096
+MAX_SEED = 2**32 - 1
+"""The largest values of a run's settings."""
+
 
 def option(
     default: Any,
@@ -21,18 +28,14 @@ def option(
     above: float | None = None,
     maximum: float | None = None,
     below: float | None = None,
-    new: bool = False,
 ) -> Any:
-    """A dataclass field with a sentence for its help and the range of its values.
-
-    One that is `new` is not written down where it has its default, so that runs of before it are the same runs.
-    """
-    metadata = {"help": help, "minimum": minimum, "above": above, "maximum": maximum, "below": below, "new": new}
+    """A dataclass field with a help text and the range of its values."""
+    metadata = {"help": help, "minimum": minimum, "above": above, "maximum": maximum, "below": below}
     return dataclasses.field(default=default, metadata=metadata)
 
 
 def build(cls: type, given: dict[str, Any], *, kind: str) -> Any:
-    """An instance of config class `cls` from options by name; texts are parsed, everything is checked."""
+    """An instance of config class `cls` from options by name. Strings are parsed, and every value is checked."""
     fields = {f.name: f for f in dataclasses.fields(cls)}
     hints = get_type_hints(cls)
     values = {}
@@ -44,26 +47,20 @@ def build(cls: type, given: dict[str, Any], *, kind: str) -> Any:
     return cls(**values)
 
 
-def written(config: Any) -> dict[str, Any]:
+def as_json(config: Any) -> dict[str, Any]:
     """A config's options as config.json holds them."""
-    new = {f.name for f in dataclasses.fields(config) if f.metadata["new"] and not changed(config, f.name)}
-    values = {name: value for name, value in dataclasses.asdict(config).items() if name not in new}
+    values = dataclasses.asdict(config)
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
-def unwritten(cls: type) -> dict[str, Any]:
-    """What options that are new have where nothing is written of them."""
-    return {f.name: f.default for f in dataclasses.fields(cls) if f.metadata["new"]}
-
-
 def changed(config: Any, name: str) -> bool:
-    """Whether a field of a config is not at its default."""
+    """Whether a field of a config differs from its default."""
     fields = {f.name: f for f in dataclasses.fields(config)}
     return bool(getattr(config, name) != fields[name].default)
 
 
 def whole_number(name: str, value: Any, low: int, high: int) -> int:
-    """`value` as an int in [low, high]; any whole-number type will do."""
+    """`value`, of any integer type, as an int in [low, high]."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -74,13 +71,13 @@ def whole_number(name: str, value: Any, low: int, high: int) -> int:
 
 
 def describe(cls: type) -> list[tuple[str, str, Any, str]]:
-    """(name, type as text, default, sentence) of every field."""
+    """(name, type as text, default, help text) of every field."""
     hints = get_type_hints(cls)
     return [(f.name, type_name(hints[f.name]), f.default, f.metadata["help"]) for f in dataclasses.fields(cls)]
 
 
 def type_name(hint: Any) -> str:
-    """How a type is written in help and errors."""
+    """A type's name in help texts and errors."""
     if get_origin(hint) is Literal:
         return "|".join(map(str, get_args(hint)))
     if get_origin(hint) is tuple:
@@ -91,7 +88,7 @@ def type_name(hint: Any) -> str:
 
 
 def _convert(name: str, value: Any, hint: Any) -> Any:
-    """`value` as the field's type; refuses what would lose something."""
+    """`value` as the field's type; refuses a value that the conversion would change."""
     wrong = UserError(f"{name} must be {_article(type_name(hint))}, not {value!r}.")
     if get_origin(hint) is Literal:
         if value not in get_args(hint):
@@ -102,8 +99,8 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
             parts = value.replace("x", ",").split(",") if isinstance(value, str) else list(value)
             sizes = tuple(int(p) for p in parts)
             whole = all(s == float(p) for s, p in zip(sizes, parts, strict=True))
-            if not sizes or not whole or not all(1 <= s <= _WIDEST for s in sizes):
-                raise UserError(f"{name} must be whole numbers from 1 to {_WIDEST}, as in 64,64, not {value!r}.")
+            if not sizes or not whole or not all(1 <= s <= _MAX_WIDTH for s in sizes):
+                raise UserError(f"{name} must be whole numbers from 1 to {_MAX_WIDTH}, as in 64,64, not {value!r}.")
             return sizes
         if hint is bool:
             if isinstance(value, bool):
@@ -126,8 +123,8 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
     return value
 
 
-_WIDEST = 65_536
-"""No hidden layer is wider; far wider ones overflow the compiler."""
+_MAX_WIDTH = 65_536
+"""Maximum width of a hidden layer; much wider ones overflow the compiler."""
 
 
 def _check_range(name: str, value: Any, metadata: Any) -> None:

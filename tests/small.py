@@ -6,9 +6,8 @@ import numpy as np
 
 import tdu
 from tdu import agents
-from tdu.run.greedy import greedy_returns
 from tdu.run.plan import make_runner, plan
-from tdu.run.trained import TrainedAgent
+from tdu.run.trained import TrainedAgent, greedy_returns
 
 SIZE, MAPPING = 4, 8
 SEA = f"deep_sea:size={SIZE},mapping_seed={MAPPING}"

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from tdu import agents, environments
-from tdu.run.greedy import greedy_returns
 from tdu.run.runners import interaction
 from tdu.run.runners.compiled import CompiledRunner
 from tdu.run.runners.protocol import Budget
-from tdu.run.trained import TrainedAgent
+from tdu.run.trained import TrainedAgent, greedy_returns
 from tdu.values.shape import MAX_COUNT
 
 ENV = environments.make("deep_sea:size=3,mapping_seed=4")

@@ -10,7 +10,7 @@ import pytest
 
 import tdu
 from tdu import agents
-from tdu.run import session
+from tdu.run import observers
 
 ROOT = Path(__file__).parent.parent
 
@@ -97,7 +97,7 @@ def test_the_example_s_lock_is_opened():
     ],
 )
 def test_a_run_that_met_no_reward_says_what_to_try(agent, options, words, monkeypatch):
-    monkeypatch.setattr(session, "_LONG", 100)
+    monkeypatch.setattr(observers, "NO_REWARD_STEPS", 100)
     said, lock = [], imported("examples/lock.py").make()
     small = {"hidden_sizes": (8,), "min_replay": 16}
     small |= {"exploiters": 2, "explorers": 1} if agent == "tdu" else {}

@@ -13,7 +13,7 @@ FLOORS = (
     ("values", "bonus", "behaviour"),
     ("agents",),
     ("environments",),
-    ("run.runners", "run.greedy", "run.trained"),
+    ("run.runners", "run.trained"),
     ("run.folder",),
     ("run", "cluster"),
     ("report", "demo"),

@@ -37,5 +37,5 @@ def test_the_command_line_refuses_before_it_starts(tmp_path, capsys, monkeypatch
     monkeypatch.setattr(memory, "available", lambda: 10**6)
     out = tmp_path / "run"
     assert cli.main(["train", "deep_sea:size=10", "--replay-capacity", "1000000", "--out", str(out)]) == 2
-    assert "can be had" in capsys.readouterr().err
+    assert "are free" in capsys.readouterr().err
     assert not out.exists()

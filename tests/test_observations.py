@@ -13,10 +13,9 @@ from gymnasium import spaces
 
 from tdu import agents, bonus, environments
 from tdu.errors import EnvironmentFault
-from tdu.run.greedy import greedy_returns
 from tdu.run.runners.protocol import Budget
 from tdu.run.runners.stepwise import StepwiseRunner
-from tdu.run.trained import TrainedAgent
+from tdu.run.trained import TrainedAgent, greedy_returns
 from tdu.types import EnvSpec, TimeStep, Transition
 
 FAST = {"hidden_sizes": (16,), "batch_size": 16, "min_replay": 16, "replay_capacity": 200, "learning_rate": 1e-2}

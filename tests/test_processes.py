@@ -343,13 +343,13 @@ ON_RAY = """
     from tdu.cluster import sweep as distributed
     from tdu.run import processes as parallel
 
-    locked, unseen = (parallel.Job(*job[:2], Path(job[2])) for job in json.loads(sys.argv[1]))
+    locked, unseen = (parallel.Job(*job[:2], Path(job[2]), job[3]) for job in json.loads(sys.argv[1]))
     print("connecting", flush=True)
     ray = connection.connect(None, 2)
     make_latest, work = distributed._shipped()
     latest = ray.remote(num_cpus=0)(make_latest).remote()
     waiting = {
-        job.name: ray.remote(work).remote(os.getcwd(), False, job.name, job.arguments, str(job.out), marker, latest)
+        job.name: ray.remote(work).remote(os.getcwd(), False, tuple(job), marker, latest)
         for job, marker in ((locked, "."), (unseen, "/no/such/marker"))
     }
     ready, _ = ray.wait([waiting[locked.name]], timeout=8)

@@ -313,7 +313,7 @@ def test_layer_norm_makes_the_scale_of_observations_irrelevant():
     def values(torso, scale):
         net = network.make(spec, SIZES._replace(torso=torso))
         memory = jax.tree.map(lambda x: jnp.zeros((1, *x.shape)), net.memory())
-        seen = network.Seen(scale * observation, none, none.astype(np.float32), none.astype(bool))
+        seen = Steps(scale * observation, none, none.astype(np.float32), none.astype(bool))
         return net.unroll(net.init(jax.random.key(0)), memory, seen)[0]
 
     np.testing.assert_allclose(values("layer_norm", 1.0), values("layer_norm", 50.0), rtol=1e-4, atol=1e-5)

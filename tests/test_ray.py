@@ -27,7 +27,7 @@ from tdu.cluster.runner import RayRunner
 from tdu.errors import RunError, UserError
 from tdu.run.folder import checkpoints
 from tdu.run.folder.log import EMPTY
-from tdu.run.plan import asked_for
+from tdu.run.plan import resolve
 from tdu.run.runners.protocol import Gone, Saved
 
 OPTIONS = {
@@ -35,7 +35,7 @@ OPTIONS = {
     "trace_length": 6, "burn_in": 2, "replay_period": 3, "replay_capacity": 500, "min_replay": 4, "learn_period": 40,
     "rollout": 10,
 }  # fmt: skip
-CONFIG = asked_for("deep_sea:size=4", "tdu_r2d2", actors=3, num_envs=2, steps=10**6, **OPTIONS).config
+CONFIG = resolve("deep_sea:size=4", "tdu_r2d2", engine="ray", actors=3, num_envs=2, steps=10**6, **OPTIONS).config
 NOTHING_YET = Counters(0, {}, None, 0)
 
 
@@ -269,7 +269,7 @@ def test_a_listener_that_is_no_cluster_is_refused_soon():
     [
         (["--agent", "tdu_r2d2", "--actors", "2"], "add --engine ray"),
         (["--agent", "tdu_r2d2", "--address", "here:1"], "add --engine ray"),
-        (["--agent", "tdu", "--engine", "ray", "--actors", "2"], "actors are for agents with a memory"),
+        (["--agent", "tdu", "--engine", "ray", "--actors", "2"], "actors are for recurrent agents"),
         (["--agent", "r2d2", "--engine", "ray", "--actors", "0"], "actors must be"),
         (["--agent", "r2d2", "--engine", "ray", "--seeds", "2"], "--seed"),
         (["--agent", "r2d2", "--engine", "ray", "--address", "127.0.0.1:1"], "no Ray cluster answers at 127"),

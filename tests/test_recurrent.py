@@ -16,15 +16,14 @@ from tdu.agents.r2d2 import agent as recurrent_agent
 from tdu.environments.gymnasium import GymnasiumVector
 from tdu.environments.vector import PythonVector
 from tdu.errors import UserError
-from tdu.run.evaluate import _on_explorers as on_explorers_of
 from tdu.run.folder import checkpoints
 from tdu.run.folder.log import EMPTY
-from tdu.run.greedy import greedy_returns
-from tdu.run.plan import asked_for
+from tdu.run.plan import resolve
 from tdu.run.runners.protocol import Budget
 from tdu.run.runners.recurrent import RecurrentRunner
 from tdu.run.runners.stepwise import StepwiseRunner
-from tdu.run.trained import TrainedAgent
+from tdu.run.stored import _acting_on_explorers as on_explorers_of
+from tdu.run.trained import TrainedAgent, greedy_returns
 from tdu.types import Actor, Agent, EnvSpec
 
 TINY = {
@@ -308,7 +307,7 @@ class Listening(TrainedAgent):
 
 def test_evaluation_in_a_vector_that_waits_does_not_look_at_what_is_over(monkeypatch):
     """Episodes of two steps, five of them: ten looks, whichever way the vector begins its episodes."""
-    monkeypatch.setattr("tdu.run.greedy.TrainedAgent", Listening)
+    monkeypatch.setattr("tdu.run.trained.TrainedAgent", Listening)
     spec = vector_of("ours", 1, Sign).spec
     agent = agent_of(spec)
     trained = TrainedAgent(spec, agent, jax.jit(agent.params)(jax.jit(agent.init)(jax.random.key(0))))
@@ -366,15 +365,15 @@ def test_presets_are_by_environment_and_said():
         ("deep_sea:size=10", "deep-sea", 8), ("gymnax:Breakout-MinAtar", "minatar", 16), ("memory_len/9", "memory", 8),
         ("gym:CartPole-v1", "memory", 8), ("atari/freeway", "atari-small", 16),
     ):  # fmt: skip
-        asked = asked_for(env, "tdu_r2d2")
+        asked = resolve(env, "tdu_r2d2")
         expected = agents.configure("tdu_r2d2", {}, preset)
         assert agents.configure("tdu_r2d2", asked.config.config) == expected
         assert asked.config.num_envs == envs
-        assert asked.general_because.startswith(f"tdu_r2d2 has the preset {preset},")
-    assert asked_for(Diary(), "r2d2").config.num_envs == 1
-    assert asked_for("deep_sea", "r2d2", num_envs=3).config.num_envs == 3
+        assert asked.note.startswith(f"tdu_r2d2 has the preset {preset},")
+    assert resolve(Diary(), "r2d2").config.num_envs == 1
+    assert resolve("deep_sea", "r2d2", num_envs=3).config.num_envs == 3
     with pytest.raises(UserError, match="preset general is for other agents"):
-        asked_for("deep_sea", "r2d2", preset="general")
+        resolve("deep_sea", "r2d2", preset="general")
 
 
 def test_a_replay_that_does_not_fit_is_refused_before_anything_starts(tmp_path):

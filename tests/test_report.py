@@ -17,7 +17,6 @@ from tdu import agents
 from tdu.cli import main
 from tdu.report import collect, curves, headline, page, page_data, palette
 from tdu.run import folder as runs
-from tdu.run.folder.records import written_json
 
 SMALL = {"hidden_sizes": (8,), "exploiters": 3, "batch_size": 16, "min_replay": 32, "learning_rate": 5e-3}
 EVIL = "<script>alert(1)</script>"
@@ -528,13 +527,6 @@ def test_an_agent_that_cannot_be_recorded_is_told_from_one_that_was_not(sweep):
         assert f"1 of 3 runs has no {what}: this agent cannot be recorded" in text
         assert f"2 of 3 runs have no {what}: trained without <code>--record</code>" in text
     assert text.count('class="curves"') == 1
-
-
-def test_the_config_of_an_older_version_is_read(sweep, tmp_path):
-    shutil.copytree(sweep / "bdqn-1", tmp_path / "old", ignore=shutil.ignore_patterns("result.json", "checkpoints"))
-    config = json.loads((tmp_path / "old" / "config.json").read_text())
-    (tmp_path / "old" / "config.json").write_bytes(written_json({k: config[k] for k in config if k != "sha256"}))
-    assert main(["report", str(tmp_path / "old")]) == 0
 
 
 def made_up(run, seed, *, steps, returns, budget, agent="bdqn"):

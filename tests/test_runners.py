@@ -9,9 +9,9 @@ import pytest
 
 import tdu
 from tdu import agents, environments
-from tdu.run.greedy import greedy_returns
 from tdu.run.runners import compiled, player
 from tdu.run.runners.rows import WALL_TIME, Progress
+from tdu.run.trained import greedy_returns
 from tdu.types import Environment, EnvSpec, SolvedRule, TimeStep
 
 FAST = {"hidden_sizes": (16,), "exploiters": 3, "explorers": 2, "batch_size": 8, "min_replay": 16}

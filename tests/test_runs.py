@@ -4,6 +4,7 @@ import dataclasses
 import errno
 import fcntl
 import gc
+import hashlib
 import json
 import os
 import re
@@ -24,12 +25,12 @@ from tdu.errors import RunError
 from tdu.run import folder as runs
 from tdu.run.folder import checkpoints
 from tdu.run.folder.log import EMPTY
-from tdu.run.folder.records import RunConfig, RunResult
+from tdu.run.folder.records import RunConfig, RunResult, canonical
 from tdu.run.progress import display, summary
 from tdu.run.runners.compiled import CompiledRunner
 from tdu.run.runners.protocol import Saved
 from tdu.run.runners.rows import WALL_TIME
-from tdu.run.train import Interrupted
+from tdu.run.signals import Interrupted
 from tdu.types import Environment, EnvSpec, TimeStep
 
 FAST = {"hidden_sizes": (8,), "exploiters": 2, "explorers": 1, "batch_size": 8, "min_replay": 16}
@@ -320,7 +321,7 @@ def test_checkpoints_of_an_older_format_are_told_in_one_sentence(tmp_path):
     content["format"] = 2
     content["manifest_sha256"] = checkpoints.hashlib.sha256(checkpoints.canonical(content)).hexdigest()
     path.write_bytes(checkpoints.canonical(content))
-    words = f"another version of tdu made it, in format 2, and this one reads format {checkpoints._FORMAT}"
+    words = f"another version of tdu wrote it, in format 2; this one reads format {checkpoints._FORMAT}"
     with pytest.raises(RunError, match=words):
         load_latest(tmp_path, STATE)
 
@@ -441,7 +442,7 @@ def test_a_result_says_what_its_means_are_of_and_what_the_policy_returns(tmp_pat
 def test_a_policy_that_was_better_while_it_trained_is_told_of(tmp_path):
     train(tmp_path / "run", TINY)
     result = runs.read_result(tmp_path / "run")
-    words = "It did better while it was training: --evaluate-every"
+    words = "better during training: --evaluate-every"
     for trained, greedy, said in ((0.9, 0.0, True), (-110.0, -200.0, True), (0.9, 0.8, False), (-110.0, -120.0, False)):
         policy = dataclasses.replace(result.greedy_return, mean=greedy)
         returned = dataclasses.replace(result, mean_return=trained, greedy_return=policy)
@@ -450,7 +451,7 @@ def test_a_policy_that_was_better_while_it_trained_is_told_of(tmp_path):
     lost = dataclasses.replace(
         result, mean_return=0.9, greedy_return=dataclasses.replace(result.greedy_return, mean=0.0)
     )
-    assert "the best agent is kept, tdu evaluate x --best plays it." in summary(lost, "tdu evaluate x --best")
+    assert "tdu evaluate x --best evaluates the best agent." in summary(lost, "tdu evaluate x --best")
 
 
 def test_a_run_prints_as_one_line(tmp_path):
@@ -533,28 +534,36 @@ def test_a_run_ends_by_steps_or_episodes_whichever_is_first():
     assert (stepwise["steps"], stepwise["episodes"]) == (20, 2)
 
 
-CONFIG = {"env": "x", "agent": "tdu", "seed": 0, "episodes": 5, "until": "solved", "config": {}}
-RESULT = {"env": "x", "agent": "tdu", "config": {}, "seed": 0, "episodes": 5, "steps": 9, "seconds": 1.0}
-RESULT |= {"steps_per_second": None, "mean_return": 0.5}
+CONFIG = RunConfig(env="x", agent="tdu", seed=0, episodes=5, steps=None, num_envs=1, until="solved", config={})
+RESULT = RunResult(
+    env="x", agent="tdu", config={}, seed=0, episodes=5, steps=9, seconds=1.0, steps_per_second=None, mean_return=0.5,
+    mean_return_episodes=5, has_solved_rule=False, solved_episode=None, greedy_return=None, largest_q=None,
+    possible_return=None, config_sha256="1", log_sha256=None, checkpoint_sha256=None,
+)  # fmt: skip
 
 
-@pytest.mark.parametrize(("record", "content"), [(RunConfig, CONFIG), (RunResult, RESULT)])
-def test_a_record_with_a_field_missing_or_odd_is_refused(record, content):
-    path = Path("some.json")
-    older = record.from_json(content, path)
-    stored = older.to_json() if record is RunConfig else older.to_file()
-    assert record.from_json(json.loads(json.dumps(stored)), path) == older
-    for name in content:
-        for odd in (
-            {k: v for k, v in content.items() if k != name},
-            content | {name: [1]},
-            content | {name: float("nan")},
-        ):
+def with_checksum(content):
+    content = {name: value for name, value in content.items() if name != "sha256"}
+    return content | {"sha256": hashlib.sha256(canonical(content)).hexdigest()}
+
+
+@pytest.mark.parametrize("record", [CONFIG, RESULT], ids=["config", "result"])
+def test_a_record_with_a_field_missing_or_odd_is_refused(record):
+    path, content, read = Path("some.json"), record.to_file(), type(record).from_json
+    assert with_checksum(content) == content
+    assert read(json.loads(json.dumps(content)), path) == record
+    with pytest.raises(RunError, match=r"some.json is not a run's .*: sha256 is missing"):
+        read(record.to_json(), path)
+    with pytest.raises(RunError, match=r"some.json was changed"):
+        read(content | {"seed": 1}, path)
+    for name in record.to_json():
+        absent = {k: v for k, v in content.items() if k != name}
+        odd = [content | {name: [1]}, content | {name: float("nan")}]
+        for wrong in odd if name == "greedy_return" else [absent, *odd]:
             with pytest.raises(RunError, match=f"some.json is not a run's .*: {name} is "):
-                record.from_json(odd, path)
-    if record is RunConfig:
-        assert (older.num_envs, older.steps) == (1, None)
+                read(with_checksum(wrong), path)
+    if record is CONFIG:
         with pytest.raises(RunError, match="colour is unknown"):
-            record.from_json(content | {"colour": 3}, path)
+            read(with_checksum(content | {"colour": 3}), path)
         with pytest.raises(RunError, match="neither episodes nor steps"):
-            record.from_json(content | {"episodes": None}, path)
+            read(with_checksum(content | {"episodes": None}), path)

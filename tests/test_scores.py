@@ -98,10 +98,20 @@ def test_the_table_says_what_its_scores_stand_on():
     assert "over all settings" in table
 
 
-def older_result(config, episodes):
-    """A result as versions without checksums wrote it."""
-    result = {name: config[name] for name in ("env", "agent", "config", "seed")}
-    return result | {"episodes": episodes, "steps": 1, "seconds": 1.0, "steps_per_second": 1, "mean_return": 0.5}
+def config_of(env, seed, episodes, until):
+    return records.RunConfig(
+        env=env, agent="tdu", seed=seed, episodes=episodes, steps=None, num_envs=1, until=until, config={}
+    )
+
+
+def result_of(config, episodes, **others):
+    """A result that does not stamp its log."""
+    return records.RunResult(
+        env=config.env, agent=config.agent, config=config.config, seed=config.seed, episodes=episodes, steps=1,
+        seconds=1.0, steps_per_second=1, mean_return=0.5, mean_return_episodes=min(episodes, 100), greedy_return=None,
+        largest_q=None, possible_return=None, config_sha256=config.sha256(), log_sha256=None, checkpoint_sha256=None,
+        **{"has_solved_rule": False, "solved_episode": None} | others,
+    )  # fmt: skip
 
 
 def deep_sea_run(folder, env, seed, *, solved_at, episodes, until):
@@ -116,10 +126,10 @@ def deep_sea_run(folder, env, seed, *, solved_at, episodes, until):
     columns = {"episode": episode, "steps": 10 * episode, "episode_len": 0 * episode + 10, "episode_return": 1 - bad}
     columns |= {"total_return": np.cumsum(1 - bad), "total_bad_episodes": total_bad, "denoised_return": total_bad * 0}
     folder.mkdir(parents=True)
-    config = {"env": env, "agent": "tdu", "seed": seed, "episodes": episodes, "until": until, "config": {}}
-    (folder / "config.json").write_text(json.dumps(config))
-    result = older_result(config, length) | {"solved_episode": solved_at}
-    (folder / "result.json").write_text(json.dumps(result))
+    config = config_of(env, seed, episodes, until)
+    (folder / "config.json").write_text(json.dumps(config.to_file()))
+    result = result_of(config, length, has_solved_rule=True, solved_episode=solved_at)
+    (folder / "result.json").write_text(json.dumps(result.to_file()))
     lines = [",".join(columns), *(",".join(map(str, row)) for row in zip(*columns.values(), strict=True))]
     (folder / "log.csv").write_text("\n".join(lines[: length + 1]) + "\n")
 
@@ -163,8 +173,9 @@ def test_an_unsolved_sea_scores_nothing_and_is_starred(tmp_path, capsys):
     deep_sea_run(tmp_path / "a" / "run", "deep_sea/0", 0, solved_at=901, episodes=1000, until="budget")
     log = tmp_path / "a" / "run" / "log.csv"
     log.write_text("\n".join(log.read_text().splitlines()[:501]) + "\n")
-    result = tmp_path / "a" / "run" / "result.json"
-    result.write_text(json.dumps(json.loads(result.read_text()) | {"episodes": 500, "solved_episode": None}))
+    path = tmp_path / "a" / "run" / "result.json"
+    result = records.RunResult.from_json(json.loads(path.read_text()), path)
+    path.write_text(json.dumps(dataclasses.replace(result, episodes=500, solved_episode=None).to_file()))
     found = scored(tmp_path / "a", capsys)
     assert found["scores"] == {"deep_sea": 0.0}
     assert found["finished"] == {"deep_sea": False}
@@ -192,11 +203,10 @@ def test_the_median_is_the_usual_one_with_the_unsolved_beyond_the_end():
 def made_up_run(folder, episodes=5, *, env="catch/0", seed=None, finished=True, columns=(), log=None):
     """A run on catch/0 as `tdu train` would have left it."""
     folder.mkdir(parents=True)
-    config = {"env": env, "agent": "tdu", "episodes": episodes, "until": "mastered", "config": {}}
-    config["seed"] = sum(folder.name.encode()) if seed is None else seed
-    (folder / "config.json").write_text(json.dumps(config))
+    config = config_of(env, sum(folder.name.encode()) if seed is None else seed, episodes, "mastered")
+    (folder / "config.json").write_text(json.dumps(config.to_file()))
     if finished:
-        (folder / "result.json").write_text(json.dumps(older_result(config, episodes)))
+        (folder / "result.json").write_text(json.dumps(result_of(config, episodes).to_file()))
     names = ["episode", "steps", "episode_len", "episode_return", "total_return", "total_regret"]
     rows = [[i, 9 * i, 9, 1.0, i, 0.0] for i in range(1, episodes + 1)]
     kept = [i for i, name in enumerate(names) if name not in columns]

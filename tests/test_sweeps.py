@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,8 @@ from tdu.errors import UserError
 from tdu.run import folder as runs
 from tdu.run import processes as parallel
 from tdu.run import progress, sweeps
-from tdu.run.train import Report
+from tdu.run.plan import resolve
+from tdu.run.progress import Report
 
 SMALL = ["--grid", "hidden_sizes=4", "--grid", "exploiters=2", "--grid", "explorers=1", "--grid", "batch_size=4"]
 
@@ -84,21 +86,34 @@ def test_runs_whose_names_look_alike_are_two_runs(tmp_path):
         assert cells[0]._replace(**changed).job(tmp_path).out not in places
 
 
-def test_a_folder_of_an_older_version_is_used_if_it_is_the_same_run(tmp_path):
-    (cell,) = sweeps.plan(["deep_sea:size=4"], ["tdu"])
-    older = tmp_path / sweeps.file_name(cell.name)
-    older.mkdir()
-    written = {k: v for k, v in cell.config().to_json().items() if k not in ("steps", "num_envs")}
-    (older / "config.json").write_text(json.dumps(written))
-    assert cell.job(tmp_path).out == older
-    assert sweeps.missing([cell], tmp_path)[0].out == older
-    result = {k: written[k] for k in ("env", "agent", "config", "seed")} | {"episodes": 5, "steps": 9, "seconds": 1.0}
-    (older / "result.json").write_text(json.dumps(result | {"steps_per_second": 9.0, "mean_return": 0.1}))
+def test_a_run_is_missing_until_its_own_result_is_there(tmp_path):
+    (cell,) = sweeps.plan(["deep_sea:size=4"], ["tdu"], grid={"hidden_sizes": ["4"]}, episodes=3)
+    (job,) = sweeps.missing([cell], tmp_path)
+    tdu.train(**SETTINGS, episodes=3, hidden_sizes="4", out=job.out)
     assert sweeps.missing([cell], tmp_path) == []
-    for changed in ({"until": "budget"}, {"config": written["config"] | {"beta": 5.0}}, {"episodes": 7}):
-        (older / "config.json").write_text(json.dumps(written | changed))
-        assert cell.job(tmp_path).out == tmp_path / f"{older.name}-{cell.config().digest()}"
-        assert len(sweeps.missing([cell], tmp_path)) == 1
+    for changed in ({"until": "budget"}, {"options": (("hidden_sizes", "8"),)}, {"episodes": 7}):
+        other = cell._replace(**changed)
+        other.job(tmp_path).out.mkdir()
+        assert len(sweeps.missing([other], tmp_path)) == 1
+        shutil.copytree(job.out, other.job(tmp_path).out, dirs_exist_ok=True)
+        assert len(sweeps.missing([other], tmp_path)) == 1, "another run's result does not count"
+
+
+def test_a_job_s_config_file_gives_the_cell_s_config(tmp_path):
+    """Presets, texts, lists and flags come back from the file as they were planned."""
+    grid = {"hidden_sizes": ["4,4"], "beta": ["0.5"], "dense": [True]}
+    cells = sweeps.plan(["deep_sea:size=4", "key_door:size=3"], ["tdu"], seeds=2, grid=grid, until="budget")
+    cells += sweeps.plan(["deep_sea:size=4"], ["tdu_r2d2"], steps=100, num_envs=3)
+    for cell in cells:
+        job = cell.job(tmp_path).with_file(tmp_path / "settings.json")
+        assert job.arguments[:2] == ["--config", str(tmp_path / "settings.json")]
+        resolved = resolve(config=tmp_path / "settings.json")
+        assert resolved.config == cell.config()
+        assert resolved.note is None
+        assert resolved.options == dict(cell.options)
+
+
+SETTINGS = {"env": "deep_sea:size=4", "evaluation_episodes": 0, "progress": None}
 
 
 def test_a_sweep_goes_on_and_one_failure_harms_no_other(tmp_path, monkeypatch, capsys):
@@ -199,8 +214,8 @@ def test_a_sweep_on_ray_outlives_a_killed_worker(tmp_path, undisturbed):
 
 def test_what_a_run_reports_is_what_a_sweep_reads():
     shown = progress.facts(Report(None, 1, 2, 3, None, 4.0, 4.0, 1, 3, None, None, None))
-    assert set(shown) == parallel._NUMBERS | parallel._PERHAPS | {"status"}
-    assert {name for name, fact in shown.items() if fact is None} <= parallel._PERHAPS
+    assert set(shown) == parallel._NUMBERS | parallel._OPTIONAL_NUMBERS | {"status"}
+    assert {name for name, fact in shown.items() if fact is None} <= parallel._OPTIONAL_NUMBERS
     assert "trained policy" not in progress.sentence(shown)
     tried_out = Report(
         None, 250, 300, 900, None, 4.0, 4.0, 1, 3, None, 0.4, None, evaluation={"episode": 200, "greedy_return": 1.0}
@@ -212,7 +227,7 @@ def test_what_a_run_reports_is_what_a_sweep_reads():
 def test_workers_tell_how_far_they_are():
     latest = distributed._shipped()[0]()
     output = distributed._text_stream(distributed._ReportingOutput(lambda report: latest.put("run", report)))
-    report = dict.fromkeys(parallel._NUMBERS | parallel._PERHAPS, 3)
+    report = dict.fromkeys(parallel._NUMBERS | parallel._OPTIONAL_NUMBERS, 3)
     for text in ("{'a': 1}", '{"episode": 2}', "\n", json.dumps(report), json.dumps(report | {"episode": 4})):
         print(text, file=output)  # an environment's own words are not progress, and the last comes too soon
     output.buffer.write(b"\xff\n")
@@ -292,7 +307,7 @@ def _worker_of(process, folder):
         (["deep_sea:size=4,size=5"], "gives size twice"),
         (["deep_sea/²"], "deep_sea/0 to deep_sea/20 do"),
         (["deep_sea:size=4", "--episodes", "-1"], "episodes must be"),
-        (["deep_sea:size=4", "--out", ""], "an empty name is no folder"),
+        (["deep_sea:size=4", "--out", ""], "an empty name"),
         (
             ["deep_sea:size=4", "--engine", "ray", "--address", "127.0.0.1:1", "--out", "NEW"],
             "no Ray cluster answers at 127",

@@ -23,7 +23,7 @@ from tdu.errors import EnvironmentFault, RunError, UserError
 from tdu.report.collect import label
 from tdu.run import folder as runs
 from tdu.run import progress
-from tdu.run.plan import asked_for, plan
+from tdu.run.plan import plan, resolve
 from tdu.run.runners import interaction
 from tdu.run.runners.meter import possible_return
 from tdu.types import Transition
@@ -60,11 +60,11 @@ def quiet(*arguments, **settings):
 )
 def test_the_paper_s_settings_are_for_the_paper_s_environments(env, preset):
     for agent in ("tdu", "bdqn", "qu", "q_ucb", "dqn", "qex", "cts", "rnd", "nns"):
-        chosen, _, words = asked_for(env, agent)
+        chosen, _, _, words = resolve(env, agent)
         assert agents.configure(agent, {}, preset) == agents.configure(agent, chosen.config)
         assert words is None if preset == "paper" else words.startswith(f"{agent} has the preset general, because")
         assert label(chosen) == (agent if preset == "paper" else f"{agent} general")
-    chosen, _, words = asked_for(env, "su")
+    chosen, _, _, words = resolve(env, "su")
     assert agents.configure("su", {}) == agents.configure("su", chosen.config)
     assert words is None
 
@@ -85,12 +85,12 @@ def test_objects_have_the_settings_of_what_they_are():
 
 
 def test_a_preset_can_be_chosen_and_changed():
-    asked = asked_for("key_door", preset="paper", beta=2.0)
-    assert asked.general_because is None
+    asked = resolve("key_door", preset="paper", beta=2.0)
+    assert asked.note is None
     assert label(asked.config) == "tdu beta=2.0"
-    assert label(asked_for("key_door", beta=2.0).config) == "tdu general beta=2.0"
+    assert label(resolve("key_door", beta=2.0).config) == "tdu general beta=2.0"
     with pytest.raises(UserError, match="preset listing is for other agents; agent dqn has paper, general"):
-        asked_for("key_door", "dqn", preset="listing")
+        resolve("key_door", "dqn", preset="listing")
 
 
 @pytest.mark.parametrize(("observation", "scale"), [("one_hot", 1.0), ("features", 0.3)])
@@ -106,12 +106,11 @@ def test_priors_are_smaller_where_observations_are_not_one_hot(observation, scal
     np.testing.assert_allclose(values[1] - learned, scale * (values[0] - learned), rtol=1e-4, atol=1e-6)
 
 
-def test_an_option_that_is_new_leaves_runs_of_before_it_what_they_were():
-    paper, general = (asked_for(env, "tdu").config for env in ("deep_sea:size=4", GRID))
-    assert "dense_prior" not in paper.config
-    assert general.config["dense_prior"] == 0.3
-    whole = asked_for(GRID, "tdu", dense_prior=1.0).config
-    assert "dense_prior" not in whole.config
+def test_a_config_has_every_option_of_the_agent():
+    paper, general = (resolve(env, "tdu").config for env in ("deep_sea:size=4", GRID))
+    assert paper.config.keys() == general.config.keys() == vars(agents.configure("tdu", {})).keys()
+    assert (paper.config["dense_prior"], general.config["dense_prior"]) == (1.0, 0.3)
+    whole = resolve(GRID, "tdu", dense_prior=1.0).config
     assert label(whole) == "tdu general dense_prior=1.0"
     assert agents.configure("tdu", whole.config).dense_prior == 1.0
 
@@ -122,8 +121,8 @@ FEATURES, IMAGES = (f"key_door:size=3,observation={kind}" for kind in ("features
 @pytest.mark.parametrize(
     ("given", "env", "because"),
     [
-        ({"observations": "standard"}, GRID, "observation is no vector of numbers"),
-        ({"observations": "raw"}, IMAGES, "observation is no vector of numbers"),
+        ({"observations": "standard"}, GRID, "observation is not a vector of numbers"),
+        ({"observations": "raw"}, IMAGES, "observation is not a vector of numbers"),
         ({"dense_prior": 0.5}, GRID, "observation is one-hot"),
     ],
 )
@@ -281,7 +280,7 @@ def test_drift_is_said_once_and_kept():
     run, said = quiet(GRID, seed=1, **wild)
     (warning,) = [words for words in said if words.startswith("values drift")]
     episode, largest, possible = re.search(
-        r"episode (\d+) the largest \|Q\| is (\S+), .* than (\S+);", warning
+        r"episode (\d+) the largest \|Q\| is (\S+), .* at most (\S+);", warning
     ).groups()
     assert float(largest) == pytest.approx(run.log["largest_q"][int(episode) - 1], rel=1e-2)
     assert float(largest) > 2 * float(possible)
@@ -337,7 +336,7 @@ def test_evaluations_come_when_they_should_and_change_nothing(env, tmp_path):
     assert len(loaded.log["episode"]) == evaluations["episode"][best] == loaded.evaluations["episode"][-1]
     for a, b in zip(*(map(np.asarray, tree_of(agent)) for agent in (loaded.agent, seen[best].agent)), strict=True):
         np.testing.assert_array_equal(a, b)
-    with pytest.raises(RunError, match="kept no best agent; train with --evaluate-every"):
+    with pytest.raises(RunError, match="no best agent; train with --evaluate-every"):
         tdu.load(tmp_path / "plain", None if isinstance(env, str) else make(), best=True)
 
 

@@ -16,7 +16,7 @@ from reproduction.rows import RunRow
 from tdu.agents import AGENTS
 from tdu.environments.bsuite import imported
 from tdu.run import folder as run_folder
-from tdu.run.evaluate import evaluate
+from tdu.run.stored import evaluate
 from tdu.run.sweeps import Cell
 
 EPISODES = 2000

@@ -24,7 +24,6 @@ class QConfig:
     observations: Literal["raw", "standard"] = option(
         "raw",
         "Network inputs for vectors of numbers: unchanged (raw), or with mean 0 and deviation 1 (standard).",
-        new=True,
     )
     learning_rate: float = option(1e-3, "Adam's learning rate.", above=0)
     adam_eps: float = option(1e-8, "Adam's ε.", above=0)
@@ -65,14 +64,17 @@ class LearnerConfig(QConfig):
         "one",
         "Unit in which values are learned: 1 (one); the largest reward seen, if it is above 10 or below 0.1 (largest); or "
         "the same, times 10 or 100 once discounted returns exceed 10 or 100 of it (returns).",
-        new=True,
     )
-    return_steps: int = option(1, "n of n-step returns.", minimum=1, maximum=1000, new=True)
+    return_steps: int = option(
+        1,
+        "n of n-step returns.",
+        minimum=1,
+        maximum=1000,
+    )
     return_cut: Literal["never", "worse"] = option(
         "never",
         "Where an n-step return ends for a head: after n steps (never), or before the first step that the head would not "
         "have taken and that earned less than it expects (worse). Use worse in nearly deterministic tasks; it is slower.",
-        new=True,
     )
 
     def __post_init__(self) -> None:
@@ -103,15 +105,18 @@ class EnsembleConfig(LearnerConfig):
     ensemble: Layout = option(
         "networks",
         "One network per head (networks), or linear heads on a shared network (heads), which is faster.",
-        new=True,
     )
     prior_scale: float = option(3.0, "Scale λ of each head's fixed random prior function; 0 for none.", minimum=0)
-    dense_prior: float = option(1.0, "Factor of λ for observations that are not one-hot.", above=0, maximum=1, new=True)
+    dense_prior: float = option(
+        1.0,
+        "Factor of λ for observations that are not one-hot.",
+        above=0,
+        maximum=1,
+    )
     prior_size: Literal["fan_in", "unit"] = option(
         "fan_in",
         "Size of a prior before λ: smaller for wider observations, as in the paper (fan_in), or standard deviation 0.9 for "
         "every observation (unit).",
-        new=True,
     )
     mask_prob: float = option(1.0, "Probability ρ that a head learns from a transition.", above=0, maximum=1)
     noise_scale: float = option(0.0, "Standard deviation of Gaussian reward noise, drawn for each head.", minimum=0)
@@ -123,7 +128,6 @@ class EnsembleConfig(LearnerConfig):
         "Steps of an episode after which another head is drawn; 0 for one head per episode.",
         minimum=0,
         maximum=10**8,
-        new=True,
     )
     head_choice: Literal["uniform", "ucb1", "mixed"] = option(
         "uniform", "How an episode's head is chosen: uniformly, by UCB1, or an explorer with explorer_prob (mixed)."

@@ -5,6 +5,7 @@ from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
 
+from tdu.options import MAX_ENVS
 from tdu.types import Array, State, Transition
 
 Kind = Literal["one", "largest", "returns"]
@@ -69,7 +70,7 @@ def make(kind: Kind, discount: float) -> Unit | None:
         return one * jnp.where(seen.returns >= 100 * one, 100.0, jnp.where(seen.returns >= 10 * one, 10.0, 1.0))
 
     return Unit(
-        init=lambda: RewardStatistics(jnp.zeros(()), jnp.zeros(MAX_ROWS), jnp.zeros(()), jnp.zeros(())),
+        init=lambda: RewardStatistics(jnp.zeros(()), jnp.zeros(MAX_ENVS), jnp.zeros(()), jnp.zeros(())),
         observe=observe,
         size=size,
         largest=lambda seen: seen.largest,
@@ -82,5 +83,3 @@ def _reward_size(largest: Array) -> Array:
 
 
 _LARGE = 10.0
-MAX_ROWS = 4096
-"""Maximum number of environments side by side."""

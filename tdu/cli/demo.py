@@ -1,27 +1,27 @@
-"""`tdu demo`: TDU beside two others on one hard task."""
+"""`tdu demo`: TDU beside two other agents on one hard task."""
 
 from pathlib import Path
 
 from tdu import demo
 from tdu.cli.parser import Parser, whole
-from tdu.run.plan import LARGEST_SEED, MOST_EPISODES
+from tdu.options import MAX_EPISODES, MAX_SEED
 
 
 def run(arguments: list[str]) -> int:
     parser = Parser(prog="tdu demo", description=demo.__doc__, allow_abbrev=False)
     parser.add_argument("--out", default="demo", help="folder for the runs, the picture and the table (default demo)")
     parser.add_argument(
-        "--depth", type=whole("depth", 2, 1000), default=demo.DEPTH, help=f"of the tree (default {demo.DEPTH})"
+        "--depth", type=whole("depth", 2, 1000), default=demo.DEPTH, help=f"depth of the tree (default {demo.DEPTH})"
     )
     parser.add_argument(
         "--episodes",
-        type=whole("episodes", 1, MOST_EPISODES),
+        type=whole("episodes", 1, MAX_EPISODES),
         default=demo.EPISODES,
         help=f"episodes for each agent (default {demo.EPISODES})",
     )
     parser.add_argument(
         "--seed",
-        type=whole("seed", 0, LARGEST_SEED),
+        type=whole("seed", 0, MAX_SEED),
         default=demo.SEED,
         help=f"seed of every agent (default {demo.SEED})",
     )

@@ -1,20 +1,20 @@
-"""`tdu evaluate`: what a run has learned."""
+"""`tdu evaluate`: the evaluation return of a run's agent."""
 
 import json
 
 from tdu.cli.output import own_output
 from tdu.cli.parser import Parser, folder, whole
 from tdu.errors import tell
-from tdu.run import processes as parallel
-from tdu.run.evaluate import EPISODES, evaluate
-from tdu.run.plan import LARGEST_SEED
+from tdu.options import MAX_SEED
+from tdu.run.processes import use_one_core
 from tdu.run.progress import return_words
+from tdu.run.stored import EPISODES, evaluate
 
 
 def run(arguments: list[str]) -> int:
     parser = Parser(
         prog="tdu evaluate",
-        description="Play episodes with a run's agent, greedily on the mean value over its exploiters, without learning.",
+        description="Evaluate a run's agent: episodes without learning, greedy on the mean value over its exploiters.",
         allow_abbrev=False,
     )
     parser.add_argument("run", metavar="RUN", type=folder, help="the run's folder")
@@ -23,23 +23,23 @@ def run(arguments: list[str]) -> int:
         type=whole("episodes", 1, 10**6),
         default=EPISODES,
         metavar="N",
-        help=f"how many (default {EPISODES})",
+        help=f"number of episodes (default {EPISODES})",
     )
     parser.add_argument(
-        "--seed", type=whole("seed", 0, LARGEST_SEED), default=0, metavar="N",
-        help="of the episodes; apart from the training's (default 0)",
+        "--seed", type=whole("seed", 0, MAX_SEED), default=0, metavar="N",
+        help="seed of the episodes, independent of training (default 0)",
     )  # fmt: skip
-    parser.add_argument("--best", action="store_true", help="the agent that did best in the run's --evaluate-every")
+    parser.add_argument("--best", action="store_true", help="the best agent of the run's --evaluate-every")
     parser.add_argument(
         "--explorers",
         action="store_true",
-        help="act on the explorers' mean value (agents with a memory only), as the paper's ablation does",
+        help="act on the explorers' mean value, as in the paper's ablation (recurrent agents only)",
     )
-    parser.add_argument("--json", action="store_true", help="print it for machines")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parsed = parser.parse_args(arguments)
-    parallel.use_one_core()
+    use_one_core()
     with own_output() as output:
-        words = f"playing {parsed.episodes} episodes, after some seconds of compiling …"
+        words = f"playing {parsed.episodes} episodes; compiling takes some seconds …"
         played = evaluate(
             parsed.run, episodes=parsed.episodes, seed=parsed.seed, best=parsed.best, explorers=parsed.explorers,
             on_loaded=None if parsed.json else lambda: tell(words),
@@ -47,11 +47,11 @@ def run(arguments: list[str]) -> int:
         if parsed.json:
             print(json.dumps(played), file=output)
         else:
-            whose = ", acting on its explorers' values," if parsed.explorers else ""
-            when = " at its best" if parsed.best else ""
+            acting = ", acting on its explorers' values," if parsed.explorers else ""
+            best = " at its best" if parsed.best else ""
             words = return_words(played["mean_return"], played["standard_error"], played["episodes"])
             print(
-                f"{played['agent']}{when}{whose} seed {played['seed']} on {played['env']}: mean return {words} "
+                f"{played['agent']}{best}{acting} seed {played['seed']} on {played['env']}: mean return {words} "
                 f"({played['min_return']:.3f} to {played['max_return']:.3f}).",
                 file=output,
             )

@@ -5,12 +5,12 @@ from tdu.environments import mnist_files
 
 
 def run(arguments: list[str]) -> int:
-    Parser(prog="tdu mnist", description="Say where bsuite's MNIST experiments find their data.").parse_args(arguments)
+    Parser(prog="tdu mnist", description="Show where bsuite's MNIST experiments find their data.").parse_args(arguments)
     folder = mnist_files.digits_folder()
     print(
-        f"bsuite's MNIST experiments read four files from {folder}\n(or from the folder that TDU_MNIST names):\n\n  "
+        f"bsuite's MNIST experiments read four files from {folder}\n(or from the folder in the variable TDU_MNIST):\n\n  "
         + "\n  ".join(f"{'found    ' if (folder / f).is_file() else 'missing  '} {f}" for f in mnist_files.MNIST_FILES)
-        + "\n\nThey are the original files of MNIST (Yann LeCun et al.), still gzipped. Get them once, from any mirror of it,"
-        "\nand put them there under these names."
+        + "\n\nThey are the original, gzipped files of MNIST (Yann LeCun et al.). Download them from any mirror and put them"
+        "\nthere under these names."
     )
     return 0

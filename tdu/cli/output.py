@@ -1,4 +1,4 @@
-"""Standard output that is a command's alone: what an environment prints, and what is only said, goes to standard error."""
+"""Standard output for a command's own output alone: everything else that is printed goes to standard error."""
 
 import contextlib
 import ctypes
@@ -10,10 +10,10 @@ from typing import TextIO
 
 @contextlib.contextmanager
 def own_output() -> Iterator[TextIO]:
-    """The real standard output, to print to; meanwhile everybody else's words, those of C code too, go to stderr."""
+    """The real standard output. Meanwhile everything else that is printed, also by C code, goes to stderr."""
     ours = sys.stdout
     with contextlib.ExitStack() as stack:
-        if _is_the_process_s(sys.stdout, 1) and _is_the_process_s(sys.stderr, 2):
+        if _has_descriptor(sys.stdout, 1) and _has_descriptor(sys.stderr, 2):
             ours = stack.enter_context(_moved())
         stack.enter_context(contextlib.redirect_stdout(sys.stderr))
         yield ours
@@ -22,7 +22,7 @@ def own_output() -> Iterator[TextIO]:
 
 @contextlib.contextmanager
 def _moved() -> Iterator[TextIO]:
-    """Descriptor 1 becomes a second name of standard error; what it was can be written to here."""
+    """Redirects descriptor 1 to standard error, and yields a stream to the original."""
     sys.stdout.flush()
     kept = os.dup(1)
     os.dup2(2, 1)
@@ -32,12 +32,12 @@ def _moved() -> Iterator[TextIO]:
     finally:
         sys.stdout.flush()
         with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).fflush(None)  # C keeps back what it prints
+            ctypes.CDLL(None).fflush(None)  # C buffers its output
         os.dup2(kept, 1)
         os.close(kept)
 
 
-def _is_the_process_s(stream: TextIO, descriptor: int) -> bool:
+def _has_descriptor(stream: TextIO, descriptor: int) -> bool:
     try:
         return stream.fileno() == descriptor
     except (OSError, ValueError, AttributeError):

@@ -1,30 +1,27 @@
-"""What every command reads its arguments with: a mistake is a `UserError`, one sentence."""
+"""The argument parser of every command: a mistake is a `UserError` in one sentence."""
 
 import argparse
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn, get_args
 
-from tdu import agents
 from tdu.errors import UserError
-from tdu.options import whole_number
-from tdu.run.plan import MOST_ENVS, MOST_EPISODES, MOST_STEPS
-from tdu.run.runners.mastery import Until
+from tdu.options import MAX_ENVS, MAX_EPISODES, MAX_STEPS, whole_number
 
 
 class _Refused(Exception):
-    """A sentence of ours about an argument. argparse would put its own words around a ValueError's."""
+    """A message about an argument. argparse would add its own text to a ValueError."""
 
 
 def folder(text: str) -> Path:
-    """The type of an argument that names a folder."""
+    """The type of a folder argument."""
     if not text.strip():
-        raise argparse.ArgumentTypeError("an empty name is no folder")
+        raise argparse.ArgumentTypeError("an empty name is not a folder")
     return Path(text)
 
 
 def whole(name: str, low: int, high: int) -> Callable[[str], int]:
-    """The type of an argument that is a whole number."""
+    """The type of a whole-number argument."""
 
     def parse(text: str) -> int:
         try:
@@ -36,7 +33,7 @@ def whole(name: str, low: int, high: int) -> Callable[[str], int]:
 
 
 def number(name: str) -> Callable[[str], float]:
-    """The type of an argument that is any number; its range is checked where it is used."""
+    """The type of a number argument; its range is checked where it is used."""
 
     def parse(text: str) -> float:
         try:
@@ -55,49 +52,64 @@ def _int_or_text(text: str) -> int | str:
 
 
 def add_length(parser: argparse.ArgumentParser, default: str) -> None:
-    """The arguments that say how long a run is, and over how many environments."""
+    """Arguments for the length of a run and its number of environments."""
+    from tdu.run.runners.mastery import Until
+
     parser.add_argument(
-        "--episodes", type=whole("episodes", 1, MOST_EPISODES), metavar="N",
-        help=f"at most so many episodes (default: {default}; with --steps alone: no limit)",
+        "--episodes", type=whole("episodes", 1, MAX_EPISODES), metavar="N",
+        help=f"maximum number of episodes (default: {default}; with --steps alone: no limit)",
     )  # fmt: skip
     parser.add_argument(
-        "--steps", type=whole("steps", 1, MOST_STEPS), metavar="N", help="at most so many environment steps"
+        "--steps", type=whole("steps", 1, MAX_STEPS), metavar="N", help="maximum number of environment steps"
     )
     parser.add_argument(
-        "--num-envs", type=whole("num_envs", 1, MOST_ENVS), metavar="N",
-        help="environments side by side (default 1; of agents with a memory the preset's)",
+        "--num-envs", type=whole("num_envs", 1, MAX_ENVS), metavar="N",
+        help="number of parallel environments (default 1; recurrent agents: set by the preset)",
     )  # fmt: skip
     parser.add_argument(
         "--until", choices=get_args(Until),
-        help="what ends a run early: its greedy policy masters the task (default), the task counts as solved by its own "
+        help="what ends a run early: its greedy policy has mastered the task (default), the task is solved by its own "
         "rule, or nothing (budget)",
     )  # fmt: skip
 
 
-def add_watching(parser: argparse.ArgumentParser) -> None:
-    """The arguments that ask what the agent can do and what it knows on the way; they change nothing in the run."""
+def add_watch(parser: argparse.ArgumentParser) -> None:
+    """Arguments for evaluations and recordings, which do not change the run."""
     parser.add_argument(
-        "--evaluate-every", type=whole("evaluate_every", 1, MOST_EPISODES), metavar="E",
-        help="play with the trained policy every E episodes, and keep the agent that did best",
+        "--evaluate-every", type=whole("evaluate_every", 1, MAX_EPISODES), metavar="E",
+        help="evaluate the greedy policy every E episodes, and keep the best agent",
     )  # fmt: skip
-    parser.add_argument("--record", action="store_true", help="keep what the maps of tdu report need, in record.jsonl")
     parser.add_argument(
-        "--record-every", type=whole("record_every", 1, MOST_EPISODES), metavar="E",
-        help="keep it at every E episodes; the usual moments cost less than a twentieth of the time",
+        "--record", action="store_true", help="store snapshots for the maps of tdu report, in record.jsonl"
+    )
+    parser.add_argument(
+        "--record-every", type=whole("record_every", 1, MAX_EPISODES), metavar="E",
+        help="store a snapshot every E episodes; the default schedule costs less than a twentieth of the time",
     )  # fmt: skip
+
+
+def watch_arguments(parsed: argparse.Namespace) -> list[str]:
+    """Arguments of `tdu train` that do not define the run, for the process of a job."""
+    arguments = ["--record"] if parsed.record else []
+    for name in ("record_every", "evaluate_every", "evaluation_episodes", "checkpoint_seconds", "track"):
+        if (value := getattr(parsed, name, None)) is not None:
+            arguments += [f"--{name.replace('_', '-')}", str(value)]
+    return arguments
 
 
 def add_preset(parser: argparse.ArgumentParser) -> None:
-    """The argument that chooses a set of defaults."""
+    """The argument for a set of defaults."""
+    from tdu import agents
+
     parser.add_argument(
         "--preset",
-        help=f"set of defaults: {', '.join(agents.PRESETS)} (default: paper on Deep Sea, the tree and bsuite; for ensembles "
-        f"elsewhere general); of agents with a memory: {', '.join(agents.RECURRENT_PRESETS)} (default: what fits ENV)",
+        help=f"set of defaults. Ensembles: {', '.join(agents.PRESETS)} (default: paper on Deep Sea, the Binary Tree and "
+        f"bsuite, general elsewhere). Recurrent agents: {', '.join(agents.RECURRENT_PRESETS)} (default: depends on ENV)",
     )
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse, with our errors."""
+    """argparse whose errors are `UserError`."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         try:

@@ -5,7 +5,6 @@ import time
 from pathlib import Path
 
 from tdu.cli.parser import Parser, folder
-from tdu.report import page
 
 
 def run(arguments: list[str]) -> int:
@@ -25,6 +24,8 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("--out", type=Path, metavar="FILE", help="the page (default: report.html in the first folder)")
     parser.add_argument("--title", help="the page's title")
     parsed = parser.parse_args(arguments)
+    from tdu.report import page  # imports JAX
+
     began = time.perf_counter()
     out = parsed.out or parsed.folders[0] / "report.html"
     left_out = page.save(parsed.folders, out, parsed.title)

@@ -1,4 +1,4 @@
-"""`tdu reproduce`: the paper's figures. The experiments are in the repository, beside the package and not in it."""
+"""`tdu reproduce`: the paper's figures. The experiments are in the repository, not in the installed package."""
 
 import importlib
 import sys
@@ -11,12 +11,12 @@ PACKAGE = "reproduction"
 
 
 def run(words: Sequence[str]) -> int:
-    """Runs the command of the experiments where they are: beside the package, or in the current folder."""
+    """Runs the command of the experiments, which are beside the package or in the current folder."""
     for root in (Path(__file__).resolve().parents[2], Path.cwd()):
         if (root / PACKAGE / "__init__.py").is_file():
             if str(root) not in sys.path:
                 sys.path.insert(0, str(root))
             return int(importlib.import_module(f"{PACKAGE}.command").run(words))
     raise UserError(
-        "the experiments are in the repository of tdu and not in the installed package; clone it and run this command there."
+        "the experiments are in tdu's repository, not in the installed package; clone it and run this command there."
     )

@@ -4,7 +4,6 @@ import json
 import sys
 
 from tdu.cli.parser import Parser, folder, number
-from tdu.report import summary
 
 
 def run(arguments: list[str]) -> int:
@@ -18,10 +17,10 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--published", action="store_true", help="add published scores of other agents")
     parser.add_argument(
-        "--figures", type=folder, metavar="DIR", help="draw bsuite's radar and bars and Atari's learning curves there"
+        "--figures", type=folder, metavar="DIR", help="draw bsuite's radar and bars, and Atari's learning curves, there"
     )
     parser.add_argument(
-        "--bsuite-csv", type=folder, metavar="DIR", help="write bsuite's own logs there, for its csv_load"
+        "--bsuite-csv", type=folder, metavar="DIR", help="write logs in bsuite's format there, for its csv_load"
     )
     parser.add_argument(
         "--target",
@@ -30,6 +29,8 @@ def run(arguments: list[str]) -> int:
         help="also report the step at which evaluations first returned R",
     )
     parsed = parser.parse_args(arguments)
+    from tdu.report import summary  # imports JAX
+
     scores = summary.summarise(parsed.folder, parsed.target)
     print(json.dumps(scores, indent=1) if parsed.json else summary.as_text(scores, parsed.published))
     if parsed.figures:
@@ -37,7 +38,7 @@ def run(arguments: list[str]) -> int:
             print(f"tdu: drew {path}.", file=sys.stderr)
     if parsed.bsuite_csv:
         count = summary.write_bsuite_csv(parsed.folder, parsed.bsuite_csv)
-        print(f"tdu: wrote {count} logs of bsuite's into {parsed.bsuite_csv}.", file=sys.stderr)
+        print(f"tdu: wrote {count} logs in bsuite's format to {parsed.bsuite_csv}.", file=sys.stderr)
     for name, reason in scores["damaged"].items():
         print(f"tdu: {name} is left out: {reason.rstrip('.')}; move its folder away and run it again.", file=sys.stderr)
     return 2 if scores["damaged"] else 0

@@ -6,32 +6,28 @@ import sys
 from pathlib import Path
 
 from tdu import agents
-from tdu.cli.parser import Parser, add_length, add_preset, add_watching, folder, whole
-from tdu.errors import UserError
+from tdu.cli.parser import Parser, add_length, add_preset, add_watch, folder, watch_arguments, whole
+from tdu.errors import UserError, tell
 from tdu.options import describe
-from tdu.run import folder as runs
-from tdu.run import processes as parallel
-from tdu.run import progress as displays
-from tdu.run import recording, sweeps, track
-from tdu.run.plan import DEFAULT_AGENT
+from tdu.run import processes, progress, recording, sweeps, track
+from tdu.run.folder import make_folder
+from tdu.run.plan import DEFAULT_AGENT, refuse_without_ray
 
 _EXAMPLES = """\
 examples:
-  tdu sweep bsuite --agent tdu                              the whole of bsuite, one process per core
+  tdu sweep bsuite --agent tdu                              all of bsuite, one process per core
   tdu sweep deep_sea --agent tdu --agent bdqn --seeds 3     all 21 sizes
   tdu sweep deep_sea:size=20 --grid beta=0,1,3 --grid prior_scale=0,3
   tdu sweep bsuite:testing --episodes 50 --engine ray       the same on Ray
-  tdu score sweeps/bsuite --figures figures                 what it amounts to
+  tdu score sweeps/bsuite --figures figures                 its scores
 """
 
 
 def _refuse(left: list[str], parser: Parser, names: list[str]) -> None:
-    """Says what to write in place of words that are none of the command's."""
+    """Refuses unknown arguments; an agent's option is given as a grid."""
     option = left[0].removeprefix("--").partition("=")[0].replace("-", "_")
     if any(option in {name for name, *_ in describe(agents.find(agent).config)} for agent in names):
-        raise UserError(
-            f"{left[0]} is an option of the agent; in a sweep it is --grid {option}=VALUE, or several values."
-        )
+        raise UserError(f"{left[0]} is an option of the agent; in a sweep, write --grid {option}=VALUE,VALUE…")
     parser.error(f"unrecognized arguments: {' '.join(left)}")
 
 
@@ -39,7 +35,7 @@ def run(arguments: list[str]) -> int:
     parser = Parser(
         prog="tdu sweep",
         description="Many runs in one folder: every environment with every agent, every value of the grid and every seed. "
-        "Starting it again continues what is missing or was cut off.",
+        "Starting it again continues the runs that are missing or were interrupted.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
         epilog=_EXAMPLES,
@@ -52,7 +48,7 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("--agent", action="append", help="an agent; may be given several times (default tdu)")
     add_preset(parser)
     parser.add_argument(
-        "--seeds", type=whole("seeds", 1, 10**6), default=1, help="seeds 0 … SEEDS-1 of everything (default 1)"
+        "--seeds", type=whole("seeds", 1, 10**6), default=1, help="seeds 0 … SEEDS-1 of every run (default 1)"
     )
     parser.add_argument(
         "--grid",
@@ -63,12 +59,12 @@ def run(arguments: list[str]) -> int:
     )
     parser.add_argument("--paper-grid", action="store_true", help="the paper's grids of each agent")
     add_length(parser, "each environment's")
-    add_watching(parser)
+    add_watch(parser)
     parser.add_argument("--track", choices=track.KINDS, help="log every run there too (default: only log.csv)")
     parser.add_argument("--out", type=folder, metavar="DIR", help="the sweep's folder (default sweeps/…)")
     parser.add_argument("--engine", choices=("local", "ray"), default="local", help="where it runs (default local)")
     parser.add_argument(
-        "--address", action="append", help="of a Ray cluster; without it one is started on this machine"
+        "--address", action="append", help="the Ray cluster's address (default: a cluster is started on this machine)"
     )
     parser.add_argument("--workers", type=whole("workers", 1, 10**6), help="runs at a time (default: one per core)")
     parser.add_argument(
@@ -77,16 +73,15 @@ def run(arguments: list[str]) -> int:
     parsed, left = parser.parse_known_args(arguments)
     if left:
         _refuse(left, parser, parsed.agent or [DEFAULT_AGENT])
-    if parsed.address and parsed.engine != "ray":
-        raise UserError("--address is a Ray cluster's; add --engine ray.")
+    refuse_without_ray(parsed.engine, address=parsed.address)
     if parsed.address and len(parsed.address) > 1:
         raise UserError(f"a sweep runs on one cluster, not on {' and '.join(parsed.address)}; give one --address.")
     if parsed.address and parsed.workers is not None:
-        raise UserError("--workers is for this machine; the cluster at --address runs as many as it has cores.")
+        raise UserError("--workers is for this machine; the cluster at --address runs one run per core.")
     if parsed.grid and parsed.paper_grid:
         raise UserError("--grid and --paper-grid are two grids; give one of them.")
     planned: dict[str, sweeps.Cell] = {}
-    for agent in dict.fromkeys(parsed.agent or ["tdu"]):
+    for agent in dict.fromkeys(parsed.agent or [DEFAULT_AGENT]):
         agents.find(agent)
         if parsed.record or parsed.record_every:
             recording.check(agent)
@@ -100,26 +95,23 @@ def run(arguments: list[str]) -> int:
     cells = list(planned.values())
     out = parsed.out or Path("sweeps") / sweeps.file_name(parsed.targets[0])
     jobs = sweeps.missing(cells, out)
-    watching = ["--record"] if parsed.record else []
-    watching += ["--record-every", str(parsed.record_every)] if parsed.record_every else []
-    watching += ["--evaluate-every", str(parsed.evaluate_every)] if parsed.evaluate_every else []
-    watching += ["--track", parsed.track] if parsed.track else []
-    jobs = [job._replace(arguments=[*job.arguments, *watching]) for job in jobs]
+    extra = [*watch_arguments(parsed), *(["--track", parsed.track] if parsed.track else [])]
+    jobs = [job._replace(arguments=[*job.arguments, *extra]) for job in jobs]
     if len(jobs) < len(cells):
-        print(f"tdu: {len(cells) - len(jobs)} of {len(cells)} runs are there already.", file=sys.stderr)
-    engine: displays.Engine = parallel.run_all
+        tell(f"{len(cells) - len(jobs)} of {len(cells)} runs are there already.")
+    engine: progress.Engine = processes.run_all
     if parsed.engine == "ray" and jobs:
         from tdu.cluster import sweep as distributed
 
         engine = functools.partial(distributed.run_all, address=parsed.address and parsed.address[0])
-    runs.make_folder(out)
-    outcomes = displays.run_jobs(jobs, parsed.progress, workers=parsed.workers, engine=engine)
+    make_folder(out)
+    outcomes = progress.run_jobs(jobs, parsed.progress, workers=parsed.workers, engine=engine)
     for outcome in outcomes:
         if outcome.code == 0 and outcome.stderr:
             print(f"{outcome.job.name}: {outcome.stderr}", file=sys.stderr)
     failed = [o for o in outcomes if o.code]
     for outcome in failed:
-        print(f"tdu: {outcome.job.name} failed: {outcome.reason}", file=sys.stderr)
-    there = len(cells) - len(failed)
-    print(f"{there} of {len(cells)} runs are in {out}{f'; see tdu score {out}' if there else ''}.")
+        tell(f"{outcome.job.name} failed: {outcome.reason}")
+    done = len(cells) - len(failed)
+    print(f"{done} of {len(cells)} runs are in {out}{f'; see tdu score {out}' if done else ''}.")
     return 2 if failed else 0

@@ -11,26 +11,26 @@ from typing import Any, TextIO
 
 from tdu import agents, environments, options
 from tdu.cli.output import own_output
-from tdu.cli.parser import Parser, add_length, add_preset, add_watching, folder, number, whole
-from tdu.errors import UserError, unknown
-from tdu.run import folder as runs
-from tdu.run import processes as parallel
-from tdu.run import progress as displays
-from tdu.run import sweeps, track
-from tdu.run.folder import folder as folders
+from tdu.cli.parser import Parser, add_length, add_preset, add_watch, folder, number, watch_arguments, whole
+from tdu.errors import UserError, tell, unknown
+from tdu.options import MAX_ACTORS, MAX_SEED
+from tdu.run import progress, sweeps, track
+from tdu.run.folder import CONFIG, read_result, read_template
 from tdu.run.one_core import stay_on_one_core
-from tdu.run.plan import DEFAULT_AGENT, LARGEST_SEED, MOST_ACTORS, asked_for
-from tdu.run.session import Report
-from tdu.run.train import CHECKPOINT_SECONDS, EVALUATION_EPISODES, Interrupted, plan, train
+from tdu.run.plan import DEFAULT_AGENT, plan, refuse_without_ray, resolve
+from tdu.run.processes import Job, use_one_core
+from tdu.run.progress import Report
+from tdu.run.signals import Interrupted
+from tdu.run.train import CHECKPOINT_SECONDS, EVALUATION_EPISODES, train
 
-EXAMPLES = """\
+_EXAMPLES = """\
 examples:
-  tdu train deep_sea:size=20                        watch TDU find the one good policy in 2^20
+  tdu train deep_sea:size=20                        TDU finds the one good policy in 2^20
   tdu train deep_sea:size=20 --agent bdqn --seeds 8   eight seeds, one process per core
-  tdu train binary_tree:depth=100 --beta 2          any option of the agent is a flag
+  tdu train binary_tree:depth=100 --beta 2          every option of the agent is a flag
   tdu train catch/0 --out runs/catch                bsuite's Catch, compiled; bsuite:catch/0 is the official one
-  tdu train deep_sea:size=20 --out DIR --resume     go on where a run was cut off
-  tdu train --config DIR/config.json --seed 5       another run like that one
+  tdu train deep_sea:size=20 --out DIR --resume     continue an interrupted run
+  tdu train --config DIR/config.json --seed 5       another run with the same settings
   tdu train --agent bdqn --help                     that agent's options
   tdu list                                          agents and environments
 """
@@ -38,41 +38,27 @@ examples:
 
 def run(arguments: list[str]) -> int:
     parsed, given = parse(arguments)
-    _check_engine(parsed)
+    refuse_without_ray(parsed.engine, actors=parsed.actors, address=parsed.address)
+    if parsed.engine == "ray" and parsed.seeds is not None:
+        raise UserError("--engine ray is one run with many processes; start one run for each seed (--seed).")
     with own_output() as output:
-        train_them = _train_one if parsed.seeds is None else _train_seeds
-        return train_them(parsed, given, arguments, output)
+        return (_train_one if parsed.seeds is None else _train_seeds)(parsed, given, output)
 
 
-def _check_engine(parsed: argparse.Namespace) -> None:
-    if parsed.engine != "ray":
-        for name in ("actors", "address"):
-            if getattr(parsed, name) is not None:
-                raise UserError(f"--{name} is a Ray cluster's; add --engine ray.")
-        return
-    if parsed.seeds is not None:
-        raise UserError("--engine ray is one run over many processes; give each seed a run of its own (--seed).")
-    if parsed.actors is None and not parsed.resume and parsed.config is None:
-        parsed.actors = parallel.cores()
-
-
-def _train_one(parsed: argparse.Namespace, given: dict[str, Any], arguments: list[str], output: TextIO) -> int:
-    del arguments
+def _train_one(parsed: argparse.Namespace, given: dict[str, Any], output: TextIO) -> int:
     if parsed.resume is True and parsed.out is not None and not parsed.out.exists():
         raise UserError(f"{parsed.out} does not exist, so there is nothing to resume; start it without --resume.")
     out = parsed.out or _default_out(parsed, given)
     settings = _settings(parsed, given)
-    if parsed.resume and (out / folders.CONFIG).exists():
+    if parsed.resume and parsed.config is None and (out / CONFIG).exists():
         settings["config"] = out
-    config = asked_for(**settings).config
-    if config.actors:
-        parsed.engine = "ray"
-    parallel.use_one_core()
-    shown, close = displays.display(parsed.progress, f"{config.agent} seed {config.seed}", output)
+    config = resolve(**settings).config
+    use_one_core()
+    shown, close = progress.display(parsed.progress, f"{config.agent} seed {config.seed}", output)
     with contextlib.ExitStack() as at_the_end:
         at_the_end.callback(close)
         if not config.actors:
-            shown = _at_the_first(lambda: at_the_end.callback(stay_on_one_core()), shown)
+            shown = _before_first(lambda: at_the_end.callback(stay_on_one_core()), shown)
         try:
             train(
                 **settings,
@@ -86,21 +72,20 @@ def _train_one(parsed: argparse.Namespace, given: dict[str, Any], arguments: lis
                 progress=shown,
                 compiling=_announce_compilation if parsed.progress in ("auto", "plain") else None,
                 track=parsed.track,
-                engine=parsed.engine,
                 address=parsed.address,
             )
         except Interrupted as e:
             print(f"tdu: {e}", file=sys.stderr)
             return e.exit_code
-    result = runs.read_result(out)
+    result = read_result(out)
     if parsed.progress != "json" and result is not None:
         best = f"tdu evaluate {out} --best" if parsed.evaluate_every else None
-        print(f"{displays.summary(result, best)} Everything is in {out}.", file=output)
+        print(f"{progress.summary(result, best)} Everything is in {out}.", file=output)
     return 0
 
 
-def _at_the_first(begin: Callable[[], object], show: Callable[[Report], None]) -> Callable[[Report], None]:
-    """`show`, and `begin` before its first report: by then the environment has started whatever processes it has."""
+def _before_first(begin: Callable[[], object], show: Callable[[Report], None]) -> Callable[[Report], None]:
+    """`show`, with `begin` called before the first report. By then the environment has started its own processes."""
     first = itertools.count()
 
     def shown(report: Report) -> None:
@@ -112,36 +97,41 @@ def _at_the_first(begin: Callable[[], object], show: Callable[[Report], None]) -
 
 
 def _announce_compilation() -> None:
-    print("tdu: compiling, which takes some seconds …", file=sys.stderr)
+    tell("compiling, which takes some seconds …")
 
 
-def _train_seeds(parsed: argparse.Namespace, given: dict[str, Any], arguments: list[str], output: TextIO) -> int:
+def _train_seeds(parsed: argparse.Namespace, given: dict[str, Any], output: TextIO) -> int:
     out = parsed.out or _default_out(parsed, given)
-    environments.close(plan(**_settings(parsed, given)).env)
+    planned = plan(**_settings(parsed, given))
+    environments.close(planned.env)
     if out.exists() and not out.is_dir():
         raise UserError(f"{out} is a file; choose another --out.")
     if not parsed.resume and out.exists() and any(out.iterdir()):
         raise UserError(f"{out} already exists; add --resume to continue it, or choose another --out.")
     if parsed.resume is True and not out.exists():
         raise UserError(f"{out} does not exist, so there is nothing to resume; start it without --resume.")
-    shared = _without(arguments, options=("--seeds", "--out", "--progress"), flags=("--resume", "--resume-if-there"))
-    shared += ["--resume-if-there"] if parsed.resume else []
-    jobs = [parallel.Job(f"seed {k}", [*shared, "--seed", str(k)], out / f"seed_{k}") for k in range(parsed.seeds)]
-    outcomes = displays.run_jobs(jobs, parsed.progress)
+    if planned.note is not None:
+        tell(planned.note)
+    arguments = [*watch_arguments(parsed), *(["--resume-if-there"] if parsed.resume else [])]
+    jobs = [
+        Job(f"seed {k}", arguments, out / f"seed_{k}", planned.config.to_json() | {"seed": k})
+        for k in range(parsed.seeds)
+    ]
+    outcomes = progress.run_jobs(jobs, parsed.progress)
     for outcome in outcomes:
         if outcome.code == 0 and outcome.result:
-            print(displays.summary(outcome.result), file=output)
+            print(progress.summary(outcome.result), file=output)
         if outcome.code == 0 and outcome.stderr:
             print(f"{outcome.job.name}: {outcome.stderr}", file=sys.stderr)
     failed = [o for o in outcomes if o.code]
     for outcome in failed:
-        print(f"tdu: {outcome.job.name} failed: {outcome.reason}", file=sys.stderr)
+        tell(f"{outcome.job.name} failed: {outcome.reason}")
     print(f"{len(outcomes) - len(failed)} of {len(outcomes)} runs are in {out}.", file=output)
     return max((o.code if o.code > 0 else 1 for o in failed), default=0)
 
 
 def parse(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
-    """The command's own arguments, and the agent's options as texts by name."""
+    """The command's own arguments, and the agent's options by name."""
     chooser = Parser(add_help=False, allow_abbrev=False)
     for name in ("--agent", "--config", "--out"):
         chooser.add_argument(name)
@@ -153,35 +143,35 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
         description="Train an agent on an environment.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
-        epilog=EXAMPLES,
+        epilog=_EXAMPLES,
     )
     parser.add_argument(
         "env",
         metavar="ENV",
         nargs="?",
-        help="environment id, e.g. deep_sea:size=20 (see tdu list); --config may say it too",
+        help="environment id, e.g. deep_sea:size=20 (see tdu list); may also come from --config",
     )
     parser.add_argument("--agent", help=f"one of {', '.join(agents.AGENTS)} (default {DEFAULT_AGENT})")
     parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="a run's config.json: all that is not said here is as it says"
+        "--config", type=Path, metavar="FILE", help="a run's config.json, for every setting that is not given here"
     )
     add_preset(parser)
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--seed", type=whole("seed", 0, LARGEST_SEED), help="seed of everything random (default 0)")
+    which.add_argument("--seed", type=whole("seed", 0, MAX_SEED), help="seed of everything random (default 0)")
     which.add_argument("--seeds", type=whole("seeds", 1, 10**6), help="run seeds 0 … SEEDS-1, one process per core")
     add_length(parser, "the environment's")
     parser.add_argument("--out", type=folder, metavar="DIR", help="the run's folder (default runs/…)")
     parser.add_argument(
         "--resume", action="store_const", const=True, default=False, help="continue the run in that folder"
     )
-    parser.add_argument(  # for sweeps, which start and continue runs with one command
+    parser.add_argument(  # sweeps start and continue runs with one command
         "--resume-if-there", dest="resume", action="store_const", const="if_there", help=argparse.SUPPRESS
     )
-    add_watching(parser)
+    add_watch(parser)
     parser.add_argument(
         "--evaluation-episodes", type=whole("evaluation_episodes", 0, 10**6), default=EVALUATION_EPISODES,
         metavar="N",
-        help=f"episodes of the trained policy once the run is over, at most, in a tenth of the steps trained; 0 for none "
+        help=f"maximum number of greedy episodes at the end, within a tenth of the steps trained; 0 for none "
         f"(default {EVALUATION_EPISODES})",
     )  # fmt: skip
     parser.add_argument(
@@ -193,21 +183,22 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     )
     parser.add_argument(
         "--engine", choices=("local", "ray"),
-        help="ray: actors, replay and learner are processes of a Ray cluster (agents with a memory; default local)",
+        help="ray: actors, replay and learner are processes of a Ray cluster (recurrent agents; default local)",
     )  # fmt: skip
     parser.add_argument(
-        "--actors", type=whole("actors", 1, MOST_ACTORS), metavar="N",
-        help="with --engine ray: processes that act, each in --num-envs environments (default: one per core)",
+        "--actors", type=whole("actors", 1, MAX_ACTORS), metavar="N",
+        help="with --engine ray: number of actors, each with --num-envs environments (default: one per core)",
     )  # fmt: skip
-    parser.add_argument("--address", help="of a Ray cluster, HOST:PORT; without it one is started on this machine")
-    parser.add_argument("--track", choices=track.KINDS, help="log every episode there too (default: only log.csv)")
+    parser.add_argument(
+        "--address", help="the Ray cluster's address, HOST:PORT (default: a cluster is started on this machine)"
+    )
+    parser.add_argument("--track", choices=track.KINDS, help="also log every episode there (default: only log.csv)")
     general = dataclasses.asdict(agents.configure(agent, {}, "general")) if "general" in agents.presets(agent) else {}
     group = parser.add_argument_group(
-        f"options of agent {agent}, with the paper's defaults"
-        + (", and those of the preset general" if general else "")
+        f"options of agent {agent}, with the paper's defaults" + (" and those of the preset general" if general else "")
     )
     fields = options.describe(entry.config)
-    for name, kind, default, sentence in fields:
+    for name, kind, default, help_text in fields:
         shown = ",".join(map(str, default)) if isinstance(default, tuple) else str(default).lower()
         if general.get(name, default) != default:
             shown = f"{shown}; general {general[name]}"
@@ -217,7 +208,7 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
         group.add_argument(
             f"--{name.replace('_', '-')}",
             dest=f"option_{name}",
-            help=f"{sentence} (default {shown})".replace("%", "%%"),
+            help=f"{help_text} (default {shown})".replace("%", "%%"),
             **how,
         )
     parsed, rest = parser.parse_known_args(arguments)
@@ -232,7 +223,7 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
 
 
 def _not_an_option(agent: str, option: str, known: list[str]) -> UserError:
-    """The error for an option that there is not, or that other agents have."""
+    """The error for an option that does not exist, or that only other agents have."""
     name = option.strip("-").replace("-", "_")
     others = [other for other, entry in agents.AGENTS.items() if name in {f[0] for f in options.describe(entry.config)}]
     if others:
@@ -241,38 +232,23 @@ def _not_an_option(agent: str, option: str, known: list[str]) -> UserError:
 
 
 def _agent_of(chosen: argparse.Namespace) -> str:
-    """Whose options the command has: what is typed, what a config says, or the usual agent's."""
+    """The agent whose options are parsed: the one given, that of a config file, or the default."""
     if chosen.agent is not None:
         return str(chosen.agent)
     file = chosen.config or (chosen.out if chosen.resume else None)
-    if file and (chosen.config or (Path(file) / folders.CONFIG).exists()):
-        return runs.read_template(Path(file)).agent
+    if file and (chosen.config or (Path(file) / CONFIG).exists()):
+        return str(read_template(Path(file)).get("agent", DEFAULT_AGENT))
     return DEFAULT_AGENT
 
 
 def _settings(parsed: argparse.Namespace, given: dict[str, Any]) -> dict[str, Any]:
-    names = ("env", "agent", "config", "seed", "episodes", "steps", "num_envs", "until", "preset", "actors")
+    names = ("env", "agent", "config", "seed", "episodes", "steps", "num_envs", "until", "preset", "engine", "actors")
     return {name: getattr(parsed, name) for name in names} | given
 
 
-def _without(arguments: list[str], *, options: tuple[str, ...], flags: tuple[str, ...]) -> list[str]:
-    """The arguments without those options and their values, and without those flags."""
-    kept, is_value = [], False
-    for argument in arguments:
-        if is_value:
-            is_value = False
-        elif argument in options:
-            is_value = True
-        elif argument.split("=")[0] not in (*options, *flags):
-            kept.append(argument)
-    return kept
-
-
 def _default_out(parsed: argparse.Namespace, given: dict[str, Any]) -> Path:
-    """Where a run, or the runs of several seeds, go when no folder is named."""
-    config = asked_for(**_settings(parsed, given)).config
-    if config.episodes is None and config.steps is None:
-        config = dataclasses.replace(config, episodes=environments.default_episodes(config.env))
+    """The folder of a run, or of several seeds, if none is given."""
+    config = resolve(**_settings(parsed, given)).config
     name = [config.env, config.agent, *(f"{option}={value}" for option, value in given.items())]
     if parsed.seeds is None:
         name.append(f"seed{config.seed}")

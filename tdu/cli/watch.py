@@ -1,4 +1,4 @@
-"""`tdu watch`: what a run has learned, as a film or as text."""
+"""`tdu watch`: episodes of a run's agent, as a film or as text."""
 
 import sys
 import time
@@ -8,40 +8,40 @@ from tdu.cli.output import own_output
 from tdu.cli.parser import Parser, folder, whole
 from tdu.environments import pictures
 from tdu.errors import UserError
+from tdu.options import MAX_SEED
 from tdu.report import films
-from tdu.run import processes as parallel
-from tdu.run.loading import load
-from tdu.run.plan import LARGEST_SEED
+from tdu.run.processes import use_one_core
+from tdu.run.stored import load
 
 
 def run(arguments: list[str]) -> int:
     parser = Parser(
         prog="tdu watch",
-        description="Episodes of a run's agent: a film with --out, or, of Deep Sea, the tree and key_door, text in the "
-        "terminal.",
+        description="Episodes of a run's agent: a film with --out, or text in the terminal (Deep Sea, Binary Tree and "
+        "key_door).",
         allow_abbrev=False,
     )
     parser.add_argument("run", metavar="RUN", type=folder, help="the run's folder")
     who = parser.add_mutually_exclusive_group()
     who.add_argument("--head", type=whole("head", 0, 10**6), metavar="K", help="act greedily on head K")
-    who.add_argument("--explorer", action="store_true", help="act greedily on the explorers, another in each episode")
-    who.add_argument("--greedy", action="store_true", help="act on the exploiters' mean (this is the default)")
+    who.add_argument("--explorer", action="store_true", help="act greedily on an explorer, another one in each episode")
+    who.add_argument("--greedy", action="store_true", help="act greedily on the exploiters' mean (default)")
     parser.add_argument(
-        "--episodes", type=whole("episodes", 1, 1000), default=1, metavar="E", help="how many (default 1)"
+        "--episodes", type=whole("episodes", 1, 1000), default=1, metavar="E", help="number of episodes (default 1)"
     )
-    parser.add_argument("--best", action="store_true", help="the agent that did best in the run's --evaluate-every")
-    parser.add_argument("--seed", type=whole("seed", 0, LARGEST_SEED), default=0, help="of the episodes (default 0)")
+    parser.add_argument("--best", action="store_true", help="the best agent of the run's --evaluate-every")
+    parser.add_argument("--seed", type=whole("seed", 0, MAX_SEED), default=0, help="seed of the episodes (default 0)")
     parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="film.gif, or film.mp4 where ffmpeg is installed or the extra films"
+        "--out", type=Path, metavar="FILE", help="film.gif; or film.mp4, which needs ffmpeg or the extra films"
     )
     parser.add_argument("--fps", type=whole("fps", 1, 100), default=12, help="frames per second (default 12)")
     parsed = parser.parse_args(arguments)
     if parsed.out is not None:
         films.check(parsed.out)
-    parallel.use_one_core()
+    use_one_core()
     with own_output() as output:
         trained = load(parsed.run, best=parsed.best)
-        policy, called = films.chosen(trained.agent, head=parsed.head, explorer=parsed.explorer)
+        policy, description = films.chosen(trained.agent, head=parsed.head, explorer=parsed.explorer)
         stage = pictures.stage(trained.config.env, parsed.seed)
         moments = films.played(stage, policy, episodes=parsed.episodes, longest=films.MAX_FRAMES)
         returns: list[float] = []
@@ -51,7 +51,7 @@ def run(arguments: list[str]) -> int:
                 if parsed.out is not None:
                     frames.append(stage.frame())
                 elif stage.text is None:
-                    raise UserError(f"{trained.config.env} has no form in text; give --out film.gif.")
+                    raise UserError(f"{trained.config.env} cannot be shown as text; give --out film.gif.")
                 else:
                     words = f"episode {episode + 1}, step {step}, return {total:.3f}"
                     _show(stage.text(), words, output, 1 / parsed.fps)
@@ -61,8 +61,8 @@ def run(arguments: list[str]) -> int:
                     break
         finally:
             stage.close()
-        ended = ", ".join(f"{total:.3f}" for total in returns) or "no episode came to an end"
-        print(f"{trained.config.agent} on {trained.config.env}, {called}: returns {ended}.", file=output)
+        ended = ", ".join(f"{total:.3f}" for total in returns) or "no episode ended"
+        print(f"{trained.config.agent} on {trained.config.env}, {description}: returns {ended}.", file=output)
         if parsed.out is not None:
             films.film(frames, parsed.out, parsed.fps)
             print(f"Film: {parsed.out} ({len(frames)} frames, {parsed.out.stat().st_size / 1e6:.2f} MB).", file=output)
@@ -70,7 +70,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _show(text: str, words: str, output: object, seconds: float) -> None:
-    """One picture in place of the one before, in a terminal; one below the other elsewhere."""
+    """Shows one picture; in a terminal it replaces the last one."""
     is_terminal = bool(getattr(output, "isatty", lambda: False)())
     print(("\033[H\033[2J" if is_terminal else "") + f"{text}\n{words}", file=output, flush=True)  # type: ignore[call-overload]
     if is_terminal:

@@ -30,11 +30,10 @@ from tdu.cluster.messages import ELSEWHERE, Counters, Rolled, Service, make_agen
 from tdu.cluster.rollouts import RolloutProcess
 from tdu.metrics import Metrics, on_host
 from tdu.run.folder.records import RunConfig
-from tdu.run.greedy import greedy_returns
 from tdu.run.processes import use_one_core
 from tdu.run.runners import interaction
 from tdu.run.runners.recurrent import BATCHES
-from tdu.run.trained import TrainedAgent
+from tdu.run.trained import TrainedAgent, greedy_returns
 from tdu.types import Params
 
 SEGMENT = 256

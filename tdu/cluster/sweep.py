@@ -19,7 +19,7 @@ from typing import Any
 
 from tdu.cluster import connection
 from tdu.errors import RunError
-from tdu.run.folder import folder as folders
+from tdu.run.folder import LOCKS, is_in_use
 from tdu.run.processes import Job, Lines, Outcome, Tell, ended, one_line, parse_report
 
 _RETRIES = 10
@@ -48,7 +48,7 @@ def run_all(
         remote = ray.remote(num_cpus=1, max_calls=1, max_retries=_RETRIES)(work)
         waiting = {
             remote.remote(
-                *connection.working_folder(), job.name, job.arguments, str(job.out.absolute()), str(marker), latest
+                *connection.working_folder(), tuple(job._replace(out=job.out.absolute())), str(marker), latest
             ): job
             for job in jobs
         }
@@ -88,7 +88,7 @@ def _shipped() -> tuple[type, Callable[..., tuple[int, str, bytes | None]]]:
             reports, self._reports = self._reports, {}
             return reports
 
-    def work(folder: str, holds_tdu: bool, *job: Any) -> tuple[int, str, bytes | None]:
+    def work(folder: str, holds_tdu: bool, *arguments: Any) -> tuple[int, str, bytes | None]:
         import os
         import sys
 
@@ -98,7 +98,7 @@ def _shipped() -> tuple[type, Callable[..., tuple[int, str, bytes | None]]]:
             os.chdir(folder)
         from tdu.cluster import sweep
 
-        return sweep.work(*job)
+        return sweep.work(*arguments)
 
     return Latest, work
 
@@ -128,18 +128,21 @@ class _ReportingOutput(io.RawIOBase):
         return len(data)
 
 
-def work(name: str, arguments: list[str], out: str, marker: str, latest: Any) -> tuple[int, str, bytes | None]:
+def work(fields: tuple[Any, ...], marker: str, latest: Any) -> tuple[int, str, bytes | None]:
     """One run in a worker: its exit code, its messages, and its folder if it does not share the sweep's disk."""
     from tdu.cli import main
 
+    job = Job(*fields)
     shared = Path(marker).exists()
     with contextlib.ExitStack() as stack:
-        folder = Path(out) if shared else Path(stack.enter_context(tempfile.TemporaryDirectory())) / Path(out).name
+        own = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder = job.out if shared else own / job.out.name
         errors = io.BytesIO()
-        output = _ReportingOutput(lambda report: latest.put.remote(name, report))
+        output = _ReportingOutput(lambda report: latest.put.remote(job.name, report))
         stack.enter_context(contextlib.redirect_stderr(_text_stream(errors)))
         stack.enter_context(contextlib.redirect_stdout(_text_stream(output)))
         _await_lock(folder)
+        arguments = job.with_file(own / "settings.json").arguments
         code = main(["train", *arguments, "--out", str(folder), "--progress", "json"])
         return code, one_line(errors.getvalue().decode(errors="replace")), None if shared else _pack(folder)
 
@@ -151,7 +154,7 @@ def _text_stream(raw: Any) -> io.TextIOWrapper:
 def _await_lock(folder: Path, seconds: float = 60.0) -> None:
     """Waits for the lock of a worker that is dying; if another process holds it, the run reports that."""
     deadline = time.monotonic() + seconds
-    while folders.is_in_use(folder) and time.monotonic() < deadline:
+    while is_in_use(folder) and time.monotonic() < deadline:
         time.sleep(0.2)
 
 
@@ -174,7 +177,7 @@ def _pack(folder: Path) -> bytes:
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w") as archive:
         for path in sorted(folder.rglob("*")):
-            if path.is_file() and path.name not in folders.LOCKS:
+            if path.is_file() and path.name not in LOCKS:
                 archive.write(path, path.relative_to(folder).as_posix())
     return data.getvalue()
 
@@ -194,13 +197,13 @@ def _place(packed: bytes, out: Path) -> str:
             archive.extractall(sent)
         if not sent.exists():
             return ""
-        if folders.is_in_use(out):
+        if is_in_use(out):
             kept = _unused(out, "sent")
             sent.rename(kept)
             raise RunError(f"{out} is in use by another process; the folder that a worker sent is in {kept}.")
         sentence = ""
         if _is_as_good_as_empty(out):
-            for name in folders.LOCKS:
+            for name in LOCKS:
                 (out / name).unlink(missing_ok=True)
         elif os.path.lexists(out):
             kept = _unused(out, "before")
@@ -211,7 +214,7 @@ def _place(packed: bytes, out: Path) -> str:
 
 
 def _is_as_good_as_empty(folder: Path) -> bool:
-    return folder.is_dir() and not folder.is_symlink() and {p.name for p in folder.iterdir()} <= folders.LOCKS
+    return folder.is_dir() and not folder.is_symlink() and {p.name for p in folder.iterdir()} <= LOCKS
 
 
 def _unused(out: Path, kind: str) -> Path:

@@ -1,4 +1,4 @@
-"""Built-in environments as Gymnasium environments, for use with other libraries."""
+"""Built-in environments as Gymnasium environments, for use with other libraries. `import tdu` registers them."""
 
 from typing import Any
 
@@ -12,8 +12,6 @@ from tdu.environments import built_in
 from tdu.environments.settings import BUILT_IN
 from tdu.options import build
 from tdu.types import Array, State
-
-_NAMES = {"DeepSea": "deep_sea", "BinaryTree": "binary_tree", "KeyDoor": "key_door"}
 
 
 class BuiltInEnv(gymnasium.Env[np.ndarray, np.int64]):
@@ -52,12 +50,3 @@ class BuiltInEnv(gymnasium.Env[np.ndarray, np.int64]):
         ended, terminated = bool(timestep.last), float(timestep.discount) == 0.0
         observation = self._observation(timestep.observation)
         return observation, float(timestep.reward), ended and terminated, ended and not terminated, {}
-
-
-def register() -> None:
-    """Registers tdu/DeepSea-v0, tdu/BinaryTree-v0 and tdu/KeyDoor-v0 with Gymnasium. Importing tdu calls it."""
-    for name, environment in _NAMES.items():
-        if f"tdu/{name}-v0" not in gymnasium.registry:
-            gymnasium.register(
-                f"tdu/{name}-v0", entry_point=f"{__name__}:BuiltInEnv", kwargs={"environment": environment}
-            )

@@ -12,7 +12,6 @@ import numpy as np
 
 from tdu import agents
 from tdu.errors import UserError
-from tdu.options import unwritten
 from tdu.report import readme
 from tdu.run import folder as runs
 from tdu.run.folder import folder as folders
@@ -291,7 +290,7 @@ def _nearest_preset(config: runs.RunConfig) -> tuple[str, dict[str, Any]]:
 
 def _changed(config: runs.RunConfig, preset: str) -> dict[str, Any]:
     default = dataclasses.asdict(agents.configure(config.agent, {}, preset))
-    options = unwritten(agents.find(config.agent).config) | config.config
+    options = config.config
     return {k: v for k, v in options.items() if k in default and v != _json_value(default[k])}
 
 

@@ -13,7 +13,6 @@ from typing import Any
 
 from tdu import agents, files
 from tdu.errors import UserError, writing
-from tdu.options import unwritten
 from tdu.report import page_data, palette, readme
 from tdu.report.collect import FILM, Collected, CsvTable, Results, StoredRun, collect, command, groups
 from tdu.report.headline import Headline, first_as_good, headline, mastered, solved
@@ -307,7 +306,7 @@ def _configs(grouped: Groups) -> str:
         config = seeds[0].config
         limits = {"environment": env, "agent": config.agent, "episodes": config.episodes, "steps": config.steps}
         limits |= {"num_envs": config.num_envs, "until": config.until, "seeds": len(seeds)}
-        configs[f"{agent} on {env}"] = limits | unwritten(agents.find(config.agent).config) | config.config
+        configs[f"{agent} on {env}"] = limits | config.config
     names = dict.fromkeys(name for config in configs.values() for name in config)
     rows = [(name, *(_words(config.get(name, "")) for config in configs.values())) for name in names]
     differing = [row for row in rows if len(set(row[1:])) > 1]

@@ -1,4 +1,4 @@
-"""Our agents as a drop-in `bsuite.baselines.base.Agent`, so that bsuite's own `experiment.run` trains them."""
+"""An agent as a `bsuite.baselines.base.Agent`, for bsuite's own `experiment.run`."""
 
 from typing import Any
 
@@ -28,11 +28,13 @@ def bsuite_agent(env: Any, agent: str = "tdu", *, seed: int = 0, preset: str | N
     config = agents.configure(agent, options, preset)
     made = agents.find(agent).make(reader.spec, config)
     if not isinstance(made, Agent):
-        raise UserError(f"{agent} acts in several environments at once and cannot be dropped in here; use tdu.train.")
+        raise UserError(
+            f"{agent} acts in several environments at once, which this interface does not allow; use tdu.train."
+        )
     player = StepwisePlayer(made, seed)
 
     def read(timestep: Any) -> TimeStep:
-        """As the player takes it: a row of one."""
+        """A time step as a batch of one."""
         return jax.tree.map(lambda x: np.asarray(x)[None], reader.check(timestep, first=True))
 
     class DropIn(base.Agent):

@@ -1,9 +1,8 @@
-"""Keeps a process that computes on one core on the same one, for as long as it has that core to itself.
+"""Pins a process that computes on one core to that core, as long as no other process uses it.
 
-XLA hands part of a computation to a thread of its own and waits. On another core that thread finds nothing in the caches, and
-the next call finds it on the core before: a short episode then takes up to half as long again. So the process stays where
-it is. When it has to wait for the core, somebody else is there too, and the system may move it; when it computes on several
-cores at once, as an environment with threads does, nobody holds it back.
+XLA computes partly in a thread of its own. If the system moves that thread to another core, its cache is empty, and short
+episodes take up to 50 % longer. So the process is pinned. It is released when it has to wait for the core, because another
+process is there too, and it is not pinned while it uses several cores, as an environment with threads does.
 """
 
 import os
@@ -12,17 +11,17 @@ import time
 from collections.abc import Callable
 
 _WORKS, _SEVERAL = 0.4, 1.1
-"""A process that gets less of a core than this mostly waits for something; one that gets more than that uses several."""
+"""Below the first share of a core, the process mostly waits; above the second, it uses several cores."""
 _CROWDED = 0.2
-"""Where its threads wait for the core for more than this share of the time, it is not alone."""
+"""Another process uses the core if threads wait for it for more than this share of the time."""
 _LONGEST = 60.0
-"""Seconds until it is tried again, at most: twice as many after every time that did not last."""
+"""Maximum time until the next attempt. The time doubles after every attempt that did not last."""
 
 
 def stay_on_one_core(every: float = 1.0) -> Callable[[], None]:
-    """Looks after this process, in the background, at every so many seconds; does nothing where it cannot be done.
+    """Pins this process in the background, checking every `every` seconds; does nothing if the system cannot.
 
-    Returns what ends that and lets the process go where it could before.
+    Returns a function that ends it and releases the process.
     """
     if not hasattr(os, "sched_setaffinity"):
         return lambda: None
@@ -43,7 +42,7 @@ def stay_on_one_core(every: float = 1.0) -> Callable[[], None]:
 
 
 def _keep(allowed: set[int], every: float, ends: threading.Event) -> None:
-    every *= 1 + os.getpid() % 10 / 10  # so that runs started together do not choose together
+    every *= 1 + os.getpid() % 10 / 10  # so that runs started together do not choose at the same time
     before, is_kept, wait = _times(), False, every
     while not ends.wait(every if is_kept else wait):
         now = _times()
@@ -58,7 +57,7 @@ def _keep(allowed: set[int], every: float, ends: threading.Event) -> None:
 
 
 def _times() -> tuple[float, float, float]:
-    """The clock's, this process's of computing, and that for which its threads have waited for a core."""
+    """Wall time, this process's CPU time, and the time that its threads have waited for a core."""
     return time.monotonic(), time.process_time(), sum(map(_waited, os.listdir("/proc/self/task")))
 
 
@@ -67,11 +66,11 @@ def _waited(thread: str) -> float:
         with open(f"/proc/self/task/{thread}/schedstat") as f:
             return int(f.read().split()[1]) / 1e9
     except OSError:
-        return 0.0  # it has come to its end meanwhile
+        return 0.0  # the thread has ended
 
 
 def _core_of_main() -> int:
-    """Where the main thread ran last (proc(5), field 39)."""
+    """The core that the main thread ran on last (proc(5), field 39)."""
     with open(f"/proc/self/task/{os.getpid()}/stat") as f:
         return int(f.read().rpartition(")")[2].split()[36])
 
@@ -81,4 +80,4 @@ def _move(cores: set[int]) -> None:
         try:
             os.sched_setaffinity(int(thread), cores)
         except OSError:
-            continue  # it has come to its end meanwhile
+            continue  # the thread has ended

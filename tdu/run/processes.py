@@ -1,6 +1,6 @@
-"""Several runs on one machine: one process per core, one thread each, which beats two threads on one run.
+"""Several runs on one machine: one process per core, with one thread each.
 
-Every run is the same command that a user would type for it alone, so run k equals `--seed k`.
+Every run is a `tdu train` whose settings are in a config file.
 """
 
 import contextlib
@@ -10,48 +10,58 @@ import selectors
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
-
 from tdu.errors import RunError
-from tdu.run import folder as runs
+from tdu.run.folder import RunResult, read_result
 
 
 class Job(NamedTuple):
-    """One run: a name to show, and the arguments of its `tdu train`."""
+    """One run."""
 
     name: str
     arguments: list[str]
+    """Of its `tdu train`."""
     out: Path
+    settings: dict[str, Any] | None = None
+    """The content of its config file; None for none."""
+
+    def with_file(self, path: Path) -> "Job":
+        """The job with its settings in a file."""
+        if self.settings is None:
+            return self
+        path.write_text(json.dumps(self.settings))
+        return self._replace(arguments=["--config", str(path), *self.arguments], settings=None)
 
 
 Tell = Callable[[str, dict[str, Any]], None]
-"""Is given a job's name and what it reports of its progress."""
+"""Called with a job's name and its progress report."""
 
 
 class Outcome(NamedTuple):
-    """How a job ended: exit code, its result if it has one, and what it said if it failed."""
+    """How a job ended."""
 
     job: Job
     code: int
-    result: runs.RunResult | None
+    """Its exit code."""
+    result: RunResult | None
     stderr: str
 
     @property
     def reason(self) -> str:
         """Why it failed."""
-        _, mine, sentence = self.stderr.rpartition("tdu: ")  # what stands before is its environment's
-        return (sentence if mine else self.stderr) or f"exit code {self.code}"
+        _, prefix, sentence = self.stderr.rpartition("tdu: ")  # its environment may have printed something before
+        return (sentence if prefix else self.stderr) or f"exit code {self.code}"
 
 
 @contextlib.contextmanager
 def ending_as_interrupted() -> Iterator[None]:
-    """The system's request to end is taken as Ctrl-C, so that the processes of jobs are ended too."""
+    """Turns SIGTERM into a KeyboardInterrupt, so that the processes of jobs are ended too."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -68,32 +78,34 @@ def ending_as_interrupted() -> Iterator[None]:
 
 
 def use_one_core() -> None:
-    """Makes this process compute on one core. To be called before JAX's first computation; yields to the user's own."""
+    """Makes this process compute on one core. Call it before JAX's first computation. The user's own flags have priority."""
+    import jax
+
     os.environ.setdefault("NPROC", "1")
     flags = os.environ.get("XLA_FLAGS", "")
     if "xla_cpu_multi_thread_eigen" not in flags:
         os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
     if "JAX_CPU_ENABLE_ASYNC_DISPATCH" not in os.environ:
-        jax.config.update("jax_cpu_enable_async_dispatch", False)  # one core has nobody to hand a computation to
+        jax.config.update("jax_cpu_enable_async_dispatch", False)  # no second core to compute on
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """Number of cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def train_command(job: Job) -> list[str]:
-    """What a user would type for the job.
+    """The command line of a job.
 
-    With -m alone, Python would look for modules in the working folder first, and a user's numpy.py would hide NumPy. -P
-    forbids that; an environment of the user's is found there all the same (`python.see_current_folder`).
+    With -m alone, Python would look for modules in the working folder first, and a file numpy.py there would hide NumPy.
+    -P prevents that. Environments of the user in that folder are still found (`python.see_current_folder`).
     """
     safe = [] if in_own_folder() else ["-P"]
     return [sys.executable, *safe, "-m", "tdu", "train", *job.arguments, "--out", str(job.out), "--progress", "json"]
 
 
 def in_own_folder() -> bool:
-    """Whether the working folder is the one that tdu itself is imported from."""
+    """Whether tdu is imported from the working folder."""
     return Path(__file__).resolve().parents[2] == Path.cwd()
 
 
@@ -106,19 +118,20 @@ def run_all(
     command: Callable[[Job], list[str]] = train_command,
     grace: float = 20.0,
 ) -> list[Outcome]:
-    """Runs every job, at most `workers` at a time; one that fails does not stop the others.
+    """Runs every job, at most `workers` at a time. One that fails does not stop the others.
 
-    Whatever ends this call early ends the processes too: they are asked to stop, and killed after `grace` seconds.
+    If this call ends early, the processes are terminated, and killed after `grace` seconds.
     """
     waiting = list(jobs)
     running: list[_Process] = []
     outcomes: list[Outcome] = []
-    with selectors.DefaultSelector() as pipes:
+    with tempfile.TemporaryDirectory(prefix="tdu-") as settings, selectors.DefaultSelector() as pipes:
         try:
             while waiting or running:
                 while waiting and len(running) < (workers or cores()):
                     job = waiting.pop(0)
-                    running.append(_Process(job, command(job), tell, pipes))
+                    file = Path(settings) / f"{len(outcomes) + len(running)}.json"
+                    running.append(_Process(job, command(job.with_file(file)), tell, pipes))
                 _read(pipes, _TICK)
                 over = [process for process in running if not process.is_alive()]
                 if over:
@@ -137,14 +150,14 @@ def run_all(
 
 _TICK = 0.05
 _PIPE_READS = 64
-"""Of 64 KiB each: more than a pipe ever holds."""
+"""Reads of 64 KiB: more than a pipe can hold."""
 
 
 class _Process:
-    """A job under way, and what its process writes.
+    """A job under way, and its output.
 
-    A process that the job has left behind may hold its pipes open for ever. So the end of a job is the end of its own
-    process; what comes through the pipes later is read and forgotten.
+    A child process of the job may hold its pipes open for ever. So a job ends with its own process; later output is read
+    and dropped.
     """
 
     def __init__(self, job: Job, command: list[str], tell: Tell, pipes: selectors.BaseSelector):
@@ -170,7 +183,7 @@ class _Process:
         return self._process.poll() is None
 
     def outcome(self) -> Outcome:
-        """How it ended, once it has; nothing is told of it any more."""
+        """How it ended. Later reports are dropped."""
         self._over = True
         return ended(self._job, self._process.returncode, one_line(self._errors.decode(errors="replace")))
 
@@ -185,7 +198,7 @@ class _Process:
 
 
 def _read(pipes: selectors.BaseSelector, seconds: float) -> bool:
-    """Hands on what has been written, after waiting so long for the first of it; returns whether there was anything."""
+    """Passes on new output, waiting up to `seconds` for it; returns whether there was any."""
     ready = pipes.select(seconds)
     for key, _ in ready:
         if data := os.read(key.fd, 2**16):
@@ -196,7 +209,7 @@ def _read(pipes: selectors.BaseSelector, seconds: float) -> bool:
 
 
 def _drain(pipes: selectors.BaseSelector) -> None:
-    """Hands on everything that lies in the pipes; what is written meanwhile, perhaps without end, may wait."""
+    """Passes on all output that is in the pipes now."""
     for _ in range(_PIPE_READS):
         if not _read(pipes, 0):
             break
@@ -208,7 +221,7 @@ def _close(pipes: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
 
 
 def _stop(processes: list[_Process], pipes: selectors.BaseSelector, grace: float) -> None:
-    """Ends processes; their pipes are read meanwhile, or one with much to say could not end."""
+    """Ends processes. Their pipes are read meanwhile, because a full pipe would block them."""
     for process in processes:
         process.terminate()
     deadline = time.monotonic() + grace
@@ -224,45 +237,47 @@ _LONGEST = 2**16
 
 
 class Lines:
-    """Bytes as they come, cut into lines. What is not UTF-8 is replaced; of a line without an end, only the last is kept."""
+    """Splits bytes into lines as they arrive. Invalid UTF-8 is replaced; of a very long line only the end is kept."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def add(self, data: bytes) -> list[str]:
-        """The lines that are complete now."""
+        """The lines that are now complete."""
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest[-_LONGEST:]
         return [line.decode(errors="replace") for line in lines]
 
 
 def parse_report(line: str) -> dict[str, Any] | None:
-    """What a run tells of its progress; None where its environment has printed something of its own."""
+    """A progress report from a line of output; None if the line is something else."""
     try:
         report = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(report, dict) or not report.keys() >= _NUMBERS | _PERHAPS:
+    if not isinstance(report, dict) or not report.keys() >= _NUMBERS | _OPTIONAL_NUMBERS:
         return None
-    numbers = [report[name] for name in _NUMBERS] + [report[name] for name in _PERHAPS if report[name] is not None]
+    numbers = [report[name] for name in _NUMBERS] + [
+        report[name] for name in _OPTIONAL_NUMBERS if report[name] is not None
+    ]
     return report if all(isinstance(n, int | float) for n in numbers) else None
 
 
 _NUMBERS = {"episode", "steps", "seconds", "share", "bonus", "steps_per_second", "greedy_depth"}
-_PERHAPS = {
+_OPTIONAL_NUMBERS = {
     "episodes", "most_steps", "return", "regret", "seconds_left", "greedy_return", "greedy_episode", "optimal_depth",
 }  # fmt: skip
-"""Numbers that may not be known. A test holds both to what a run reports."""
+"""Numbers that may be null. A test compares both with what a run reports."""
 
 
 def one_line(text: str) -> str:
-    """A text with every stretch of white space as one blank."""
+    """A text with all white space replaced by single blanks."""
     return " ".join(text.split())
 
 
 def ended(job: Job, code: int, stderr: str) -> Outcome:
-    """The outcome of a job, with the result that it left, if that can be read."""
+    """The outcome of a job, with its result if there is a readable one."""
     try:
-        return Outcome(job, code, runs.read_result(job.out), stderr)
+        return Outcome(job, code, read_result(job.out), stderr)
     except RunError as e:
         return Outcome(job, code or 2, None, stderr or str(e))

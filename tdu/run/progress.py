@@ -1,4 +1,4 @@
-"""Progress displays: a bar on a terminal, plain lines elsewhere, JSON lines for a parent process; and a result in words."""
+"""Progress of runs: a bar on a terminal, plain lines elsewhere, JSON lines for a parent process."""
 
 import contextlib
 import json
@@ -6,23 +6,58 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from tdu.errors import unknown
-from tdu.run import processes as parallel
+from tdu.run import processes
 from tdu.run.folder.records import RunResult
-from tdu.run.session import Report
+from tdu.run.processes import Job, Outcome
+from tdu.run.runners.rows import Row
+from tdu.types import EnvSpec
 
 _PLAIN_EVERY = 5.0
 """Seconds between plain lines."""
 _ALL = "all runs"
 
 Facts = dict[str, Any]
-"""The values that displays show, as JSON can hold them; see `facts`."""
+"""What a display shows of a run, as JSON; see `facts`."""
+
+
+class Report(NamedTuple):
+    """The state of a run after each piece of it."""
+
+    spec: EnvSpec
+    episode: int
+    """Episodes that have ended."""
+    episodes: int | None
+    """Maximum number of episodes; None for no limit."""
+    steps: int
+    most_steps: int | None
+    """Maximum number of steps; None for no limit."""
+    seconds: float
+    """Time spent running, over the whole run; compilation, evaluations and checkpoints are left out."""
+    session_seconds: float
+    """The same, since this process took over."""
+    session_episodes: int
+    session_steps: int
+    last: Row | None
+    """The last episode's row."""
+    mean_return: float | None
+    """Mean return of the last `RECENT` episodes; None before the first has ended."""
+    bad_share: float | None
+    """Share of bad episodes; None if the environment has no rule for them."""
+    status: str = ""
+    """The runner's own status."""
+    evaluation: Row | None = None
+    """The last row of evaluations.csv."""
+    greedy_depth: int = 0
+    """Steps of the optimal path that the greedy policy follows."""
+    optimal_depth: int | None = None
+    """Length of that path; None if the environment has none."""
 
 
 def facts(report: Report) -> Facts:
-    """The values that displays show."""
+    """What a display shows of a run."""
     rate = report.session_steps / report.session_seconds if report.session_seconds else 0.0
     return {
         "episode": report.episode,
@@ -45,13 +80,13 @@ def facts(report: Report) -> Facts:
 
 
 def _share(episode: int, episodes: int | None, steps: int, most_steps: int | None) -> float:
-    """The share of a run that is done, by the nearer of its limits."""
+    """How much of a run is done, by the limit that is nearer."""
     shares = [done / limit for done, limit in ((episode, episodes), (steps, most_steps)) if limit]
     return max(shares, default=0.0)
 
 
 def _seconds_left(report: Report) -> float | None:
-    """Time to the nearer limit at the present speed; None before the first episode or step."""
+    """Maximum time left, by the limit that comes first; None if unknown."""
     pairs = (
         (report.episode, report.episodes, report.session_episodes),
         (report.steps, report.most_steps, report.session_steps),
@@ -61,7 +96,7 @@ def _seconds_left(report: Report) -> float | None:
 
 
 def sentence(shown: Facts) -> str:
-    """The facts in one line. The most important come first, because a narrow terminal cuts the rest off."""
+    """The facts in one line, the most important first, because a narrow terminal cuts off the end."""
     depth = "" if shown["optimal_depth"] is None else f"  depth {shown['greedy_depth']} of {shown['optimal_depth']}"
     regret = "" if shown["regret"] is None else f"  regret {shown['regret']:.3f}"
     mean = "no episode has ended yet" if shown["return"] is None else f"last-100 return {shown['return']:.3f}"
@@ -75,7 +110,7 @@ def sentence(shown: Facts) -> str:
 
 
 def clock(seconds: float | None) -> str:
-    """A duration as hours, minutes and seconds."""
+    """A duration as h:mm:ss."""
     if seconds is None:
         return "?"
     minutes, seconds = divmod(round(seconds), 60)
@@ -91,7 +126,7 @@ class Throttle:
         self._last = -math.inf if at_once else time.monotonic()
 
     def show(self, shown: Facts) -> None:
-        """Prints the facts, at most every few seconds."""
+        """Prints the facts if the last line is old enough."""
         if time.monotonic() - self._last < _PLAIN_EVERY:
             return
         self._last = time.monotonic()
@@ -119,18 +154,18 @@ class Bars:
         self._bars.start()
 
     def show(self, name: str, shown: Facts) -> None:
-        """Moves the bar of that name."""
+        """Updates the bar of that name."""
         done = f"{shown['episode']}" if shown["episodes"] is None else f"{shown['episode']}/{shown['episodes']}"
         self._move(name, share=shown["share"], done=done, text=sentence(shown))
 
     def finish(self, name: str, text: str) -> None:
-        """Replaces the bar of that name by a line of text."""
+        """Replaces a bar by a line of text above the other bars."""
         if name in self._tasks:
             self._bars.remove_task(self._tasks.pop(name))
         self._bars.console.print(f"{name}: {text}", highlight=False, markup=False, soft_wrap=True)
 
     def total(self, finished: float, jobs: int, text: str) -> None:
-        """Moves the bar of all jobs, if there are several."""
+        """Updates the bar of all jobs together, if there is more than one."""
         if jobs > 1:
             self._move(_ALL, share=finished / jobs, done=f"{math.floor(finished)}/{jobs}", text=text)
 
@@ -162,7 +197,7 @@ def display(kind: str, name: str, output: TextIO) -> tuple[Callable[[Report], No
 
 @contextlib.contextmanager
 def shown(how: Callable[[Report], None] | str | None, name: str) -> Iterator[Callable[[Report], None] | None]:
-    """The progress function of `tdu.train`: the given one, or a display that is closed at the end.
+    """The function that `tdu.train` passes its reports to; a display is closed at the end.
 
     Without a terminal the first line comes after five seconds, so that short runs in a script print nothing.
     """
@@ -182,11 +217,11 @@ def shown(how: Callable[[Report], None] | str | None, name: str) -> Iterator[Cal
 
 
 HOW = ("auto", "plain")
-"""Displays of `tdu.train`, beside a function and None."""
+"""Names of displays for `tdu.train`, which also takes a function or None."""
 
 
 def summary(result: RunResult, best: str | None = None) -> str:
-    """A result in at most three sentences; `best` is the command that plays the best agent, if one was kept."""
+    """A result in at most three sentences; `best` is the command that evaluates the best agent, if one was kept."""
     text = f"{result.agent} seed {result.seed} on {result.env}: "
     if result.optimal_depth is not None:
         text += _mastery_words(result)
@@ -202,12 +237,10 @@ def summary(result: RunResult, best: str | None = None) -> str:
     if greedy is not None:
         text += f" The trained policy returns {return_words(greedy.mean, greedy.standard_error, greedy.episodes)}."
         if _was_better(result, greedy.mean):
-            kept = (
-                f"the best agent is kept, {best} plays it"
-                if best
-                else "--evaluate-every keeps the best agent on the way"
+            best_agent = (
+                f"{best} evaluates the best agent" if best else "--evaluate-every keeps the best agent of a run"
             )
-            text += f" It did better while it was training: {kept}."
+            text += f" It was better during training: {best_agent}."
     return text
 
 
@@ -221,29 +254,29 @@ def _mastery_words(result: RunResult) -> str:
 
 
 def return_words(mean: float, standard_error: float, episodes: int) -> str:
-    """A policy's mean return and its number of episodes, with the standard error if there are enough of them."""
+    """A mean return as text, with its standard error if there are enough episodes."""
     if episodes == 1:
         return f"{mean:.3f} in one episode"
-    return f"{mean:.3f}{f' ± {standard_error:.3f}' if episodes >= _ENOUGH_FOR_ERROR else ''} over {episodes} episodes"
+    return f"{mean:.3f}{f' ± {standard_error:.3f}' if episodes >= _MIN_FOR_ERROR else ''} over {episodes} episodes"
 
 
-_ENOUGH_FOR_ERROR = 5
+_MIN_FOR_ERROR = 5
 
 
 def _was_better(result: RunResult, greedy: float) -> bool:
-    """Whether the training return was far above the evaluation return."""
-    enough = result.mean_return is not None and result.mean_return_episodes >= _ENOUGH
+    """Whether the returns of training were far higher than that of the final policy."""
+    enough = result.mean_return is not None and result.mean_return_episodes >= _MIN_FOR_MEAN
     if not enough or result.mean_return is None:
         return False
     return greedy < result.mean_return - 0.5 * abs(result.mean_return)
 
 
-_ENOUGH = 20
-"""Training episodes that are enough for a comparison."""
+_MIN_FOR_MEAN = 20
+"""Fewer episodes do not give a meaningful mean."""
 
 
 class Overall:
-    """Progress of several jobs, and the time left."""
+    """Progress of all jobs together, and the time left."""
 
     def __init__(self, total: int):
         self._total, self._done, self._failed = total, 0, 0
@@ -251,34 +284,34 @@ class Overall:
         self._started = time.monotonic()
 
     def move(self, name: str, share: float) -> None:
-        """Sets the share of a running job that is done."""
+        """Takes in the progress of a job."""
         self._shares[name] = share
 
     def end(self, name: str, failed: bool) -> None:
-        """Counts a job that has ended."""
+        """Takes in the end of a job."""
         self._shares.pop(name, None)
         self._done += 1
         self._failed += failed
 
     @property
     def finished(self) -> float:
-        """Ended jobs, plus the shares of the running ones."""
+        """Number of finished jobs; those under way count by their share."""
         return self._done + sum(self._shares.values())
 
     def sentence(self) -> str:
-        """The progress of all jobs in one line."""
+        """The progress in one line."""
         left = (time.monotonic() - self._started) * (self._total - self.finished) / max(self.finished, 1e-9)
         failed = f", {self._failed} failed" if self._failed else ""
         return f"{self._done} of {self._total} runs{failed}, about {clock(left if self.finished else None)} left"
 
 
-Engine = Callable[..., list[parallel.Outcome]]
+Engine = Callable[..., list[Outcome]]
 
 
 def run_jobs(
-    jobs: list[parallel.Job], kind: str, *, workers: int | None = None, engine: Engine = parallel.run_all
-) -> list[parallel.Outcome]:
-    """Runs jobs in parallel, with a bar for each on a terminal, and elsewhere a line when one ends."""
+    jobs: list[Job], kind: str, *, workers: int | None = None, engine: Engine = processes.run_all
+) -> list[Outcome]:
+    """Runs jobs in parallel, with a bar for each on a terminal, or a line when one ends."""
     overall = Overall(len(jobs))
     bars = Bars() if kind == "auto" and sys.stderr.isatty() else None
     throttles = {job.name: Throttle(job.name) for job in jobs}
@@ -291,7 +324,7 @@ def run_jobs(
         elif kind != "none":
             throttles[name].show(shown)
 
-    def done(outcome: parallel.Outcome) -> None:
+    def done(outcome: Outcome) -> None:
         overall.end(outcome.job.name, bool(outcome.code))
         reason = f"failed: {outcome.reason}"
         if bars is not None:
@@ -302,7 +335,7 @@ def run_jobs(
             print(f"{outcome.job.name}: {ending} ({overall.sentence()})", file=sys.stderr, flush=True)
 
     try:
-        with parallel.ending_as_interrupted():
+        with processes.ending_as_interrupted():
             return engine(jobs, workers=workers, tell=show, done=done)
     finally:
         if bars is not None:

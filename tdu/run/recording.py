@@ -1,17 +1,16 @@
-"""`--record`: snapshots of what a run's agent knows, at moments that depend on episodes alone.
+"""`--record`: snapshots of the values of a run's agent, on a schedule that depends on episodes alone.
 
-A snapshot has, of a few hundred transitions that the agent remembers, the quantiles of the bonus and of the TD error. Where
-the environment has a map (`environments.maps`), it also has for every state, of single steps whatever `return_steps` is,
+A snapshot has the quantiles of the bonus and of the TD error over a few hundred transitions from the replay. If the
+environment has a map (`environments.maps`), a snapshot also has for every state, always of single steps,
 
-    visits [G, S]    times it was met since the snapshot before, by exploiters and by explorers
-    sigma  [S]       the exploiters' disagreement about the TD error, of the action on which it is largest; from two on
-    bonus  [S]       what the agent pays for the state, if that is not sigma; of the action that is paid most
-    spread [G, S]    the heads' disagreement about Q in each group of two at least, of the action on which it is largest
-    value  [S]       the largest Q of the exploiters' mean, and with it the path of the greedy policy
+    visits [G, S]    visits since the last snapshot, by exploiters and by explorers
+    sigma  [S]       the exploiters' disagreement about the TD error, the largest over actions; with two or more exploiters
+    bonus  [S]       the bonus, the largest over actions
+    spread [G, S]    the heads' disagreement about Q in each group of two or more, the largest over actions
+    value  [S]       the largest Q of the exploiters' mean, together with the path of the greedy policy
 
-Moments are ten episodes or a tenth apart at first and evenly spaced later, so that recording costs little and their number,
-and with it the size of the file, is bounded however long the run is. Looking changes nothing: it draws from a key of its own
-and learns nothing.
+Snapshots are ten episodes or a tenth apart at first and evenly spaced later. So recording costs little, and the number of
+snapshots is bounded for any length of run. Recording does not change the run: it has its own random key and learns nothing.
 """
 
 import math
@@ -35,24 +34,24 @@ from tdu.types import Agent, Array, EnvSpec, Key, State, Transition
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 EVEN_MOMENTS = 100
-"""Of a run whose number of episodes is known."""
+"""Number of evenly spaced snapshots, in a run with a known number of episodes."""
 GROWTH = 1.1
 _GAP = 10
-"""Episodes between moments, at least …"""
+"""Minimum number of episodes between snapshots …"""
 _CHEAP_STATES, _USUAL_STATES = 500, 1300
-"""… on maps up to Deep Sea of size 30; and from size 50 on there are fewer altogether."""
+"""… on maps up to Deep Sea 30. From Deep Sea 50 on, all of the schedule is slower."""
 _MOST_STATES = 50_000
-"""Larger maps are not recorded."""
+"""The largest map that is recorded."""
 _BATCHES = 4
 _LARGEST = float(np.finfo(np.float16).max)
 _VISITS, _MOMENTS = "record.visits", "record.moments"
-"""What a checkpoint holds of a recorder, by name."""
+"""Names of a recorder's arrays in a checkpoint."""
 
 
 def next_moment(
     episode: int, episodes: int | None, *, gap: int = 1, pace: float = 1.0, every: int | None = None
 ) -> int:
-    """The first moment after an episode, of a run of so many: `gap` apart at least; or `every` so many, to the thousandth."""
+    """The episode of the next snapshot, at least `gap` later; with `every`, the first thousand are evenly spaced."""
     grown = math.ceil(episode * GROWTH**pace)
     if every is not None:
         following = (episode // every + 1) * every
@@ -65,24 +64,24 @@ def next_moment(
 
 
 def check(agent: str) -> None:
-    """Refuses an agent that cannot be looked into, before anything is made for it."""
+    """Refuses an agent that cannot be recorded."""
     if not agents.find(agent).can_be_recorded:
         raise _cannot(f"agent {agent}")
 
 
-def _cannot(whom: str) -> UserError:
-    return UserError(f"{whom} cannot be recorded: it does not tell its heads' values; leave --record out.")
+def _cannot(name: str) -> UserError:
+    return UserError(f"{name} cannot be recorded: it does not expose its heads' values; leave --record out.")
 
 
-class _Looks(NamedTuple):
-    """What is compiled to look at an agent."""
+class _Programs(NamedTuple):
+    """Compiled functions of a learner's state."""
 
     quantiles: Any
     layers: Any
 
 
 class Recorder:
-    """What a run records: the visits since the last snapshot, and when the next one is due."""
+    """Counts visits and takes snapshots."""
 
     def __init__(
         self,
@@ -94,17 +93,17 @@ class Recorder:
         every: int | None = None,
     ):
         if isinstance(agent, RecurrentAgent) or agent.examiner is None or not isinstance(runner, Traced):
-            raise _cannot("this agent")  # one of the user's own, of which nothing was known before
+            raise _cannot("this agent")  # an agent of the user's own, which `check` does not cover
         self._examiner, self._episodes = agent.examiner, episodes
         self._runner: Traced = runner
         self._map = _map_of(runner.spec)
-        self._looks = _looks(agent, runner.spec)
+        self._programs = _programs(agent, runner.spec)
         self._key = random.for_use(run_key(seed), random.Use.RECORD)
         self._every = every
         self.due = 0
         """The episode of the next snapshot."""
         self.latest = -1
-        """That of the last one."""
+        """The episode of the last snapshot."""
         states = (self._map.states.max() + 1) if self._map is not None else 0
         self._visits = np.zeros((2, states), np.int64)
         self._number = np.zeros(0, np.int64) if self._map is None else self._map.states
@@ -137,50 +136,50 @@ class Recorder:
             del shapes["spread"]
         return shapes
 
-    def look(self) -> None:
-        """Counts the states that were met since the last look."""
+    def count_visits(self) -> None:
+        """Counts the states visited since the last call."""
         for trace in self._runner.trace():
             group = (trace.heads >= self._examiner.exploiters).astype(np.int64)
-            met = trace.states < self._visits.shape[1]  # what is seen at the end of an episode is no place
-            np.add.at(self._visits, (group[met], trace.states[met]), 1)
+            valid = trace.states < self._visits.shape[1]  # the observation after the end of an episode is no state
+            np.add.at(self._visits, (group[valid], trace.states[valid]), 1)
 
     def snapshot(self, clock: Clock) -> bytes:
-        """The line of this moment; the visits are counted anew from here."""
-        self.look()
+        """The line of a snapshot; visits are counted from zero again."""
+        self.count_visits()
         learner = self._runner.learner()
         bonus, td, size = jax.tree.map(
-            np.asarray, self._looks.quantiles(learner, self._key, np.uint32(clock.steps % 2**32))
+            np.asarray, self._programs.quantiles(learner, self._key, np.uint32(clock.steps % 2**32))
         )
-        told: snapshots.Json = {"episode": clock.episodes, "steps": clock.steps}
-        told |= {"bonus": _numbers(bonus), "td": _numbers(td), "td_size": _numbers(size)}
+        content: snapshots.Json = {"episode": clock.episodes, "steps": clock.steps}
+        content |= {"bonus": _numbers(bonus), "td": _numbers(td), "td_size": _numbers(size)}
         if self._map is not None:
-            layers = jax.tree.map(np.asarray, self._looks.layers(learner))
+            layers = jax.tree.map(np.asarray, self._programs.layers(learner))
             path = self._map.path(layers.pop("greedy"))
             shapes = self._shapes()
             kept = {name: _half(layer) for name, layer in layers.items() if name in shapes}
             visits = np.minimum(self._visits[:, self._number], 2**31 - 1).astype(np.int32)
             self._visits[:] = 0
-            told |= {
+            content |= {
                 "path": path,
                 "maps": {name: snapshots.packed(x) for name, x in {"visits": visits, **kept}.items()},
             }
         self.due, self.latest = self.after(clock.episodes), clock.episodes
-        return snapshots.line(told)
+        return snapshots.line(content)
 
     def after(self, episode: int) -> int:
-        """The moment that follows one."""
+        """The episode of the snapshot after `episode`."""
         count = 0 if self._map is None else len(self._map.states)
         gap, pace = math.ceil(_GAP * max(1.0, count / _CHEAP_STATES)), max(1.0, count / _USUAL_STATES)
         return next_moment(episode, self._episodes, gap=gap, pace=pace, every=self._every)
 
     def added_to(self, saved: Saved) -> Saved:
-        """What a checkpoint has to hold, with what the recorder has counted."""
-        self.look()
-        mine = {_VISITS: self._visits.copy(), _MOMENTS: np.asarray([self.due, self.latest, self._every or 0])}
-        return saved._replace(arrays=saved.arrays | mine)
+        """A checkpoint's content with the recorder's state added."""
+        self.count_visits()
+        arrays = {_VISITS: self._visits.copy(), _MOMENTS: np.asarray([self.due, self.latest, self._every or 0])}
+        return saved._replace(arrays=saved.arrays | arrays)
 
     def restore(self, saved: Saved, clock: Clock) -> None:
-        """Goes on from a checkpoint; where the run has not recorded so far, from now on."""
+        """Continues from a checkpoint; starts now if the run was not recorded so far."""
         if is_in(saved):
             self._visits = saved.arrays[_VISITS].copy()
             self.due, self.latest, every = saved.arrays[_MOMENTS].tolist()
@@ -190,7 +189,7 @@ class Recorder:
 
 
 def is_in(saved: Saved) -> bool:
-    """Whether a checkpoint is of a run that records."""
+    """Whether a checkpoint is of a recorded run."""
     return _VISITS in saved.arrays
 
 
@@ -200,11 +199,11 @@ def _map_of(spec: EnvSpec) -> Map | None:
 
 
 @lru_cache(maxsize=8)
-def _looks(agent: Agent, spec: EnvSpec) -> _Looks:
-    """Compiled once for runs that differ in their seed alone."""
+def _programs(agent: Agent, spec: EnvSpec) -> _Programs:
+    """Shared by runs that differ only in their seed."""
     examiner, here = agent.examiner, _map_of(spec)
     assert examiner is not None
-    exploiters = examiner.exploiters or 1  # where none does nothing else, the explorer learns the task
+    exploiters = examiner.exploiters or 1  # without exploiters, the explorer learns the task
 
     def quantiles(learner: State, key: Key, step: Array) -> tuple[Array, Array, Array]:
         keys = jax.random.split(jax.random.fold_in(key, step), _BATCHES)
@@ -224,7 +223,7 @@ def _looks(agent: Agent, spec: EnvSpec) -> _Looks:
         following, rewards, discounts = map(jnp.asarray, (here.following, here.rewards, here.discounts))
 
         def of_action(action: Array) -> Any:
-            """One action in every state: a batch of S at a time, so that little memory is needed."""
+            """One action in every state: a batch of S at a time, which needs little memory."""
             o_t = observed[following[:, action]]
             taken = jnp.full(count, action, jnp.int32)
             transitions = Transition(observed[:-1], taken, rewards[:, action], discounts[:, action], o_t, {})
@@ -241,11 +240,11 @@ def _looks(agent: Agent, spec: EnvSpec) -> _Looks:
             "bonus": jnp.max(seen.bonus, axis=0),
         }
 
-    return _Looks(jax.jit(quantiles), jax.jit(layers))
+    return _Programs(jax.jit(quantiles), jax.jit(layers))
 
 
 def _disagreement(x: Array) -> Array:
-    """[H, S, A] -> [S]; nothing where fewer than two could disagree."""
+    """[H, S, A] -> [S]; zero with fewer than two heads."""
     if x.shape[0] < 2:
         return jnp.zeros(x.shape[1])
     return jnp.max(jnp.std(x, axis=0, ddof=1), axis=-1)

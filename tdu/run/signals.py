@@ -1,4 +1,4 @@
-"""Ctrl-C and the system's request to end, remembered until a run has saved."""
+"""Ctrl-C and SIGTERM, held back until a run has saved a checkpoint."""
 
 import contextlib
 import signal
@@ -7,8 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 
+class Interrupted(KeyboardInterrupt):
+    """A run that ended on Ctrl-C or SIGTERM, after saving what it can."""
+
+    def __init__(self, sentence: str, signal_number: int):
+        super().__init__(sentence)
+        self.exit_code = 128 + signal_number
+
+
 class Signals(contextlib.AbstractContextManager["Signals"]):
-    """Remembers, while it is entered, which of the two came. A second Ctrl-C ends at once."""
+    """Stores which of the two signals came. A second Ctrl-C ends the process at once."""
 
     def __init__(self, say: Callable[[str], None]):
         self.received: int | None = None
@@ -19,7 +27,7 @@ class Signals(contextlib.AbstractContextManager["Signals"]):
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 handler = signal.getsignal(number)
-                if handler not in (signal.SIG_IGN, None):  # who ignores it wants it ignored
+                if handler not in (signal.SIG_IGN, None):  # an ignored signal stays ignored
                     self._handlers[number] = handler
                     signal.signal(number, self._receive)
         return self
@@ -34,5 +42,5 @@ class Signals(contextlib.AbstractContextManager["Signals"]):
             signal.signal(number, self._handlers[number])
         if self.received is None:
             self.received = number
-            with contextlib.suppress(RuntimeError):  # where it came in the middle of other words
-                self._say("it ends as soon as it can be saved; Ctrl-C ends it at once.")
+            with contextlib.suppress(RuntimeError):  # the signal came while another message was printed
+                self._say("the run ends as soon as it is saved; Ctrl-C ends it at once.")

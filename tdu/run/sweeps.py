@@ -1,11 +1,10 @@
 """Sweeps: many runs in one folder, on this machine or on a Ray cluster.
 
-A sweep is a folder of runs and nothing else, each a `tdu train` whose folder's name says what it is and carries a few
-letters that stand for its whole config. Starting it again continues what is missing or was cut off. A run that fails is
-reported and does not stop the others.
+A sweep is a folder of runs. The name of a run's folder has its settings and a few characters of its config's checksum.
+Starting a sweep again continues the runs that are missing or were interrupted. A failed run does not stop the others.
 """
 
-import contextlib
+import dataclasses
 import hashlib
 import itertools
 import re
@@ -16,8 +15,8 @@ from typing import Any, NamedTuple
 from tdu import agents, environments
 from tdu.errors import RunError, UserError
 from tdu.options import whole_number
-from tdu.run import folder as runs
-from tdu.run.plan import ask, is_as_asked
+from tdu.run.folder import RunConfig, read_config, read_result
+from tdu.run.plan import resolve
 from tdu.run.processes import Job
 from tdu.run.runners.mastery import Until
 
@@ -37,56 +36,33 @@ class Cell(NamedTuple):
 
     @property
     def options_text(self) -> str:
-        """The options as a user would read them."""
+        """The options as text."""
         return " ".join(f"{name}={_text(value)}" for name, value in self.options)
 
     @property
     def name(self) -> str:
-        """What tells the run from others that a user would tell apart."""
+        """The run's name in progress displays."""
         return " ".join(filter(None, (self.env, self.preset, self.agent, self.options_text, str(self.seed))))
 
-    def config(self) -> runs.RunConfig:
-        """All that defines the run, every option of its agent included."""
-        unlimited = self.episodes is None and self.steps is None
-        return ask(
-            self.env,
-            self.agent,
-            seed=self.seed,
-            episodes=environments.default_episodes(self.env) if unlimited else self.episodes,
-            steps=self.steps,
-            num_envs=self.num_envs,
-            until=self.until,
-            preset=self.preset,
-            options=dict(self.options),
-        )
+    def settings(self) -> dict[str, Any]:
+        """The settings of the run, as a config file for `tdu train --config` holds them."""
+        return {name: value for name, value in self._asdict().items() if name != "options" and value is not None} | {
+            "config": dict(self.options)
+        }
+
+    def config(self) -> RunConfig:
+        """The resolved config."""
+        settings = self.settings()
+        return resolve(**settings.pop("config"), **settings).config
 
     def job(self, folder: Path) -> Job:
-        """The `tdu train` of it."""
-        arguments = [self.env, "--agent", self.agent, "--preset", self.preset, "--seed", str(self.seed)]
-        arguments += ["--episodes", str(self.episodes)] if self.episodes is not None else []
-        arguments += ["--steps", str(self.steps)] if self.steps is not None else []
-        usual = agents.default_num_envs(self.agent, self.preset)
-        arguments += ["--num-envs", str(self.num_envs)] if self.num_envs != usual else []
-        arguments += ["--until", self.until, "--resume-if-there"]
-        for option, value in self.options:
-            flag = f"--{option.replace('_', '-')}"
-            if isinstance(value, bool):
-                arguments.append(flag if value else flag.replace("--", "--no-", 1))
-            else:
-                arguments += [flag, _text(value)]
-        return Job(self.name, arguments, run_folder(folder, self.name, self.config()))
+        """The job that trains it."""
+        out = run_folder(folder, self.name, self.config())
+        return Job(self.name, ["--resume-if-there"], out, self.settings())
 
 
-def run_folder(parent: Path, name: str, config: runs.RunConfig) -> Path:
-    """The folder of a run: its name and a few letters that stand for its whole config.
-
-    Older versions had the name alone. Where such a folder holds the very same run, it is used.
-    """
-    older = parent / file_name(name)
-    if (older / "config.json").exists():
-        with contextlib.suppress(RunError):
-            if is_as_asked(runs.read_config(older), config):
-                return older
+def run_folder(parent: Path, name: str, config: RunConfig) -> Path:
+    """The folder of a run: its name and a few characters of its config's checksum."""
     return parent / f"{file_name(name)}-{config.digest()}"
 
 
@@ -102,32 +78,32 @@ def plan(
     num_envs: int | None = None,
     until: Until = "mastered",
 ) -> list[Cell]:
-    """Every run of a sweep; all options are checked here, before anything runs. Two that are the same run are one.
+    """Every run of a sweep, without duplicates, checked before anything runs.
 
-    Without a preset, each environment has its own (`agents.default_preset`).
+    Without `preset`, each environment has its default (`agents.default_preset`).
     """
     seeds = whole_number("seeds", seeds, 1, 10**6)
     ids = [environments.parse(env).canonical() for target in targets for env in environments.expand(target)]
     envs = list(dict.fromkeys(map(str, ids)))
     for env in envs:
-        environments.default_episodes(env)  # refuses what cannot be
+        environments.default_episodes(env)  # refuses an unknown id
     grid = grid or {}
     cells: dict[str, Cell] = {}
     for agent, env in itertools.product(dict.fromkeys(agent_names), envs):
         env_id = environments.parse(env)
-        its_preset = preset or agents.default_preset(agent, of_the_paper=env_id.is_of_the_paper, kind=env_id.kind)
+        chosen = preset or agents.default_preset(agent, of_the_paper=env_id.is_of_the_paper, kind=env_id.kind)
         for values in itertools.product(*grid.values()):
             options = tuple(zip(grid, values, strict=True))
             for seed in range(seeds):
                 cell = Cell(
                     env,
                     agent,
-                    its_preset,
+                    chosen,
                     options,
                     seed=seed,
                     episodes=episodes,
                     steps=steps,
-                    num_envs=agents.default_num_envs(agent, its_preset) if num_envs is None else num_envs,
+                    num_envs=agents.default_num_envs(agent, chosen) if num_envs is None else num_envs,
                     until=until,
                 )
                 cells.setdefault(cell.config().digest(), cell)
@@ -135,7 +111,7 @@ def plan(
 
 
 def parse_grid(texts: Sequence[str]) -> dict[str, list[str]]:
-    """`["beta=0.1,1", "prior_scale=0,3"]` as lists by name; values of a list of numbers are joined with x, as in 64x64."""
+    """`["beta=0.1,1", "prior_scale=0,3"]` as lists by name. A value that is itself a list is joined with x: 64x64."""
     grid: dict[str, list[str]] = {}
     for text in texts:
         name, equals, values = text.partition("=")
@@ -160,20 +136,23 @@ def missing(cells: Sequence[Cell], folder: Path) -> list[Job]:
 
 
 def _is_finished(cell: Cell, out: Path) -> bool:
-    """Whether the very run is there; of anything else in its folder, the run itself will say what is wrong with it."""
+    """Whether this very run has finished there. If the folder holds anything else, the run itself reports the error."""
     try:
-        return is_as_asked(runs.read_config(out), cell.config()) and runs.read_result(out) is not None
+        stored, config = read_config(out), cell.config()
+        if config.episodes is None and config.steps is None and stored.steps is None:  # the environment's default
+            config = dataclasses.replace(config, episodes=stored.episodes)
+        return stored == config and read_result(out) is not None
     except RunError:
         return False
 
 
 def file_name(text: str) -> str:
-    """A text as the name of a file: no odd characters, and not longer than file systems allow."""
+    """A text as a file name: no special characters, and short enough for every file system."""
     name = re.sub(r"[^A-Za-z0-9=.,_]", "-", text)
-    return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    return name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
-_LONGEST = 180
+_MAX_NAME = 180
 
 
 def _text(value: Any) -> str:

@@ -1,10 +1,11 @@
-"""TensorBoard and Weights & Biases beside the run's own log, over environment steps. Needs the extra `track`."""
+"""Logging to TensorBoard or Weights & Biases, beside log.csv, over environment steps. Needs the extra `track`."""
 
 import os
 from pathlib import Path
 from typing import Any, Protocol
 
 from tdu.errors import UserError, unknown
+from tdu.run.observers import LiveRun, Observer
 from tdu.run.runners.rows import WALL_TIME, Row
 
 KINDS = ("tensorboard", "wandb")
@@ -22,40 +23,50 @@ class Writer(Protocol):
         ...
 
 
-class Tracker:
-    """Tracks a run: each episode's row of the log, and each evaluation with its 95 % interval and the best one so far."""
+class Tracker(Observer):
+    """Tracks every episode's row, and each evaluation with its 95 % interval and the best one so far; None for no tracker."""
 
-    def __init__(self, writer: Writer):
-        self._writer = writer
+    def __init__(self, run: LiveRun, kind: str | None):
+        self._run, self._kind = run, kind
+        self._writer: Writer | None = None
+        self._tracked: Row | None = None
+        """The last evaluation that was written."""
+
+    def start(self) -> None:
+        folder = self._run.folder
+        if self._kind is None:
+            return
+        if self._kind not in KINDS:
+            raise unknown("value of track", self._kind, KINDS)
+        if folder is None:
+            raise UserError(f"track={self._kind} needs the run's folder; give out.")
+        self._tracked = self._run.last_evaluation
+        try:
+            is_wandb = self._kind == "wandb"
+            self._writer = _Wandb(folder.path, self._run.config.to_json()) if is_wandb else _TensorBoard(folder.path)
+        except ModuleNotFoundError as e:
+            raise UserError(
+                f"--track {self._kind} needs the extra 'track' ({e.name} is missing): pip install 'tdu[track]'."
+            ) from None
 
     def episode(self, row: Row) -> None:
-        """Adds a row of the log."""
-        values = {name: float(value) for name, value in row.items() if name not in ("steps", WALL_TIME)}
-        self._writer.write(values, int(row["steps"]))
+        if self._writer is not None:
+            values = {name: float(value) for name, value in row.items() if name not in ("steps", WALL_TIME)}
+            self._writer.write(values, int(row["steps"]))
 
-    def evaluation(self, row: Row, best: float) -> None:
-        """Adds a row of evaluations.csv."""
+    def advanced(self, rows: list[Row]) -> None:
+        row = self._run.last_evaluation
+        if self._writer is None or row is None or row is self._tracked:
+            return
+        self._tracked = row
         mean, half = row["greedy_return"], 1.96 * row["standard_error"]
-        values = {"return": mean, "return_low": mean - half, "return_high": mean + half, "best_return": best}
+        values = {"return": mean, "return_low": mean - half, "return_high": mean + half}
+        values["best_return"] = self._run.best_return
         self._writer.write({f"evaluation/{name}": float(value) for name, value in values.items()}, int(row["steps"]))
 
     def close(self) -> None:
-        """Writes everything out."""
-        self._writer.close()
-
-
-def start(kind: str, folder: Path | None, config: dict[str, Any]) -> Tracker:
-    """The tracker of a run."""
-    if kind not in KINDS:
-        raise unknown("value of track", kind, KINDS)
-    if folder is None:
-        raise UserError(f"track={kind} needs the run's folder; give out.")
-    try:
-        return Tracker(_TensorBoard(folder) if kind == "tensorboard" else _Wandb(folder, config))
-    except ModuleNotFoundError as e:
-        raise UserError(
-            f"--track {kind} needs the extra 'track' ({e.name} is missing): pip install 'tdu[track]'."
-        ) from None
+        if self._writer is not None:
+            self._writer.close()
 
 
 class _TensorBoard:

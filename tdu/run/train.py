@@ -7,26 +7,23 @@ from typing import Any, Literal
 
 from tdu.environments import parts
 from tdu.errors import RunError, UserError, tell
-from tdu.options import whole_number
-from tdu.run import folder as runs
-from tdu.run import processes as parallel
+from tdu.options import MAX_EPISODES, whole_number
 from tdu.run import progress as displays
 from tdu.run import recording
-from tdu.run.loading import load
-from tdu.run.plan import MOST_EPISODES, Plan, plan
-from tdu.run.run import Run
+from tdu.run.folder import Folder
+from tdu.run.loop import Loop, Watch
+from tdu.run.observers import Evaluation
+from tdu.run.plan import Engine, Plan, plan, refuse_without_ray
+from tdu.run.progress import Report
 from tdu.run.runners.mastery import Until
 from tdu.run.runners.rows import Row
-from tdu.run.session import Evaluation, Interrupted, Report, Session, Watching
-from tdu.run.trained import TrainedAgent
+from tdu.run.stored import Run, load
 
 CHECKPOINT_SECONDS = 60.0
-"""Between checkpoints, if nobody says otherwise."""
+"""Default time between checkpoints."""
 
 EVALUATION_EPISODES = 100
-"""Of the trained policy once a run is over, if nobody says otherwise."""
-
-__all__ = ["Evaluation", "Interrupted", "Plan", "Report", "Run", "TrainedAgent", "load", "plan", "train"]
+"""Default maximum number of evaluation episodes."""
 
 
 def train(
@@ -53,7 +50,7 @@ def train(
     compiling: Callable[[], None] | None = None,
     say: Callable[[str], None] = tell,
     track: str | None = None,
-    engine: Literal["local", "ray"] | None = None,
+    engine: Engine | None = None,
     actors: int | None = None,
     address: str | None = None,
     **options: Any,
@@ -61,111 +58,105 @@ def train(
     """Trains an agent and returns the run.
 
     Args:
-        env: an environment's id, for example "deep_sea:size=20"; a dm_env or Gymnasium object, a vector too; or ours.
-        agent: an agent's name; "tdu" if nothing is said.
-        config: a run's config.json, or its folder: everything that is not given here is as it says.
-        seed: of everything random in the run; 0 if nothing is said.
-        episodes: at most so many; by default what the environment says, and no limit where `steps` is given.
-        steps: at most so many environment steps, to the end of a round where several environments are stepped together.
-        num_envs: environments side by side; 1 if nothing is said, and for agents with a memory what their preset has.
-        out: the run's folder; without one the run leaves nothing on the disk.
-        resume: continue the run in that folder; "if_there" starts a new one where there is none.
-        until: what ends the run before its budget is spent. "solved": the environment's own rule holds (bsuite's on Deep Sea,
-            ten successes in a row on the tree). "mastered" (the default): also, on Deep Sea, the greedy policy has followed
-            the optimal path at 20 checks in a row, 5 episodes apart. "budget": nothing.
-        preset: set of defaults. Ensembles have "paper", "listing", "boot_dqn" and "general". The default is "paper" on the
-            paper's environments (Deep Sea, the tree, bsuite) and "general" elsewhere. Agents with a memory have "paper",
-            "atari-small", "minatar", "memory" and "deep-sea"; the default depends on the environment.
+        env: an environment id, for example "deep_sea:size=20"; a dm_env or Gymnasium object, also a vector; or a
+            `tdu.types.Environment`.
+        agent: the agent's name; default "tdu".
+        config: a run's config.json or its folder. It provides every setting that is not given here.
+        seed: seed of everything random in the run; default 0.
+        episodes: maximum number of episodes. Default: the environment's own number, or no limit if `steps` is given.
+        steps: maximum number of environment steps. Several environments are stepped together to the end of a round.
+        num_envs: number of parallel environments. Default 1; recurrent agents: set by the preset.
+        out: the run's folder. Without it, nothing is written to disk.
+        resume: continue the run in that folder; "if_there" starts a new one if there is none.
+        until: what ends the run before its budget is spent. "solved": the environment's own rule (bsuite's on Deep Sea,
+            ten successes in a row on the Binary Tree). "mastered" (default): on Deep Sea, in addition, the greedy policy
+            has followed the optimal path at 20 checks in a row, 5 episodes apart. "budget": nothing.
+        preset: a set of defaults. Ensembles have "paper", "listing", "boot_dqn" and "general"; the default is "paper" on
+            the paper's environments (Deep Sea, Binary Tree, bsuite) and "general" elsewhere. Recurrent agents have
+            "paper", "atari-small", "minatar", "memory" and "deep-sea"; the default depends on the environment.
         checkpoint_seconds: time between checkpoints.
-        evaluation_episodes: episodes of the trained policy, without learning, once the run is over; 0 for none. They are
-            fewer where so many would take more than a tenth of the steps trained (or than a thousand).
-        evaluate_every: also every so many episodes (then in a tenth of the steps trained since). What it returns is in
-            evaluations.csv, and the agent that did best is kept: `tdu.load(out, best=True)`.
-        record: keep snapshots of what the agent knows in record.jsonl, for the maps of `tdu report`; it needs `out`. A run
-            that records goes on recording when it is resumed.
-        record_every: the same at every so many episodes, where the usual moments are too few for a film or too many.
-        on_episode: called with every episode's row of the log; return True to end the run.
-        on_evaluation: called after every evaluation during the run, with its `returns` and its `agent`; True ends the run.
+        evaluation_episodes: maximum number of greedy episodes, without learning, at the end of the run; 0 for none. The
+            evaluation takes at most a tenth of the steps trained (or a thousand steps, if that is more).
+        evaluate_every: also evaluate every this many episodes, within a tenth of the steps trained since the last
+            evaluation. Results are in evaluations.csv, and the best agent is kept: `tdu.load(out, best=True)`.
+        record: store snapshots of the agent's values in record.jsonl, for the maps of `tdu report`; needs `out`. A run
+            that records continues to record when it is resumed.
+        record_every: the same, every this many episodes instead of the default schedule.
+        on_episode: called with every episode's log row; return True to end the run.
+        on_evaluation: called after every evaluation during the run; return True to end the run.
         progress: "auto" is a bar on a terminal and elsewhere a line every five seconds, "plain" always such lines, None
-            silence; or a function that is called with a report after every piece of the run.
-        compiling: called when there is nothing left but to compile and run.
-        say: called with anything worth telling, a damaged checkpoint for example.
+            nothing; or a function that is called with a report after every piece of the run.
+        compiling: called just before compilation starts.
+        say: called with warnings, for example about a damaged checkpoint.
         track: "tensorboard" or "wandb", to log every episode there too.
-        engine: "ray" for rollouts, replay and learner as processes of a Ray cluster, for agents with a memory.
-        actors: rollouts of such a run, each in `num_envs` environments; one per core of this machine if nothing is said.
-        address: of the cluster; without one, a cluster is started on this machine.
+        engine: "ray" runs actors, replay and learner as processes of a Ray cluster (recurrent agents only).
+        actors: number of actors on the cluster, each with `num_envs` environments; default: one per core of this machine.
+        address: the cluster's address. Without it, a cluster is started on this machine.
         **options: fields of the agent's config.
 
     Raises:
         Interrupted: a KeyboardInterrupt, after Ctrl-C or SIGTERM and once the run is saved.
     """
-    if engine == "ray" and actors is None and config is None:
-        actors = parallel.cores()
-    if engine != "ray" and (actors or address):
-        raise UserError("actors and address are a Ray cluster's; add engine=ray (--engine ray).")
+    refuse_without_ray(engine, address=address)
     planned = plan(
-        env, agent, actors=actors, config=config,
-        seed=seed, episodes=episodes, steps=steps, num_envs=num_envs, until=until, preset=preset,
-        **options,
+        env, agent, config=config, seed=seed, episodes=episodes, steps=steps, num_envs=num_envs, until=until,
+        preset=preset, engine=engine, actors=actors, **options,
     )  # fmt: skip
     if planned.config.actors and out is None:
-        raise UserError("a run on a cluster goes on from its checkpoints when a process dies; give it a folder (out).")
+        raise UserError("a run on a cluster needs a folder for its checkpoints; give out.")
     if checkpoint_seconds < 0 or not math.isfinite(checkpoint_seconds):
         raise UserError(f"checkpoint_seconds must be at least 0, not {checkpoint_seconds}.")
-    watching = Watching(
-        evaluation_episodes=whole_number("evaluation_episodes", evaluation_episodes, 0, 10**6),
-        evaluate_every=None
-        if evaluate_every is None
-        else whole_number("evaluate_every", evaluate_every, 1, MOST_EPISODES),
-        on_episode=on_episode,
-        on_evaluation=on_evaluation,
-        record=record or record_every is not None,
-        record_every=None if record_every is None else whole_number("record_every", record_every, 1, MOST_EPISODES),
-    )
-    if watching.record and out is None:
-        raise UserError("what is recorded is kept in the run's folder; give out.")
-    if watching.record:
+    evaluation_episodes = whole_number("evaluation_episodes", evaluation_episodes, 0, 10**6)
+    if evaluate_every is not None:
+        evaluate_every = whole_number("evaluate_every", evaluate_every, 1, MAX_EPISODES)
+    if record_every is not None:
+        record_every, record = whole_number("record_every", record_every, 1, MAX_EPISODES), True
+    if record and out is None:
+        raise UserError("a recording is stored in the run's folder; give out.")
+    if record:
         recording.check(planned.config.agent)
-    if evaluate_every is not None and not watching.evaluation_episodes:
+    if evaluate_every is not None and not evaluation_episodes:
         raise UserError("evaluate_every needs evaluation_episodes of at least 1.")
     if on_evaluation is not None and evaluate_every is None:
         raise UserError("on_evaluation is called after evaluations during the run; give evaluate_every too.")
 
-    with displays.shown(progress, f"{planned.config.agent} seed {planned.config.seed}") as told:
+    with displays.shown(progress, f"{planned.config.agent} seed {planned.config.seed}") as show:
 
-        def session(folder: runs.Folder | None, *, resuming: bool) -> Session:
+        def start(folder: Folder | None, *, resuming: bool) -> Loop:
             if planned.env.spec.parts is not None:
                 say(parts.described(planned.env.spec.parts, planned.env.spec.name))
-            if planned.general_because is not None:
-                say(planned.general_because)
+            if planned.note is not None:
+                say(planned.note)
             if compiling is not None:
                 compiling()
-            return Session(
-                planned, folder, resuming=resuming, checkpoint_seconds=checkpoint_seconds,
-                watching=watching, progress=told, say=say, track=track, address=address,
+            watch = Watch(
+                evaluation_episodes=evaluation_episodes, checkpoint_seconds=checkpoint_seconds,
+                evaluate_every=evaluate_every, on_episode=on_episode, on_evaluation=on_evaluation,
+                record=record, record_every=record_every, progress=show, track=track,
             )  # fmt: skip
+            return Loop(planned, folder, watch, resuming=resuming, say=say, address=address)
 
         if out is not None:
-            return _in_folder(out, planned, session, resume=resume, env=env, say=say)
+            return _in_folder(out, planned, start, resume=resume, env=env, say=say)
         if resume:
             raise RunError("there is nothing to resume without a folder; give out.")
-        return session(None, resuming=False).run()
+        return start(None, resuming=False).run()
 
 
 def _in_folder(
     out: str | Path,
     planned: Plan,
-    session: Callable[..., Session],
+    start: Callable[..., Loop],
     *,
     resume: bool | Literal["if_there"],
     env: Any,
     say: Callable[[str], None],
 ) -> Run:
-    """A run that leaves its folder: begun, gone on with, or found finished."""
-    is_there = Path(out).exists()
-    if resume is True and not is_there:
+    """A run with a folder: started, continued, or loaded if it has finished."""
+    exists = Path(out).exists()
+    if resume is True and not exists:
         raise RunError(f"{out} does not exist, so there is nothing to resume; start it without --resume.")
-    folder = runs.Folder(out, resume=bool(resume))
+    folder = Folder(out, resume=bool(resume))
     try:
         stored = folder.read_config()
         if stored is None:
@@ -173,20 +164,20 @@ def _in_folder(
         elif stored != planned.config:
             difference = stored.difference(planned.config)
             raise RunError(
-                f"{folder.path} was started with {difference}; resume it with the same, or start another run like it "
-                f"(--config {folder.path}, and another --out)."
+                f"{folder.path} was started with {difference}; resume it with the same settings, or start another run "
+                f"like it (--config {folder.path}, and another --out)."
             )
         if folder.read_result() is not None:
             finished = load(folder.path, None if isinstance(env, str) else env, say)
             say(f"{folder.path} is finished already.")
             return finished
-        sitting = None
+        loop = None
         try:
-            sitting = session(folder, resuming=bool(resume) and is_there)
-            return sitting.run()
+            loop = start(folder, resuming=bool(resume) and exists)
+            return loop.run()
         except UserError:
-            # Such a run cannot begin, and would be in the way of the next; a sweep's is not, and is counted there.
-            if sitting is None or not (resume or sitting.has_anything):
+            # A run that cannot start leaves no folder behind, except in a sweep, where it counts as failed.
+            if loop is None or not (resume or loop.has_progress):
                 folder.withdraw()
             raise
     finally:

@@ -1,5 +1,6 @@
-"""An agent that has learned, for use outside of training: it acts greedily on the mean value over its exploiters."""
+"""A trained agent: it acts greedily on the mean value over its exploiters. And the returns of its greedy episodes."""
 
+import math
 from functools import lru_cache
 from typing import Any
 
@@ -7,10 +8,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tdu import environments, random
 from tdu.agents.r2d2.agent import RecurrentAgent
 from tdu.environments.observations import encode
+from tdu.environments.vector import VectorEnvironment
 from tdu.run.runners.interaction import run_key
-from tdu.types import Agent, Array, EnvSpec, Examiner, Key, Params, State, TimeStep
+from tdu.types import Actor, Agent, Array, Environment, EnvSpec, Examiner, Key, Params, State, TimeStep
+
+MIN_EPISODE_STEPS = 1000
+"""Every episode of an evaluation may last at least this long."""
+
+_MAX_EPISODE_STEPS = 10**6
+_MAX_STEPS = 10**7
+"""Maximum number of steps of all episodes together, in Python."""
 
 
 @lru_cache(maxsize=8)
@@ -29,7 +39,7 @@ def _programs(agent: Agent | RecurrentAgent) -> tuple[Any, Any, Any]:
 
 
 class TrainedAgent:
-    """An agent that has learned. One with a memory remembers what it has seen since `begin_episode`."""
+    """A trained agent. A recurrent one remembers what it has seen since `begin_episode`."""
 
     def __init__(self, spec: EnvSpec, agent: Agent | RecurrentAgent, params: Params):
         self.spec = spec
@@ -49,25 +59,118 @@ class TrainedAgent:
         return self.agent.examiner if isinstance(self.agent, Agent) else None
 
     def begin_episode(self) -> None:
-        """Forgets what was seen before."""
+        """Resets the memory."""
         self._acting: State = self._begin(self.params, self._key)
 
     def values(self, observation: Any, reward: float = 0.0) -> np.ndarray:
-        """Value of every action, [A]. A one-hot observation may be given as an array or as its index.
+        """Value of every action, [A]. A one-hot observation may be an array or an index.
 
-        With a memory, it is the value after what was acted on since `begin_episode`; looking does not change it.
+        A recurrent agent's values depend on its memory, which this call does not change.
         """
         return np.asarray(self._values(self.params, self._acting, encode(self.spec, observation), np.float32(reward)))
 
     def act(self, observation: Any, reward: float = 0.0) -> int:
-        """The best action, as the environment calls it; `reward` is what the last one gave, which only an agent with a memory
-        looks at.
-        """
+        """The greedy action, in the environment's numbering. Only recurrent agents use `reward`, the last step's."""
         timestep = TimeStep(encode(self.spec, observation), np.float32(reward), np.float32(1), np.bool_(False))
         return self.act_on(timestep) + self.spec.first_action
 
     def act_on(self, timestep: TimeStep) -> int:
-        """The best action for a time step as our environments give it."""
+        """The greedy action for a time step of an `Environment`."""
         action, self._acting = self._act(self.params, self._acting, timestep, self._key, np.uint32(self._acts % 2**32))
         self._acts += 1
         return int(action)
+
+
+def step_limit(longest_episode: int) -> int:
+    """Maximum length of an evaluation episode, from the longest training episode."""
+    return max(MIN_EPISODE_STEPS, 10 * longest_episode)
+
+
+def greedy_returns(
+    env: Any,
+    agent: TrainedAgent,
+    *,
+    episodes: int,
+    seed: int = 0,
+    longest: int = _MAX_EPISODE_STEPS,
+    max_steps: int = _MAX_STEPS,
+) -> np.ndarray:
+    """Returns of greedy episodes, without learning. Their randomness is separate from training.
+
+    Several environments play equal numbers of episodes.
+
+    Args:
+        env: an environment or its id.
+        agent: the agent that acts.
+        episodes: number of episodes. The result has fewer if some do not end in time.
+        seed: seed of the episodes.
+        longest: maximum length of an episode.
+        max_steps: maximum number of steps in all, for environments in Python.
+    """
+    made = environments.make(env, f"evaluation {seed}")
+    if isinstance(made, Environment):
+        return _compiled(made, agent, episodes, seed, longest)
+    try:
+        return _stepwise(made, agent, episodes, min(max_steps, longest * episodes))
+    finally:
+        if isinstance(env, str):
+            made.close()
+
+
+def mean_and_error(returns: np.ndarray) -> tuple[float, float]:
+    """Mean return and its standard error."""
+    spread = float(np.std(returns, ddof=1)) if len(returns) > 1 else 0.0
+    return float(np.mean(returns)), spread / math.sqrt(len(returns))
+
+
+def _stepwise(env: VectorEnvironment, agent: TrainedAgent, episodes: int, max_steps: int) -> np.ndarray:
+    """The first episodes of every row."""
+    rows = [TrainedAgent(agent.spec, agent.agent, agent.params) for _ in range(env.size)]
+    now, rewards = env.start(), np.zeros(env.size, np.float32)
+    totals = np.zeros(env.size)
+    returns: list[list[float]] = [[] for _ in rows]
+    shares = [len(range(row, episodes, env.size)) for row in range(env.size)]
+    resetting = np.zeros(env.size, bool)
+    for _ in range(0, max_steps, env.size):
+        seen = [TimeStep(now[i], rewards[i], np.float32(1), np.bool_(False)) for i in range(env.size)]
+        actions = [0 if resetting[i] else row.act_on(seen[i]) for i, row in enumerate(rows)]
+        stepped = env.step(np.asarray(actions))
+        resetting = stepped.after.last & stepped.taken & env.skips  # the next call begins their next episode
+        totals += np.where(stepped.taken, stepped.after.reward, 0.0)
+        now, rewards = stepped.now, np.where(stepped.after.last, np.float32(0), stepped.after.reward)
+        for i in stepped.ended:
+            returns[i].append(float(totals[i]))
+            totals[i] = 0.0
+            rows[i].begin_episode()
+        if all(len(row) >= share for row, share in zip(returns, shares, strict=True)):
+            break
+    return np.asarray([x for row, share in zip(returns, shares, strict=True) for x in row[:share]])
+
+
+def _compiled(env: Environment, agent: TrainedAgent, episodes: int, seed: int, longest: int) -> np.ndarray:
+    """All episodes in parallel."""
+    keys = jax.random.split(random.for_use(run_key(seed), random.Use.EVALUATION), episodes)
+    returns, over = map(np.asarray, _program(env, agent.agent.evaluator)(agent.params, keys, np.int32(longest)))
+    return returns[over].astype(np.float64)
+
+
+@lru_cache(maxsize=8)
+def _program(env: Environment, evaluator: Actor) -> Any:
+    """(params, keys, longest) -> the return of an episode for each key, and whether it ended."""
+
+    def one(params: Params, key: Key, longest: Array) -> tuple[Array, Array]:
+        key_reset, key_steps, key_acts, key_begin = jax.random.split(key, 4)
+        state, timestep = env.reset(key_reset)
+        acting = evaluator.begin(params, key_begin)
+
+        def step(carry: Any) -> Any:
+            state, timestep, acting, total, t = carry
+            action, acting = evaluator.act(params, acting, timestep, jax.random.fold_in(key_acts, t))
+            state, timestep = env.step(state, action, jax.random.fold_in(key_steps, t))
+            return state, timestep, acting, total + timestep.reward, t + 1
+
+        start = (state, timestep, acting, jnp.zeros(()), jnp.zeros((), jnp.int32))
+        end = jax.lax.while_loop(lambda carry: ~carry[1].last & (carry[4] < longest), step, start)
+        return end[3], end[1].last
+
+    return jax.jit(jax.vmap(one, in_axes=(None, 0, None)))

@@ -1,8 +1,18 @@
-"""A run's folder: config.json, log.csv, learner.csv, checkpoints/ and result.json, locked while the run goes on."""
+"""A run's folder: config.json, log.csv, learner.csv, checkpoints/ and result.json, locked while the run is under way."""
 
 from tdu.run.folder.folder import (
+    CONFIG,
+    EVALUATIONS,
+    LEARNER_LOG,
+    LOCKS,
+    LOG,
     Folder,
+    best_checkpoint,
+    evaluations_at,
+    final_checkpoint,
     find_runs,
+    is_in_use,
+    latest_checkpoint,
     make_folder,
     read_checked_log,
     read_config,
@@ -15,11 +25,21 @@ from tdu.run.folder.log import read_log
 from tdu.run.folder.records import GreedyReturn, RunConfig, RunResult, read_json
 
 __all__ = [
+    "CONFIG",
+    "EVALUATIONS",
+    "LEARNER_LOG",
+    "LOCKS",
+    "LOG",
     "Folder",
     "GreedyReturn",
     "RunConfig",
     "RunResult",
+    "best_checkpoint",
+    "evaluations_at",
+    "final_checkpoint",
     "find_runs",
+    "is_in_use",
+    "latest_checkpoint",
     "make_folder",
     "read_checked_log",
     "read_config",

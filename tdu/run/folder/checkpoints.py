@@ -1,13 +1,13 @@
 """Checkpoints: a run's arrays in safetensors files beside a JSON manifest with checksums. No pickle anywhere.
 
-    manifest.json               how far the run is, what is plain, and the length and checksum of every file
+    manifest.json               step, plain values, and the length and checksum of every file
     state-FIELD.safetensors     one for every top-level field of the state
     arrays.safetensors          arrays of any length
-    segment-NAME.safetensors    what is too much for the memory; one that the last checkpoint has is linked
+    segment-NAME.safetensors    data too large for memory; linked if the last checkpoint has the same segment
 
-A checkpoint is a folder that appears whole or not at all: it is written under another name, flushed to the disk and then
-renamed. The last two are kept, so that a damaged one can be told from its checksums and passed over. Arrays are written
-and read one at a time, so that a checkpoint costs little memory beside the state itself.
+A checkpoint appears whole or not at all: it is written under another name, flushed to the disk and then renamed. The last
+two are kept, so that a damaged one, found by its checksums, can be skipped. Arrays are written and read one at a time, so
+that a checkpoint needs little memory beside the state itself.
 """
 
 import dataclasses
@@ -45,38 +45,38 @@ _SEGMENT = re.compile(r"segment-(.+)\.safetensors")
 Say = Callable[[str], None]
 T = TypeVar("T")
 Leaf = Any
-"""An array of JAX's or NumPy's."""
+"""A JAX or NumPy array."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a checkpoint says of itself."""
+    """The content of manifest.json."""
 
     format: int
     step: int
     run: dict[str, Any]
-    """The config of the run that may go on from here."""
+    """The config of the run that it belongs to."""
     seconds: float
     """Time spent running."""
     plain: dict[str, Any]
     log: Stamp
     other_logs: dict[str, Stamp]
-    """By the names of their files."""
+    """By file name."""
     parts: dict[str, Stamp]
     """The other files, by name."""
 
     @classmethod
     def read(cls, path: Path) -> "Manifest":
-        """A manifest from its file; raises ValueError where it is none."""
+        """A manifest from its file; raises ValueError if it is not one."""
         content = json.loads(path.read_text())
         if not isinstance(content, dict):
-            raise ValueError("its manifest is none")
+            raise ValueError("its manifest is not a table")
         claimed = content.pop("manifest_sha256", None)
         if hashlib.sha256(canonical(content)).hexdigest() != claimed:
             raise ValueError("its manifest was changed")
         if content.get("format") != _FORMAT:
             raise ValueError(
-                f"another version of tdu made it, in format {content.get('format')}, and this one reads format {_FORMAT}"
+                f"another version of tdu wrote it, in format {content.get('format')}; this one reads format {_FORMAT}"
             )
         content["log"] = Stamp(**content["log"])
         for several in ("other_logs", "parts"):
@@ -100,7 +100,7 @@ class Manifest:
 
 
 ReasonAgainst = Callable[[Manifest], str | None]
-"""What is wrong with a manifest, or None."""
+"""The reason why a manifest cannot be used, or None."""
 
 
 def save(
@@ -114,7 +114,7 @@ def save(
     other_logs: dict[str, Stamp],
     kept: int = KEPT,
 ) -> Manifest:
-    """Writes checkpoint number `step` and removes all but the last `kept`."""
+    """Writes the checkpoint of a step and deletes all but the last `kept`."""
     folder.mkdir(exist_ok=True)
     for left_over in folder.glob(f"{_WRITING}*"):
         shutil.rmtree(left_over)
@@ -151,14 +151,14 @@ def save(
 def load_latest(
     folder: Path, like: Saved, reason_against: ReasonAgainst, say: Say, *, set_aside: bool = False
 ) -> tuple[Saved, Manifest] | None:
-    """The newest checkpoint that is whole and of this run; None if there is none at all.
+    """The newest usable checkpoint; None if there are no checkpoints.
 
     Args:
-        folder: where the checkpoints are.
-        like: what the run saves, for the structure, shapes and types of its state.
-        reason_against: what is wrong with a manifest, or None.
-        say: told of every checkpoint that is passed over, and why.
-        set_aside: rename those, so that they are neither tried again nor counted among the last.
+        folder: the folder of checkpoints.
+        like: a state of the same structure, shapes and types.
+        reason_against: the reason why a manifest cannot be used, or None.
+        say: called with the reason for every checkpoint that is skipped.
+        set_aside: rename skipped checkpoints, so that they are not tried again.
 
     Raises:
         RunError: if there are checkpoints and none can be used.
@@ -167,22 +167,22 @@ def load_latest(
 
 
 def latest_manifest(folder: Path, reason_against: ReasonAgainst, say: Say) -> Manifest | None:
-    """What `load_latest` gives beside the arrays, which are not looked at."""
+    """The manifest of `load_latest`, without reading the arrays."""
     return _latest(folder, lambda path: _manifest(path, reason_against), say, set_aside=False)
 
 
 def load_step(folder: Path, step: int, like: Saved, reason_against: ReasonAgainst) -> tuple[Saved, Manifest]:
-    """The checkpoint of one step; raises RunError, with the reason alone, where it cannot be used."""
+    """The checkpoint of one step; raises RunError with the reason if it cannot be used."""
     try:
         return _load(folder / f"{step:012d}", like, reason_against)
     except _UNUSABLE as e:
-        raise RunError(_words(e)) from None
+        raise RunError(_reason(e)) from None
 
 
 _UNUSABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, SafetensorError)
 
 
-def _words(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     """Why a checkpoint cannot be used."""
     if isinstance(error, OSError) and error.filename:
         return f"{Path(error.filename).name}: {(error.strerror or str(error)).lower()}"
@@ -190,20 +190,20 @@ def _words(error: Exception) -> str:
 
 
 def _latest(folder: Path, use: Callable[[Path], T], say: Say, *, set_aside: bool) -> T | None:
-    passed_over: dict[Path, str] = {}
+    skipped: dict[Path, str] = {}
     for path in sorted(_finished(folder), reverse=True):
         try:
             loaded = use(path)
         except _UNUSABLE as e:
-            passed_over[path] = _words(e)
+            skipped[path] = _reason(e)
             continue
-        for bad, why in passed_over.items():
-            say(f"checkpoint {bad.name} cannot be used ({why}); going on from {path.name}.")
+        for bad, why in skipped.items():
+            say(f"checkpoint {bad.name} cannot be used ({why}); continuing from {path.name}.")
             if set_aside:
                 bad.rename(files.unused(bad.with_name(f"{bad.name}.damaged")))
         return loaded
-    if passed_over:
-        why = next(iter(passed_over.values()))
+    if skipped:
+        why = next(iter(skipped.values()))
         raise RunError(
             f"none of the checkpoints in {folder} can be used ({why}); move the folder away and start again."
         )
@@ -224,19 +224,19 @@ def _load(path: Path, like: Saved, reason_against: ReasonAgainst) -> tuple[Saved
     segments = {found[1]: name for name in manifest.parts if (found := _SEGMENT.fullmatch(name))}
     for name, stamp in manifest.parts.items():
         if name not in segments.values() and files.sha256(path / name) != stamp:
-            raise ValueError("its data do not have the manifest's checksum")
+            raise ValueError("its data do not match the manifest's checksum")
     leaves: dict[str, Leaf] = {}
     for name, expected in _state_parts(like.state).items():
         if name not in manifest.parts:
-            raise ValueError(f"it has no {name}; another version of tdu made it")
+            raise ValueError(f"it has no {name}; another version of tdu wrote it")
         with safe_open(path / name, framework="numpy") as tensors:
             there = set(tensors.keys())
             for leaf_name, leaf in expected.items():
                 if leaf_name not in there:
-                    raise ValueError(f"it has no {leaf_name}; another version of tdu made it")
+                    raise ValueError(f"it has no {leaf_name}; another version of tdu wrote it")
                 leaves[leaf_name] = _as_leaf(leaf_name, tensors.get_tensor(leaf_name), leaf)
     with safe_open(path / _ARRAYS, framework="numpy") as tensors:
-        arrays = {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118 (it is no dictionary)
+        arrays = {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118 (not a dictionary)
     in_order = [leaves[name] for name in _named(like.state)]
     state = jax.tree.unflatten(jax.tree.structure(like.state), in_order)
     reading = {name: partial(_read_segment, path / file, manifest.parts[file]) for name, file in segments.items()}
@@ -246,7 +246,7 @@ def _load(path: Path, like: Saved, reason_against: ReasonAgainst) -> tuple[Saved
 def _write_segments(
     folder: Path, unfinished: Path, segments: Mapping[str, Callable[[], dict[str, np.ndarray]]]
 ) -> dict[str, Stamp]:
-    """Stores segments; those that the last checkpoint has are the same files under another name."""
+    """Writes segments; one that the last checkpoint has is linked."""
     before = max(_finished(folder), default=None)
     try:
         known = Manifest.read(before / _MANIFEST).parts if before is not None and segments else {}
@@ -261,20 +261,20 @@ def _write_segments(
                 stamps[file] = known[file]
                 continue
             except OSError:
-                pass  # it is gone, or the file system has no links: it is written
+                pass  # the file was deleted, or the file system has no links
         stamps[file] = _write_tensors(unfinished / file, read())
     return stamps
 
 
 def _read_segment(path: Path, stamp: Stamp) -> dict[str, np.ndarray]:
-    """A segment's arrays; raises RunError where it is damaged, which is no reason against the others."""
+    """A segment's arrays; raises RunError if it is damaged. Other segments can still be used."""
     try:
         if files.sha256(path) != stamp:
-            raise ValueError("it does not have the manifest's checksum")
+            raise ValueError("it does not match the manifest's checksum")
         with safe_open(path, framework="numpy") as tensors:
-            return {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118 (it is no dictionary)
+            return {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118 (not a dictionary)
     except _UNUSABLE as e:
-        raise RunError(_words(e)) from None
+        raise RunError(_reason(e)) from None
 
 
 def _parts(saved: Saved) -> dict[str, dict[str, Leaf]]:
@@ -298,11 +298,11 @@ _TYPES = {
     "bool": "BOOL", "uint8": "U8", "int8": "I8", "uint16": "U16", "int16": "I16", "uint32": "U32", "int32": "I32",
     "uint64": "U64", "int64": "I64", "float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64",
 }  # fmt: skip
-"""NumPy's names of types, and safetensors'."""
+"""Names of types: NumPy's and safetensors'."""
 
 
 def _write_tensors(path: Path, leaves: dict[str, Leaf]) -> Stamp:
-    """Writes arrays as a safetensors file, one at a time: a length of 8 bytes, a JSON header of it, and the numbers."""
+    """Writes a safetensors file, one array at a time: the header's length in 8 bytes, the JSON header, the numbers."""
     header, end = {}, 0
     for name, leaf in leaves.items():
         raw = _raw(leaf)
@@ -329,7 +329,7 @@ def _pieces(header: bytes, leaves: dict[str, Leaf]) -> Iterator[bytes | memoryvi
 
 
 def _raw(leaf: Leaf) -> Leaf:
-    """An array as it is stored: JAX's keys by the numbers they are made of."""
+    """An array as it is stored; a JAX key as its numbers."""
     is_key = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
     raw = jax.random.key_data(leaf) if is_key else leaf
     return raw if isinstance(raw, jax.Array) else np.asarray(raw)
@@ -343,7 +343,7 @@ def _little_endian(leaf: Leaf) -> memoryview:
 
 
 def _as_leaf(name: str, stored: np.ndarray, expected: Leaf) -> Leaf:
-    """A stored array, if it is of the shape and type expected."""
+    """A stored array; raises ValueError if its shape or type is not the expected one."""
     raw = _raw(expected)
     if stored.shape != raw.shape or stored.dtype.name != raw.dtype.name:
         raise ValueError(f"{name} is {stored.dtype}{stored.shape}, not {raw.dtype}{raw.shape}")

@@ -1,4 +1,4 @@
-"""The folder itself: who may write into it, and where everything in it lies."""
+"""The folder itself: its lock, and the names of its files."""
 
 import csv
 import errno
@@ -14,7 +14,7 @@ from tdu import files
 from tdu.errors import RunError, writing
 from tdu.run.folder import checkpoints, snapshots
 from tdu.run.folder.log import EMPTY, GrowingFile, Log, LogWriter, matches, read_log
-from tdu.run.folder.records import RunConfig, RunResult, read_json, written_json
+from tdu.run.folder.records import Json, RunConfig, RunResult, read_json, template, written_json
 from tdu.run.runners.protocol import Saved
 from tdu.run.runners.rows import Column, Row
 
@@ -30,9 +30,9 @@ RESULT = "result.json"
 _LOCK = ".lock"
 _LOCK_FILE = ".lock-held"
 LOCKS = {_LOCK, _LOCK_FILE}
-"""Not of the run: who writes into its folder now."""
+"""Files of the lock, which are not part of the run."""
 _BEFORE_THE_RUN = {*LOCKS, f".{CONFIG}.writing"}
-"""What may be in a folder before its config is."""
+"""Files that may exist before the config does."""
 
 
 class Folder:
@@ -47,7 +47,7 @@ class Folder:
                 self.path.mkdir(parents=True)
                 self._is_made_here = True
             except FileExistsError:
-                pass  # it may be used
+                pass  # an existing folder may be used
         self._lock = _Lock(self.path)
         try:
             self._refuse_if_taken(resume)
@@ -56,7 +56,7 @@ class Folder:
             raise
         self._log: LogWriter | None = None
         self._others: dict[str, LogWriter] = {}
-        """Logs that are made when there is something in them."""
+        """Logs that are created with their first row."""
         self._record: GrowingFile | None = None
 
     def _refuse_if_taken(self, resume: bool) -> None:
@@ -65,41 +65,43 @@ class Folder:
         names = {p.name for p in self.path.iterdir()} - _BEFORE_THE_RUN if self.path.is_dir() else set()
         if names and not resume:
             begun = (
-                "" if CHECKPOINTS in names or CONFIG not in names else "; it has no checkpoint, so it would begin anew"
+                ""
+                if CHECKPOINTS in names or CONFIG not in names
+                else "; it has no checkpoint, so it would start from the beginning"
             )
             raise RunError(
                 f"{self.path} already exists; continue it (--resume, or resume=True{begun}) or choose another folder (--out)."
             )
         if names and CONFIG not in names:
-            raise RunError(f"{self.path} holds files and no {CONFIG} of a run; choose another --out.")
+            raise RunError(f"{self.path} has files but no {CONFIG} of a run; choose another --out.")
 
     def withdraw(self) -> None:
-        """Takes the folder away again if it and the run in it were made here; called where nothing came of the run."""
+        """Deletes the folder if this object created it and its run; called for a run that could not start."""
         if self._is_made_here and self._is_begun_here:
             self._close_logs()
             shutil.rmtree(self.path, ignore_errors=True)  # the lock is still held: some file systems keep its name
 
     def read_config(self) -> RunConfig | None:
-        """The config of the run that is here, if there is one."""
+        """The stored config; None if there is none."""
         return read_config(self.path) if (self.path / CONFIG).exists() else None
 
     def write_config(self, config: RunConfig) -> None:
-        """Stores the run's config."""
+        """Writes config.json."""
         with writing(self.path / CONFIG):
             files.write_atomically(self.path / CONFIG, written_json(config.to_file()))
         self._is_begun_here = True
 
     def read_result(self) -> RunResult | None:
-        """The result of a finished run."""
+        """The result of a finished run; None if it has not finished."""
         return read_result(self.path)
 
     def write_result(self, result: RunResult) -> None:
-        """Stores the run's result, which marks it as finished."""
+        """Writes result.json, which marks the run as finished."""
         with writing(self.path / RESULT):
             files.write_atomically(self.path / RESULT, written_json(result.to_file()))
 
     def open_logs(self, columns: tuple[Column, ...], at: checkpoints.Manifest | None) -> None:
-        """Opens the logs, cut back to what a checkpoint has seen of them."""
+        """Opens the logs, truncated to their length at a checkpoint."""
         self._log = LogWriter(self.path / LOG, columns, keep=EMPTY.bytes if at is None else at.log.bytes)
         for name in (LEARNER_LOG, EVALUATIONS):
             seen = EMPTY if at is None else at.other_logs.get(name, EMPTY)
@@ -119,25 +121,25 @@ class Folder:
         return self._record is None
 
     def add_to_record(self, line: bytes) -> None:
-        """Adds a line to the record, which is made with the first."""
+        """Appends a line to record.jsonl, which is created with the first."""
         if self._record is None:
             self._record = GrowingFile(self.path / RECORD)
         self._record.write(line)
 
     def append(self, rows: list[Row]) -> None:
-        """Adds rows to the log."""
+        """Appends rows to log.csv."""
         assert self._log is not None
         self._log.append(rows)
 
     def append_to(self, name: str, rows: list[Row]) -> None:
-        """Adds rows to another log, which is made when there is something in it."""
+        """Appends rows to another log, which is created with its first row."""
         if rows and name not in self._others:
             self._others[name] = LogWriter(self.path / name, None)
         if rows:
             self._others[name].append(rows)
 
     def note_event(self, *, steps: int, event: str) -> None:
-        """Notes something that happened. What happened stays, also where a run goes on from an earlier checkpoint."""
+        """Appends to events.csv, which is never truncated."""
         path = self.path / EVENTS
         with writing(path), open(path, "a", newline="") as f:
             rows = csv.writer(f, lineterminator="\n")
@@ -148,13 +150,13 @@ class Folder:
     def save_checkpoint(
         self, saved: Saved, *, step: int, config: RunConfig, seconds: float, best: bool = False
     ) -> checkpoints.Manifest:
-        """Writes a checkpoint that remembers the logs' present length; the best one has a place of its own."""
+        """Writes a checkpoint with the logs' current lengths; the best agent's goes to a folder of its own."""
         assert self._log is not None
         place = self.path / (BEST if best else CHECKPOINTS)
         others: dict[str, GrowingFile] = {**self._others}
         if self._record is not None:
             others[RECORD] = self._record
-        if best:  # it is kept to act, not to go on
+        if best:  # enough to act, not to continue training
             saved = saved._replace(arrays={}, segments={})
         for log in (self._log, *others.values()):
             log.flush()
@@ -171,7 +173,7 @@ class Folder:
             )
 
     def close(self) -> None:
-        """Closes the logs and gives up the lock."""
+        """Closes the logs and releases the lock."""
         self._close_logs()
         self._lock.release()
 
@@ -183,9 +185,9 @@ class Folder:
 
 
 class _Lock:
-    """One process at a time. The system gives the lock back when a process dies.
+    """One process at a time. The system releases the lock when a process dies.
 
-    Where the file system has no such locks, a file that names the process stands for one.
+    On a file system without locks, a file with the process's id and host takes its place.
     """
 
     def __init__(self, folder: Path):
@@ -204,11 +206,11 @@ class _Lock:
             self._take_file()
 
     def _take_file(self) -> None:
-        path, me = self._folder / _LOCK_FILE, f"{os.getpid()} {socket.gethostname()}"
+        path, owner = self._folder / _LOCK_FILE, f"{os.getpid()} {socket.gethostname()}"
         for _ in range(2):
             try:
                 with writing(path), open(path, "x") as f:
-                    f.write(me)
+                    f.write(owner)
                 self._held = True
                 return
             except RunError as e:
@@ -218,7 +220,7 @@ class _Lock:
                 break
             path.unlink(missing_ok=True)
         raise RunError(
-            f"{self._folder} is in use by another process; wait for it, or remove {path} if there is none any more."
+            f"{self._folder} is in use by another process; wait for it, or delete {path} if there is no such process."
         )
 
     def release(self) -> None:
@@ -229,7 +231,7 @@ class _Lock:
 
 
 def is_in_use(folder: Path) -> bool:
-    """Whether a process writes into that folder now."""
+    """Whether a process holds the folder's lock."""
     if (folder / _LOCK_FILE).exists() and not _is_stale(folder / _LOCK_FILE):
         return True
     try:
@@ -238,12 +240,12 @@ def is_in_use(folder: Path) -> bool:
     except BlockingIOError:
         return True
     except OSError:
-        pass  # there is none
+        pass  # there is no lock
     return False
 
 
 def _is_stale(path: Path) -> bool:
-    """Whether the process that a lock file names was on this machine and is no more."""
+    """Whether a lock file is of a process on this machine that no longer exists."""
     try:
         pid, _, host = path.read_text().partition(" ")
         if host != socket.gethostname():
@@ -257,7 +259,7 @@ def _is_stale(path: Path) -> bool:
 
 
 def make_folder(path: Path) -> None:
-    """A folder for runs, if it is not there yet."""
+    """Creates a folder for runs if it does not exist."""
     with writing(path):
         if path.exists() and not path.is_dir():
             raise RunError(f"{path} is a file; choose another folder.")
@@ -267,13 +269,13 @@ def make_folder(path: Path) -> None:
 
 
 def find_runs(folder: Path) -> list[Path]:
-    """The folder of every run in a folder of runs, those too in which something is missing."""
+    """The folders of all runs in a folder, including incomplete ones."""
     found = {path.parent for name in (CONFIG, LOG, RESULT, CHECKPOINTS) for path in folder.glob(f"*/{name}")}
     return sorted(found, key=_natural)
 
 
 def _natural(path: Path) -> list[tuple[int, int, str]]:
-    """Orders names as people do: 9 before 10."""
+    """A key that sorts 9 before 10."""
     parts = re.findall(r"\d+|\D+", path.name)
     return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts]
 
@@ -283,21 +285,20 @@ def read_config(folder: Path) -> RunConfig:
     return RunConfig.from_json(read_json(folder / CONFIG), folder / CONFIG)
 
 
-def read_template(path: Path) -> RunConfig:
-    """A config.json, or that of a run's folder, to start another run like it; it may have been edited."""
+def read_template(path: Path) -> Json:
+    """Settings for a new run, from a config.json or a run's folder."""
     path = path / CONFIG if path.is_dir() else path
-    content = read_json(path)
-    return RunConfig.from_json({name: value for name, value in content.items() if name != "sha256"}, path)
+    return template(read_json(path), path)
 
 
 def read_result(folder: Path) -> RunResult | None:
-    """A run's result.json, if it has finished. That it, config and log are as the run left them is checked."""
+    """A run's result.json, or None if it has not finished. The checksums of result, config and log are verified."""
     path = folder / RESULT
     if not path.exists():
         return None
     result = RunResult.from_json(read_json(path), path)
     if not result.belongs_to(read_config(folder)):
-        raise RunError(f"{path} is not the result of the run that {CONFIG} beside it defines.")
+        raise RunError(f"{path} is not the result of the run in {CONFIG}.")
     log = folder / LOG
     if result.log_sha256 is not None and (not log.exists() or files.sha256(log)[1] != result.log_sha256):
         raise RunError(f"{log} was changed after the run wrote it.")
@@ -305,7 +306,7 @@ def read_result(folder: Path) -> RunResult | None:
 
 
 def read_checked_log(folder: Path, config: RunConfig, result: RunResult | None, say: checkpoints.Say) -> Log:
-    """A run's log: all of it if it has finished, or as its last checkpoint has it; what was written since is unchecked."""
+    """A run's log: all of it if it has finished, otherwise up to its last checkpoint."""
     if result is not None:
         return read_log(folder / LOG)
     manifest = checkpoints.latest_manifest(folder / CHECKPOINTS, _reason_against(folder, config), say)
@@ -313,12 +314,12 @@ def read_checked_log(folder: Path, config: RunConfig, result: RunResult | None, 
 
 
 def evaluations_at(folder: Path, at: checkpoints.Manifest | None) -> Log:
-    """A run's evaluations as a checkpoint has them, or all that there are; empty where there are none."""
+    """A run's evaluations, up to a checkpoint if one is given; empty if there are none."""
     return read_log(folder / EVALUATIONS, upto=None if at is None else at.other_logs.get(EVALUATIONS, EMPTY).bytes)
 
 
 def read_evaluations(folder: Path, config: RunConfig, say: checkpoints.Say) -> Log:
-    """A run's evaluations, as its last checkpoint has them; empty where there are none."""
+    """A run's evaluations up to its last checkpoint; empty if there are none."""
     if not (folder / EVALUATIONS).exists():
         return {}
     manifest = checkpoints.latest_manifest(folder / CHECKPOINTS, _reason_against(folder, config), say)
@@ -326,7 +327,7 @@ def read_evaluations(folder: Path, config: RunConfig, say: checkpoints.Say) -> L
 
 
 def read_record(folder: Path, config: RunConfig, say: checkpoints.Say) -> snapshots.Record | None:
-    """What a run has recorded, as its last checkpoint has it; None where nothing was."""
+    """A run's record up to its last checkpoint; None if it was not recorded."""
     if not (folder / RECORD).exists():
         return None
     manifest = checkpoints.latest_manifest(folder / CHECKPOINTS, _reason_against(folder, config), say)
@@ -338,7 +339,7 @@ def read_record(folder: Path, config: RunConfig, say: checkpoints.Say) -> snapsh
 def latest_checkpoint(
     folder: Path, config: RunConfig, like: Saved, say: checkpoints.Say, *, set_aside: bool
 ) -> tuple[Saved, checkpoints.Manifest] | None:
-    """The newest checkpoint that is whole and belongs to this run and its logs; None if there is none at all."""
+    """The newest usable checkpoint of this run and its logs; None if there are no checkpoints."""
     reason_against = _reason_against(folder, config)
     return checkpoints.load_latest(folder / CHECKPOINTS, like, reason_against, say, set_aside=set_aside)
 
@@ -346,12 +347,12 @@ def latest_checkpoint(
 def final_checkpoint(
     folder: Path, config: RunConfig, result: RunResult, like: Saved
 ) -> tuple[Saved, checkpoints.Manifest]:
-    """The checkpoint of a finished run's last step. No other one is the trained agent."""
+    """The checkpoint of a finished run's last step."""
     against = _reason_against(folder, config)
 
     def reason_against(manifest: checkpoints.Manifest) -> str | None:
         if result.checkpoint_sha256 not in (None, manifest.sha256()):
-            return f"it is not the one that {RESULT} names"
+            return f"it is not the one in {RESULT}"
         for name in (LEARNER_LOG, EVALUATIONS, RECORD):
             size = (folder / name).stat().st_size if (folder / name).exists() else 0
             if size != manifest.other_logs.get(name, EMPTY).bytes:
@@ -362,19 +363,19 @@ def final_checkpoint(
         return checkpoints.load_step(folder / CHECKPOINTS, result.steps, like, reason_against)
     except RunError as e:
         raise RunError(
-            f"{folder} is finished, but its last checkpoint cannot be used ({e}); to have its agent, run it anew in "
+            f"{folder} is finished, but its last checkpoint cannot be used ({e}); to get its agent, run it again in "
             "another folder."
         ) from None
 
 
 def best_checkpoint(folder: Path, config: RunConfig, like: Saved) -> tuple[Saved, checkpoints.Manifest]:
-    """The checkpoint whose policy did best when it was evaluated."""
+    """The checkpoint with the best evaluation."""
     try:
         found = checkpoints.load_latest(folder / BEST, like, _reason_against(folder, config), lambda words: None)
     except RunError as e:
         raise RunError(f"the best agent of {folder} cannot be used ({e}).") from None
     if found is None:
-        raise RunError(f"{folder} kept no best agent; train with --evaluate-every to have one.")
+        raise RunError(f"{folder} has no best agent; train with --evaluate-every to keep one.")
     return found
 
 

@@ -1,7 +1,7 @@
-"""A log: a CSV file that grows as the run does, and whose first bytes a checkpoint remembers with their checksum.
+"""A log: a CSV file that only grows. A checkpoint stores its length and checksum.
 
-A resumed run cuts its logs back to there, so that the log of a run that was killed and resumed equals that of one that
-never was.
+A resumed run truncates its logs to that length. So the log of a run that was killed and resumed equals that of an
+uninterrupted run.
 """
 
 import array
@@ -22,7 +22,7 @@ Log = dict[str, np.ndarray]
 
 
 class Stamp(NamedTuple):
-    """The first bytes of a file: how many, and their checksum."""
+    """The length and checksum of the beginning of a file."""
 
     bytes: int
     sha256: str
@@ -32,10 +32,10 @@ EMPTY = Stamp(0, hashlib.sha256().hexdigest())
 
 
 class GrowingFile:
-    """A file that only grows, and knows the checksum of what it has."""
+    """A file that only grows, with a running checksum."""
 
     def __init__(self, path: Path, *, keep: int = 0):
-        """Opens the file and cuts it back to its first `keep` bytes."""
+        """Opens the file and truncates it to its first `keep` bytes."""
         self._path = path
         with writing(path):
             self._file = open(path, "r+b" if path.exists() else "w+b", buffering=0)  # noqa: SIM115
@@ -47,7 +47,7 @@ class GrowingFile:
             self._file.seek(keep)
 
     def write(self, content: bytes) -> None:
-        """Adds to it."""
+        """Appends to the file."""
         data = memoryview(content)
         with writing(self._path):
             while data:
@@ -57,24 +57,24 @@ class GrowingFile:
                 data = data[written:]
 
     def stamp(self) -> Stamp:
-        """What has been written so far."""
+        """The length and checksum of what is written so far."""
         return Stamp(self._bytes, self._digest.hexdigest())
 
     def flush(self) -> None:
-        """Waits until the disk has it."""
+        """Flushes the file to the disk."""
         with writing(self._path):
             os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Ends the writing."""
+        """Closes the file."""
         self._file.close()
 
 
 class LogWriter(GrowingFile):
-    """A log that is being written. Without columns, the first row says what they are."""
+    """A log that is being written. Without columns, the first row defines them."""
 
     def __init__(self, path: Path, columns: Sequence[Column] | None, *, keep: int = 0):
-        """Opens the log and cuts it back to its first `keep` bytes; a new one gets its header."""
+        """Opens the log and truncates it to its first `keep` bytes; a new log gets its header."""
         super().__init__(path, keep=keep)
         self._columns = columns
         if keep and columns is None:
@@ -84,7 +84,7 @@ class LogWriter(GrowingFile):
             self._write_header(columns)
 
     def append(self, rows: Iterable[Row]) -> None:
-        """Adds rows."""
+        """Appends rows."""
         lines = []
         for row in rows:
             if self._columns is None:
@@ -98,25 +98,25 @@ class LogWriter(GrowingFile):
 
 
 class MemoryLog:
-    """The log of a run that has no folder: eight bytes a number. Without columns, the first row says what they are."""
+    """The log of a run without a folder, eight bytes a number. Without columns, the first row defines them."""
 
     def __init__(self, columns: Sequence[Column] = ()):
         self._columns: dict[Column, array.array[Any]] = {c: _growing(c) for c in columns}
 
     def append(self, rows: Iterable[Row]) -> None:
-        """Adds rows."""
+        """Appends rows."""
         for row in rows:
             self._columns = self._columns or {c: _growing(c) for c in map(column, row)}
             for c, numbers in self._columns.items():
                 numbers.append(c.number(row[c.name]))
 
     def arrays(self) -> Log:
-        """All of it, by column."""
+        """The log as arrays by column."""
         return {c.name: np.array(numbers, _dtype(c)) for c, numbers in self._columns.items()}
 
 
 def matches(path: Path, stamp: Stamp) -> bool:
-    """Whether a log still begins with what is remembered of it."""
+    """Whether the beginning of a log matches a stamp."""
     try:
         return files.sha256(path, upto=stamp.bytes) == stamp
     except FileNotFoundError:
@@ -126,9 +126,9 @@ def matches(path: Path, stamp: Stamp) -> bool:
 
 
 def read_log(path: Path, *, upto: int | None = None) -> Log:
-    """A log as arrays by column; with `upto`, only its first bytes. Half a row at its end is passed over.
+    """A log as arrays by column; with `upto`, only its first bytes. An incomplete last row is ignored.
 
-    It is read row by row: besides the arrays, little is ever in memory.
+    It is read row by row, so that only the arrays are in memory.
     """
     try:
         with open(path, "rb") as f:
@@ -147,18 +147,18 @@ def _read(file: BinaryIO, path: Path, upto: int | None) -> Log:
     numbers = [_growing(c) for c in columns]
     for row, cells in enumerate(rows, 1):
         if len(cells) != len(columns):
-            raise RunError(f"row {row} of {path} has {len(cells)} cells and not {len(columns)}.")
-        for c, mine, text in zip(columns, numbers, cells, strict=True):
+            raise RunError(f"row {row} of {path} has {len(cells)} cells instead of {len(columns)}.")
+        for c, values, text in zip(columns, numbers, cells, strict=True):
             try:
-                mine.append(int(text) if c.whole else float(text))
+                values.append(int(text) if c.whole else float(text))
             except (ValueError, OverflowError):
                 kind = "a whole number" if c.whole else "a number"
-                raise RunError(f"the log's column {c.name} holds something that is not {kind}.") from None
-    return {c.name: np.array(mine, _dtype(c)) for c, mine in zip(columns, numbers, strict=True)}
+                raise RunError(f"the log's column {c.name} has a value that is not {kind}.") from None
+    return {c.name: np.array(values, _dtype(c)) for c, values in zip(columns, numbers, strict=True)}
 
 
 def _rows(file: BinaryIO, upto: int | None) -> Iterator[list[str]]:
-    """The cells of every whole row within the first `upto` bytes, the header's first."""
+    """The cells of the header and of every complete row within the first `upto` bytes."""
     read = 0
     for line in file:
         read += len(line)

@@ -1,8 +1,7 @@
-"""What `--record` leaves in a run's folder: record.jsonl, a line that says what follows and then a line for each snapshot.
+"""The file record.jsonl of `--record`: a header line, then a line for each snapshot.
 
-A line is JSON. Arrays in it are texts: base64 of zlib's compression of their numbers, little-endian. The file only grows; a
-checkpoint remembers its length and checksum as it does for the logs, so a run that is cut off and goes on leaves the very
-same bytes.
+A line is JSON. Arrays are strings: base64 of the zlib-compressed, little-endian numbers. The file only grows, and a
+checkpoint stores its length and checksum, as for the logs. So an interrupted and resumed run leaves the same bytes.
 """
 
 import base64
@@ -24,12 +23,12 @@ class Record(NamedTuple):
     """A run's record."""
 
     about: Json
-    """Its first line: exploiters, explorers, and of the map, if there is one, kind, rows, columns, cells and goal."""
+    """The header: exploiters, explorers, and kind, rows, columns, cells and goal of the map, if there is one."""
     snapshots: list[Json]
-    """In order, each with its episode and step; see `training.recording`."""
+    """In order, each with its episode and step; see `run.recording`."""
 
     def maps(self, name: str) -> np.ndarray:
-        """An array of every snapshot, [T, …]."""
+        """An array over all snapshots, [T, …]."""
         return np.stack([unpacked(s["maps"][name]) for s in self.snapshots])
 
 
@@ -39,22 +38,23 @@ def line(content: Json) -> bytes:
 
 
 def packed(array: np.ndarray) -> Json:
-    """An array as JSON can hold it."""
+    """An array as JSON."""
     little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
     text = base64.b64encode(zlib.compress(little.tobytes(), 6)).decode()
     return {"dtype": array.dtype.name, "shape": list(array.shape), "data": text}
 
 
 def unpacked(content: Json) -> np.ndarray:
-    """The array of a text."""
+    """The array from its JSON form."""
     dtype = np.dtype(content["dtype"]).newbyteorder("<")
     numbers = np.frombuffer(zlib.decompress(base64.b64decode(content["data"], validate=True)), dtype)
     return numbers.reshape(content["shape"]).astype(np.dtype(content["dtype"]))
 
 
 def read(path: Path, *, upto: Stamp | None = None) -> Record | None:
-    """A record from its file, or as a checkpoint has seen it; None where there is none. Half a line at its end is passed
-    over.
+    """A record from its file, up to a checkpoint's stamp if one is given; None if there is none.
+
+    An incomplete last line is ignored.
     """
     if upto is not None and not matches(path, upto):
         raise RunError(f"{path} was changed after the run wrote it.")
@@ -81,7 +81,7 @@ def read(path: Path, *, upto: Stamp | None = None) -> Record | None:
 
 
 def _check(about: Json, snapshot: Json) -> None:
-    """Raises where a snapshot is not what the first line promises."""
+    """Raises if a snapshot does not match the header."""
     if not all(isinstance(snapshot[name], int) for name in ("episode", "steps")):
         raise ValueError("a snapshot has no moment")
     layers = about["map"]["layers"] if about["map"] else {}

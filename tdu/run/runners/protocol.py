@@ -10,11 +10,10 @@ import numpy as np
 from tdu.agents.r2d2.agent import RecurrentAgent
 from tdu.errors import TrainingError
 from tdu.metrics import Metrics
-from tdu.run.greedy import greedy_returns
 from tdu.run.runners import mastery
 from tdu.run.runners.meter import Episode
 from tdu.run.runners.rows import Progress, Row
-from tdu.run.trained import TrainedAgent
+from tdu.run.trained import TrainedAgent, greedy_returns
 from tdu.types import Agent, EnvSpec
 
 

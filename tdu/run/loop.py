@@ -1,0 +1,189 @@
+"""The loop of a run: from its start, or its last checkpoint, to its end or to Ctrl-C. Everything else is an observer."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from tdu.run.folder import LOG, Folder, evaluations_at, latest_checkpoint, read_log
+from tdu.run.folder.records import RunResult
+from tdu.run.observers import (
+    Advisor,
+    Checkpointer,
+    EpisodeCallback,
+    Evaluation,
+    Evaluator,
+    LiveRun,
+    Logging,
+    Observer,
+    ProgressReporter,
+    Recording,
+)
+from tdu.run.plan import Plan, make_runner
+from tdu.run.progress import Report
+from tdu.run.runners.rows import WALL_TIME, Row, plain_row
+from tdu.run.signals import Interrupted
+from tdu.run.stored import Run
+from tdu.run.track import Tracker
+from tdu.run.trained import TrainedAgent
+
+
+class Watch(NamedTuple):
+    """How a run is watched. Nothing of it changes the run."""
+
+    evaluation_episodes: int
+    """Maximum number of evaluation episodes, during the run and at its end; 0 turns evaluation off."""
+    checkpoint_seconds: float
+    evaluate_every: int | None = None
+    """Episodes between evaluations during the run."""
+    on_episode: Callable[[Row], object] | None = None
+    """Called with every episode's log row; True ends the run."""
+    on_evaluation: Callable[[Evaluation], object] | None = None
+    """Called after every evaluation during the run; True ends the run."""
+    record: bool = False
+    """Whether snapshots of the agent's values are stored."""
+    record_every: int | None = None
+    """Episodes between snapshots; None for the default schedule."""
+    progress: Callable[[Report], None] | None = None
+    track: str | None = None
+
+
+class Loop:
+    """A run, restored from its last checkpoint if it has one, and ready to advance."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        folder: Folder | None,
+        watch: Watch,
+        *,
+        resuming: bool,
+        say: Callable[[str], None],
+        address: str | None = None,
+    ):
+        runner, agent = make_runner(plan.config, plan.env, address=address, say=say)
+        for note in runner.notes:
+            say(note)
+        self._run = run = LiveRun(plan, runner, agent, folder, say)
+        recording = Recording(run, record=watch.record, every=watch.record_every)
+        self._checkpointer = Checkpointer(run, recording, seconds=watch.checkpoint_seconds)
+        self._evaluator = Evaluator(
+            run, self._checkpointer,
+            episodes=watch.evaluation_episodes, every=watch.evaluate_every, callback=watch.on_evaluation,
+        )  # fmt: skip
+        self._logging = Logging(run)
+        self._observers: Sequence[Observer] = (
+            recording,
+            Advisor(run),
+            EpisodeCallback(run, watch.on_episode),
+            self._logging,
+            self._evaluator,
+            Tracker(run, watch.track),
+            self._checkpointer,
+            ProgressReporter(run, watch.progress),
+        )
+        self._seconds_before = 0.0
+        if folder is not None:
+            self._restore(folder, resuming)
+        run.clock_before = runner.clock
+        for observer in self._observers:
+            observer.start()
+
+    def _restore(self, folder: Folder, resuming: bool) -> None:
+        run = self._run
+        loaded = latest_checkpoint(folder.path, run.config, run.runner.save(), run.say, set_aside=True)
+        if loaded is None:
+            if resuming:
+                run.say("no checkpoint yet: it begins at episode 1.")
+            folder.open_logs(run.columns, at=None)
+            return
+        saved, manifest = loaded
+        self._seconds_before = manifest.seconds
+        run.runner.restore(saved)
+        if not run.runner.exact:
+            run.say("the state of its environments cannot be restored: they begin new episodes.")
+        run.restore(read_log(folder.path / LOG, upto=manifest.log.bytes))
+        evaluations = evaluations_at(folder.path, manifest)
+        for observer in self._observers:
+            observer.restore(saved, evaluations)
+        folder.open_logs(run.columns, at=manifest)
+
+    @property
+    def has_progress(self) -> bool:
+        """Whether an episode has ended, or steps were taken before this process."""
+        return bool(self._run.runner.clock.episodes or self._run.clock_before.steps)
+
+    def run(self) -> Run:
+        """Runs to the end."""
+        try:
+            self._advance_to_the_end()
+            return self._finish()
+        finally:
+            for observer in self._observers:
+                observer.close()
+            if isinstance(self._run.source, str):  # the user closes an object
+                self._run.runner.close()
+
+    def _advance_to_the_end(self) -> None:
+        run, runner, observers = self._run, self._run.runner, self._observers
+        with run.signals:
+            run.stopwatch.start(self._seconds_before)
+            while not run.is_over:
+                halts = [observer.next_episode for observer in observers]
+                advanced = runner.advance(min((halt for halt in halts if halt is not None), default=None))
+                run.stopwatch.read()
+                seconds = round(run.stopwatch.seconds, 3)
+                rows = [plain_row(row | {WALL_TIME: seconds}, run.columns) for row in advanced]
+                for row in rows:
+                    for observer in observers:
+                        observer.episode(row)
+                for observer in observers:
+                    observer.advanced(rows)
+                if run.interrupted_by is not None and not run.is_over:
+                    raise Interrupted(self._interruption(), run.interrupted_by)
+
+    def _interruption(self) -> str:
+        steps, episodes = self._run.runner.clock
+        if self._run.folder is None:
+            return f"interrupted at episode {episodes} (step {steps}); it has no folder, so nothing is saved."
+        return (
+            f"interrupted and saved at episode {episodes} (step {steps}) in {self._run.folder.path}; "
+            "continue with the same command and --resume (in Python, resume=True)."
+        )
+
+    def _finish(self) -> Run:
+        """The run, once its last step is taken."""
+        run, runner = self._run, self._run.runner
+        for observer in self._observers:
+            observer.finish()  # the last checkpoint is saved before the evaluation, which may use the environment
+        trained = TrainedAgent(runner.spec, run.agent, runner.params())
+        result = self._result(trained)
+        if run.folder is not None:
+            run.folder.write_result(result)
+        final = self._checkpointer.final
+        return Run(result.to_json(), self._logging.log(), trained, run.config, self._evaluator.log(final))
+
+    def _result(self, trained: TrainedAgent) -> RunResult:
+        run, runner, config, clock = self._run, self._run.runner, self._run.config, self._run.runner.clock
+        seconds, final = run.stopwatch.seconds, self._checkpointer.final
+        return RunResult(
+            env=config.env,
+            agent=config.agent,
+            config=config.config,
+            seed=config.seed,
+            episodes=clock.episodes,
+            steps=clock.steps,
+            seconds=round(seconds, 3),
+            steps_per_second=round(clock.steps / seconds, 1) if seconds else None,
+            mean_return=run.mean_return,
+            mean_return_episodes=len(run.recent_returns),
+            has_solved_rule=runner.spec.solved is not None,
+            solved_episode=runner.progress.solved_episode,
+            optimal_depth=len(runner.spec.optimal_path) or None,
+            greedy_depth=runner.progress.greedy_depth if runner.spec.optimal_path else None,
+            mastered_episode=runner.progress.mastered_episode,
+            greedy_return=self._evaluator.greedy_return(trained, steps=clock.steps),
+            largest_q=max(run.recent_q) if run.recent_q else None,
+            possible_return=runner.progress.possible_return if run.recent_q else None,
+            config_sha256=config.sha256(),
+            log_sha256=None if final is None else final.log.sha256,
+            checkpoint_sha256=None if final is None else final.sha256(),
+        )

@@ -1,0 +1,487 @@
+"""What watches a run while its loop advances it: recording, warnings, callbacks, logs, evaluation, checkpoints, progress.
+
+An observer overrides the methods of `Observer` that it needs. The loop calls them in the order of its list of observers.
+"""
+
+import collections
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tdu.errors import TrainingError, UserError
+from tdu.run import recording
+from tdu.run.folder import (
+    EVALUATIONS,
+    LEARNER_LOG,
+    LOG,
+    Folder,
+    evaluations_at,
+    latest_checkpoint,
+    read_log,
+    snapshots,
+)
+from tdu.run.folder.checkpoints import Manifest
+from tdu.run.folder.log import Log, MemoryLog
+from tdu.run.folder.records import RECENT, GreedyReturn, RunConfig
+from tdu.run.plan import AnyAgent, Plan
+from tdu.run.progress import Report
+from tdu.run.runners.protocol import Clock, Gone, Runner, Saved
+from tdu.run.runners.rows import Row, columns
+from tdu.run.signals import Signals
+from tdu.run.trained import MIN_EPISODE_STEPS, TrainedAgent, mean_and_error, step_limit
+
+NO_REWARD_STEPS = 5_000
+"""A run of at least this many steps that never met a reward ends with advice."""
+
+NO_END_STEPS = 20_000
+"""A run limited by episodes warns once if none has ended after this many steps."""
+
+_DRIFT = 2.0
+"""A warning needs values larger than this multiple of the largest return that rewards can explain …"""
+
+_DRIFT_OF_FIRST = 100.0
+"""… and larger than this multiple of the first batches' values, the only scale known before the first reward."""
+
+
+class Stopwatch:
+    """Seconds spent running. Evaluations and checkpoints are left out."""
+
+    def __init__(self) -> None:
+        self.seconds = self.seconds_before = 0.0
+        self._started = 0.0
+
+    def start(self, seconds_before: float) -> None:
+        """Starts at the time of the last checkpoint."""
+        self.seconds = self.seconds_before = seconds_before
+        self._started = time.perf_counter()
+
+    def read(self) -> None:
+        """Updates `seconds`."""
+        self.seconds = self.seconds_before + time.perf_counter() - self._started
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leaves out the time that the body takes."""
+        paused_at = time.perf_counter()
+        yield
+        self._started += time.perf_counter() - paused_at
+
+
+class LiveRun:
+    """A run under way, as its observers see it."""
+
+    def __init__(
+        self, plan: Plan, runner: Runner, agent: AnyAgent, folder: Folder | None, say: Callable[[str], None]
+    ) -> None:
+        self.config: RunConfig = plan.config
+        self.source = plan.source
+        self.runner, self.agent, self.folder, self.say = runner, agent, folder, say
+        self.columns = columns(runner.spec)
+        self.signals = Signals(say)
+        self.stopwatch = Stopwatch()
+        self.clock_before = runner.clock
+        """Steps and episodes before this process took over."""
+        self.stop_requested = False
+        """A callback has returned True."""
+        self.interrupted_by: int | None = None
+        """The signal that ends the run, once its checkpoint is saved."""
+        self.last_row: Row | None = None
+        self.last_evaluation: Row | None = None
+        self.best_return = -math.inf
+        """The best evaluation so far."""
+        self.recent_returns: collections.deque[float] = collections.deque(maxlen=RECENT)
+        self.recent_q: collections.deque[float] = collections.deque(maxlen=RECENT)
+        self.longest_episode = 0
+
+    @property
+    def is_over(self) -> bool:
+        return self.runner.finished or self.stop_requested
+
+    @property
+    def mean_return(self) -> float | None:
+        """Mean return of the last `RECENT` episodes."""
+        return float(np.mean(self.recent_returns)) if self.recent_returns else None
+
+    def add(self, row: Row) -> None:
+        """Takes in the row of a finished episode."""
+        self.last_row = row
+        self.recent_q.append(row["largest_q"])
+        self.recent_returns.append(row["episode_return"])
+        self.longest_episode = max(self.longest_episode, row["episode_len"])
+
+    def restore(self, log: Log) -> None:
+        """Takes in the log up to a checkpoint."""
+        self.recent_returns.extend(log["episode_return"][-RECENT:].tolist())
+        self.recent_q.extend(log["largest_q"][-RECENT:].tolist())
+        self.longest_episode = int(log["episode_len"].max(initial=0))
+
+    def note_event(self, event: str) -> None:
+        """Reports what happened to a process of the run, and stores it in events.csv."""
+        self.say(event)
+        if self.folder is not None:
+            self.folder.note_event(steps=self.runner.clock.steps, event=event)
+
+    def report(self) -> Report:
+        """What a progress display shows."""
+        runner, clock, before = self.runner, self.runner.clock, self.clock_before
+        return Report(
+            spec=runner.spec,
+            episode=clock.episodes,
+            episodes=self.config.episodes,
+            steps=clock.steps,
+            most_steps=self.config.steps,
+            seconds=self.stopwatch.seconds,
+            session_seconds=self.stopwatch.seconds - self.stopwatch.seconds_before,
+            session_episodes=clock.episodes - before.episodes,
+            session_steps=clock.steps - before.steps,
+            last=self.last_row,
+            mean_return=self.mean_return,
+            bad_share=runner.progress.total_bad / clock.episodes if runner.spec.solved and clock.episodes else None,
+            greedy_depth=runner.progress.greedy_depth,
+            optimal_depth=len(runner.spec.optimal_path) or None,
+            status=runner.status(),
+            evaluation=self.last_evaluation,
+        )
+
+
+class Observer:
+    """Watches a run. A method that is not overridden does nothing."""
+
+    def restore(self, saved: Saved, evaluations: Log) -> None:
+        """Continues from a checkpoint and the evaluations up to it."""
+
+    def start(self) -> None:
+        """Called once before the first step."""
+
+    @property
+    def next_episode(self) -> int | None:
+        """The episode after which it has to see the agent; the runner does not advance beyond it."""
+        return None
+
+    def episode(self, row: Row) -> None:
+        """Called with the log row of every finished episode."""
+
+    def advanced(self, rows: list[Row]) -> None:
+        """Called after every call of `Runner.advance`, with the rows of the episodes that ended in it."""
+
+    def finish(self) -> None:
+        """Called once after the last step."""
+
+    def close(self) -> None:
+        """Called at the very end, also after an error."""
+
+
+class Recording(Observer):
+    """Writes snapshots of the agent's values to record.jsonl."""
+
+    def __init__(self, run: LiveRun, *, record: bool, every: int | None):
+        self._run, self._every = run, every
+        self._recorder = self._make() if record else None
+
+    def _make(self) -> recording.Recorder:
+        run = self._run
+        return recording.Recorder(
+            run.runner, run.agent, seed=run.config.seed, episodes=run.config.episodes, every=self._every
+        )
+
+    def restore(self, saved: Saved, evaluations: Log) -> None:
+        if recording.is_in(saved) and self._recorder is None:
+            self._recorder = self._make()
+        if self._recorder is not None:
+            self._recorder.restore(saved, self._run.runner.clock)
+
+    def start(self) -> None:
+        folder = self._run.folder
+        if self._recorder is not None and folder is not None and folder.record_is_empty:
+            folder.add_to_record(snapshots.line(self._recorder.about()))
+        self.advanced([])
+
+    @property
+    def next_episode(self) -> int | None:
+        return None if self._recorder is None else self._recorder.due
+
+    def advanced(self, rows: list[Row]) -> None:
+        self._record(last=False)
+
+    def finish(self) -> None:
+        self._record(last=True)
+
+    def _record(self, *, last: bool) -> None:
+        recorder, folder, clock = self._recorder, self._run.folder, self._run.runner.clock
+        if recorder is None or folder is None:
+            return
+        recorder.count_visits()
+        if clock.episodes >= recorder.due or (last and clock.episodes > recorder.latest):
+            folder.add_to_record(recorder.snapshot(clock))
+
+    def added_to(self, saved: Saved) -> Saved:
+        """A checkpoint's content with the recorder's state added."""
+        return saved if self._recorder is None else self._recorder.added_to(saved)
+
+
+class Advisor(Observer):
+    """Warns when learning goes wrong, and ends a run whose loss is not finite."""
+
+    def __init__(self, run: LiveRun):
+        self._run = run
+        self._has_warned_of_drift = self._has_warned_of_no_end = False
+
+    def episode(self, row: Row) -> None:
+        if not math.isfinite(row["loss"]):
+            raise diverged(self._run.config, f"in episode {row['episode']}")
+
+    def advanced(self, rows: list[Row]) -> None:
+        self._warn_of_no_end()
+        self._warn_of_drift(rows)
+
+    def _warn_of_no_end(self) -> None:
+        """Warns once that no episode ends in a run that is limited by episodes."""
+        clock = self._run.runner.clock
+        if self._has_warned_of_no_end or clock.episodes or clock.steps < NO_END_STEPS or self._run.config.steps:
+            return
+        self._has_warned_of_no_end = True
+        self._run.say(
+            f"no episode has ended in {clock.steps:,} steps; give --steps (steps=…), or the environment a time limit "
+            "(gymnasium.wrappers.TimeLimit)."
+        )
+
+    def _warn_of_drift(self, rows: list[Row]) -> None:
+        """Warns once that values are larger than rewards can explain."""
+        progress = self._run.runner.progress
+        if self._has_warned_of_drift or not rows or progress.first_largest_q is None:
+            return
+        possible, first = progress.possible_return, progress.first_largest_q
+        worst = max(rows, key=lambda row: row["largest_q"])
+        if worst["largest_q"] > max(_DRIFT * possible, _DRIFT_OF_FIRST * first):
+            self._has_warned_of_drift = True
+            self._run.say(
+                f"values drift: in episode {worst['episode']} the largest |Q| is {worst['largest_q']:.3g}, but the returns "
+                f"so far explain at most {possible:.3g}; {_against_drift(self._run.config)}"
+            )
+
+    def finish(self) -> None:
+        """Advises what to try after a run that met no reward."""
+        run, config = self._run, self._run.config.config
+        steps = run.runner.clock.steps
+        if steps < NO_REWARD_STEPS or not run.recent_q or run.runner.progress.possible_return:
+            return
+        advice = "try more steps" + (", or a larger beta" if "beta" in config else ", or the agent tdu")
+        if config.get("return_steps", 1) > 1 and config.get("return_cut", "never") == "never":
+            advice += "; where one wrong step loses everything or leads back, try return_cut=worse"
+        run.say(f"no reward was met in {steps:,} steps; {advice}.")
+
+
+def diverged(config: RunConfig, when: str) -> TrainingError:
+    """The error for a loss that is not finite. SU also reports one if its posterior sample is not finite."""
+    if config.agent == "su":
+        return TrainingError(
+            f"the loss or the posterior sample stopped being finite {when}; try a smaller learning_rate, a smaller "
+            "prior_variance or a larger likelihood_variance."
+        )
+    return TrainingError(f"the loss stopped being finite {when}; {_against_drift(config)}")
+
+
+def _against_drift(config: RunConfig) -> str:
+    """Advice, without the settings that the run already has."""
+    advice = ["a smaller learning_rate", "a larger target_period"]
+    if config.agent == "su":  # SU has a target of its own
+        return f"try {' or '.join(advice)}."
+    if config.config.get("bootstrap") == "max":
+        advice.append("bootstrap=double")
+        if "exploiters" in config.config:
+            advice.append("the preset general")
+    return f"try {', '.join(advice[:-1])} or {advice[-1]}."
+
+
+class EpisodeCallback(Observer):
+    """Calls `on_episode` of `tdu.train`."""
+
+    def __init__(self, run: LiveRun, callback: Callable[[Row], object] | None):
+        self._run, self._callback = run, callback
+
+    def episode(self, row: Row) -> None:
+        if self._callback is not None:
+            self._run.stop_requested |= self._callback(dict(row)) is True
+
+
+class Logging(Observer):
+    """Writes log.csv and learner.csv, or keeps the log in memory."""
+
+    def __init__(self, run: LiveRun):
+        self._run = run
+        self._memory = MemoryLog(run.columns)
+
+    def episode(self, row: Row) -> None:
+        self._run.add(row)
+
+    def advanced(self, rows: list[Row]) -> None:
+        run = self._run
+        learner_rows = run.runner.learner_rows()
+        if any(not math.isfinite(row["loss"]) for row in learner_rows):
+            raise diverged(run.config, f"before step {run.runner.clock.steps}")
+        if run.folder is None:
+            self._memory.append(rows)
+        else:
+            run.folder.append(rows)
+            run.folder.append_to(LEARNER_LOG, learner_rows)
+
+    def log(self) -> Log:
+        """The whole log."""
+        folder = self._run.folder
+        return self._memory.arrays() if folder is None else read_log(folder.path / LOG)
+
+
+class Evaluation(NamedTuple):
+    """An evaluation during a run."""
+
+    episode: int
+    steps: int
+    returns: GreedyReturn
+    agent: TrainedAgent
+
+
+class Evaluator(Observer):
+    """Evaluates the greedy policy every so often, logs it in evaluations.csv and keeps the best agent."""
+
+    def __init__(
+        self,
+        run: LiveRun,
+        checkpointer: "Checkpointer",
+        *,
+        episodes: int,
+        every: int | None,
+        callback: Callable[[Evaluation], object] | None,
+    ):
+        if every is not None and not isinstance(run.source, str) and not run.runner.exact:
+            raise UserError("evaluate_every needs an environment whose state can be restored; give its id.")
+        self._run, self._checkpointer = run, checkpointer
+        self._episodes, self._every, self._callback = episodes, every, callback
+        self._evaluated = Clock(0, 0)
+        """When the last evaluation was."""
+        self._memory = MemoryLog()
+
+    def restore(self, saved: Saved, evaluations: Log) -> None:
+        if evaluations:
+            self._run.best_return = float(evaluations["greedy_return"].max())
+            last = {name: numbers[-1].item() for name, numbers in evaluations.items()}
+            self._run.last_evaluation = last
+            self._evaluated = Clock(last["steps"], last["episode"])
+
+    @property
+    def next_episode(self) -> int | None:
+        return None if self._every is None else (self._evaluated.episodes // self._every + 1) * self._every
+
+    def advanced(self, rows: list[Row]) -> None:
+        if self.next_episode is not None and self._run.runner.clock.episodes >= self.next_episode:
+            with self._run.stopwatch.paused():
+                self._evaluate()
+
+    def _evaluate(self) -> None:
+        run, runner, clock = self._run, self._run.runner, self._run.runner.clock
+        # A concurrent run goes on meanwhile, so the agent is saved as it is evaluated.
+        saved = runner.save() if run.folder is not None and runner.is_concurrent else None
+        params = jax.tree.map(jnp.copy, runner.params(saved))  # the next step would overwrite them
+        trained = TrainedAgent(runner.spec, run.agent, params)
+        since = clock.steps - self._evaluated.steps
+        self._evaluated = clock
+        with contextlib.nullcontext() if isinstance(run.source, str) else runner.borrow_environment():
+            returns = self.greedy_return(trained, steps=since)
+        if returns is None:
+            return
+        row = {"episode": clock.episodes, "steps": clock.steps, "greedy_return": returns.mean}
+        row |= {"standard_error": returns.standard_error, "evaluation_episodes": returns.episodes}
+        run.last_evaluation = row
+        if run.folder is None:
+            self._memory.append([row])
+        else:
+            run.folder.append_to(EVALUATIONS, [row])
+            if returns.mean > run.best_return:
+                self._checkpointer.save(run.folder, best=True, saved=saved)
+        run.best_return = max(run.best_return, returns.mean)
+        if self._callback is not None:
+            evaluation = Evaluation(clock.episodes, clock.steps, returns, trained)
+            run.stop_requested |= self._callback(evaluation) is True
+
+    def greedy_return(self, trained: TrainedAgent, *, steps: int) -> GreedyReturn | None:
+        """The evaluation return within a tenth of `steps`; None if evaluation is off or no episode has ended."""
+        runner, longest_episode = self._run.runner, self._run.longest_episode
+        if not self._episodes or not runner.clock.episodes:
+            return None
+        # The number of episodes follows from the longest one, so that none is left out because it is long.
+        longest = step_limit(longest_episode)
+        affordable = max(steps // 10, MIN_EPISODE_STEPS) // max(longest_episode, 1)
+        episodes = max(min(self._episodes, affordable), 1)
+        returns = runner.play(self._run.source, trained, episodes=episodes, longest=longest)
+        return GreedyReturn(*mean_and_error(returns), len(returns)) if len(returns) else None
+
+    def log(self, at: Manifest | None) -> Log:
+        """All evaluations."""
+        folder = self._run.folder
+        return self._memory.arrays() if folder is None else evaluations_at(folder.path, at)
+
+
+class Checkpointer(Observer):
+    """Saves a checkpoint when it is time, when the run is interrupted, and at its end."""
+
+    def __init__(self, run: LiveRun, recorded: Recording, *, seconds: float):
+        self._run, self._recorded, self._seconds = run, recorded, seconds
+        self._last_saved = 0.0
+        self.final: Manifest | None = None
+        """The checkpoint of the last step."""
+
+    def start(self) -> None:
+        self._run.runner.attach(event=self._run.note_event, reload=self._last_checkpoint)
+        self._last_saved = time.perf_counter()
+
+    def _last_checkpoint(self, like: Saved) -> Saved | None:
+        """What a restarted process of a concurrent run continues from."""
+        run = self._run
+        if run.folder is None:
+            return None
+        found = latest_checkpoint(run.folder.path, run.config, like, run.say, set_aside=False)
+        return None if found is None else found[0]
+
+    def advanced(self, rows: list[Row]) -> None:
+        run = self._run
+        run.interrupted_by = run.signals.received
+        is_due = run.interrupted_by is not None or time.perf_counter() - self._last_saved >= self._seconds
+        if run.folder is not None and is_due and run.runner.can_save and not run.is_over:
+            with run.stopwatch.paused():
+                self.save(run.folder)
+            self._last_saved = time.perf_counter()
+
+    def finish(self) -> None:
+        if self._run.folder is not None:
+            self.final = self.save(self._run.folder)
+
+    def save(self, folder: Folder, *, best: bool = False, saved: Saved | None = None) -> Manifest:
+        """Saves the run, or what is given of it; again if a process of a concurrent run dies meanwhile."""
+        run = self._run
+        while True:
+            try:
+                return folder.save_checkpoint(
+                    self._recorded.added_to(run.runner.save() if saved is None else saved),
+                    step=run.runner.clock.steps,
+                    config=run.config,
+                    seconds=run.stopwatch.seconds,
+                    best=best,
+                )
+            except Gone as e:
+                run.note_event(f"{e} The checkpoint is saved again.")
+
+
+class ProgressReporter(Observer):
+    """Passes reports to a progress display."""
+
+    def __init__(self, run: LiveRun, show: Callable[[Report], None] | None):
+        self._run, self._show = run, show
+
+    def advanced(self, rows: list[Row]) -> None:
+        if self._show is not None:
+            self._show(self._run.report())

@@ -1,0 +1,167 @@
+"""A run that is over or paused: `Run`, `load` from its folder, and `evaluate` its agent."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tdu import agents, environments
+from tdu.errors import RunError, UserError, tell
+from tdu.options import MAX_SEED, whole_number
+from tdu.run.folder import (
+    CONFIG,
+    LOG,
+    RunConfig,
+    best_checkpoint,
+    evaluations_at,
+    final_checkpoint,
+    latest_checkpoint,
+    read_config,
+    read_log,
+    read_result,
+)
+from tdu.run.folder.log import Log
+from tdu.run.plan import make_environment, make_runner, object_name
+from tdu.run.trained import TrainedAgent, greedy_returns, mean_and_error, step_limit
+
+EPISODES = 200
+"""Default number of episodes."""
+
+
+class Run(NamedTuple):
+    """A run: its result, its log, its trained agent and its config."""
+
+    result: dict[str, Any]
+    """The content of result.json; empty if the run has not finished."""
+    log: Log
+    """Arrays by column."""
+    agent: TrainedAgent
+    config: RunConfig
+    evaluations: Log
+    """Evaluations during the run (`evaluate_every`), arrays by column; empty without."""
+
+    def __repr__(self) -> str:
+        config, result = self.config, self.result
+        words = [f"env={config.env!r}", f"agent={config.agent!r}", f"seed={config.seed}"]
+        words.append(f"episodes={len(self.log.get('episode', ()))}")
+        if not result:
+            return f"Run({', '.join(words)}, not finished)"
+        words += [f"{name}={result[name]}" for name in ("solved_episode", "mastered_episode") if name in result]
+        mean = result["mean_return"]
+        words.append(f"mean_return={mean if mean is None else round(mean, 4)}")
+        return f"Run({', '.join(words)})"
+
+
+def load(path: str | Path, env: Any = None, say: Callable[[str], None] = tell, *, best: bool = False) -> Run:
+    """A run from its folder: finished, or as of its last checkpoint.
+
+    Args:
+        path: the run's folder.
+        env: the environment object, if the run was trained on one.
+        say: called with warnings, for example about a damaged checkpoint.
+        best: load the agent with the best evaluation during the run, and the logs up to it.
+    """
+    path = Path(path)
+    if not (path / CONFIG).exists():
+        raise RunError(f"{path} is not a run's folder.")
+    config = read_config(path)
+    result = read_result(path)
+    trained_on = environments.parse(config.env)
+    was_object = trained_on.source == environments.OBJECT
+    if env is None and was_object:
+        raise RunError(
+            f"{path} was trained on an object; from Python, tdu.load and tdu.evaluate take that object as env."
+        )
+    made = make_environment(config.env if env is None else env, config)
+    if env is None:
+        environments.close(made)  # only its spec is needed
+    if was_object and object_name(made.spec).rsplit(":", 2)[1:] != config.env.rsplit(":", 2)[1:]:
+        name, shape, actions = trained_on.name.rsplit(":", 2)
+        raise RunError(
+            f"{path} was trained on {name}, with observations of shape {shape} and {actions} actions, but "
+            f"{made.spec.name} has {made.spec.observation_shape} and {made.spec.num_actions}."
+        )
+    runner, agent = make_runner(config, made, compiled=False)
+    if best:
+        loaded = best_checkpoint(path, config, runner.save())
+    elif result is not None:
+        loaded = final_checkpoint(path, config, result, runner.save())
+    elif (latest := latest_checkpoint(path, config, runner.save(), say, set_aside=False)) is not None:
+        loaded = latest
+    else:
+        raise RunError(f"{path} has no checkpoint yet.")
+    saved, manifest = loaded
+    return Run(
+        result={} if result is None else result.to_json(),
+        log=read_log(path / LOG, upto=manifest.log.bytes),
+        agent=TrainedAgent(runner.spec, agent, runner.params(saved)),
+        config=config,
+        evaluations=evaluations_at(path, manifest),
+    )
+
+
+def evaluate(
+    path: str | Path,
+    *,
+    episodes: int = EPISODES,
+    seed: int = 0,
+    env: Any = None,
+    say: Callable[[str], None] = tell,
+    on_loaded: Callable[[], None] | None = None,
+    best: bool = False,
+    explorers: bool = False,
+) -> dict[str, Any]:
+    """Mean return of a run's greedy policy over new episodes, with its standard error.
+
+    Args:
+        path: the run's folder.
+        episodes: number of episodes.
+        seed: seed of the episodes. They share no randomness with training.
+        env: the environment object, if the run was trained on one.
+        say: called with warnings, for example about a damaged checkpoint.
+        on_loaded: called once before the first episode.
+        best: evaluate the agent with the best evaluation during the run.
+        explorers: act on the explorers' mean value instead of the exploiters' (recurrent agents only), as in the
+            paper's ablation.
+    """
+    episodes = whole_number("episodes", episodes, 1, 10**6)
+    seed = whole_number("seed", seed, 0, MAX_SEED)
+    run = load(path, env, say, best=best)
+    config = run.config
+    if not len(run.log["episode"]):
+        raise UserError(
+            f"no episode of {path} has ended yet, so the length of an episode is unknown; "
+            "if episodes never end, give the environment a time limit."
+        )
+    trained = _acting_on_explorers(run) if explorers else run.agent
+    longest = step_limit(int(run.log["episode_len"].max()))
+    if on_loaded is not None:
+        on_loaded()
+    source = config.env if env is None else env
+    returns = greedy_returns(source, trained, episodes=episodes, seed=seed, longest=longest)
+    if not len(returns):
+        raise UserError(f"no episode on {config.env} ended within {longest:,} steps.")
+    mean, error = mean_and_error(returns)
+    return {
+        "env": config.env,
+        "agent": config.agent,
+        "seed": config.seed,
+        "acting": "explorers" if explorers else "exploiters",
+        "best": best,
+        "episodes": len(returns),
+        "mean_return": mean,
+        "standard_error": error,
+        "min_return": float(np.min(returns)),
+        "max_return": float(np.max(returns)),
+    }
+
+
+def _acting_on_explorers(run: Run) -> TrainedAgent:
+    """The run's agent, acting on its explorers' values."""
+    name, spec = run.config.agent, run.agent.spec
+    entry = agents.find(name)
+    if not entry.is_recurrent:
+        raise UserError(f"only recurrent agents (tdu_r2d2) can act on their explorers, and {name} is not recurrent.")
+    agent = entry.make(spec, agents.configure(name, run.config.config | {"evaluate": "explorers"}))
+    return TrainedAgent(spec, agent, run.agent.params)
