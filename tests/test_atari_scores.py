@@ -11,6 +11,7 @@ from tdu.environments import atari
 from tdu.errors import UserError
 from tdu.report import atari_scores, summary, variance
 from tdu.report.atari_scores import Scored
+from tdu.run.folder import RunConfig, RunResult
 
 
 def test_human_normalised_scores_are_the_paper_s_formula():
@@ -109,26 +110,23 @@ def test_a_curve_is_the_mean_of_the_episodes_since_the_point_before():
 
 
 def atari_run(folder, game, agent, seed, final):
-    """A run as older versions left it, whose last episodes return `final`."""
+    """A run whose last episodes return `final`."""
     episode = np.arange(1, 21)
     columns = {"episode": episode, "steps": 100 * episode, "episode_len": 0 * episode + 100}
     columns["episode_return"] = np.where(episode > 10, final, 0.0)
     columns["total_return"] = np.cumsum(columns["episode_return"])
     out = folder / f"{game}-{agent}-{seed}"
     out.mkdir(parents=True)
-    config = {
-        "env": f"atari/{game}:size=42",
-        "agent": agent,
-        "seed": seed,
-        "episodes": 20,
-        "until": "solved",
-        "config": {},
-    }
-    result = {name: config[name] for name in ("env", "agent", "config", "seed")}
-    result |= {"episodes": 20, "steps": 2000, "seconds": 1.0, "steps_per_second": 1, "mean_return": final}
+    config = RunConfig(f"atari/{game}:size=42", agent, seed, 20, None, 1, "solved", {})
+    result = RunResult(
+        env=config.env, agent=agent, config={}, seed=seed, episodes=20, steps=2000, seconds=1.0, steps_per_second=1.0,
+        mean_return=final, mean_return_episodes=20, has_solved_rule=False, solved_episode=None, optimal_depth=None,
+        greedy_depth=None, mastered_episode=None, greedy_return=None, largest_q=None, possible_return=None,
+        config_sha256=config.sha256(), log_sha256=None, checkpoint_sha256=None,
+    )  # fmt: skip
     lines = [",".join(columns), *(",".join(map(str, row)) for row in zip(*columns.values(), strict=True))]
-    for name, text in (("config.json", json.dumps(config)), ("result.json", json.dumps(result))):
-        (out / name).write_text(text)
+    for name, record in (("config.json", config), ("result.json", result)):
+        (out / name).write_text(json.dumps(record.to_file()))
     (out / "log.csv").write_text("\n".join(lines) + "\n")
 
 

@@ -254,7 +254,7 @@ def test_so_they_are_on_a_cluster():
     """Each begins with networks of its own; that takes no cluster to see."""
 
     def untrained(bsuite_id):
-        planned = plan.plan(bsuite_id, "tdu_r2d2", actors=1, steps=1, hidden_sizes=(4,), lstm_size=4)
+        planned = plan.plan(bsuite_id, "tdu_r2d2", engine="ray", actors=1, steps=1, hidden_sizes=(4,), lstm_size=4)
         runner, _ = plan.make_runner(planned.config, planned.env, compiled=False)
         return np.concatenate([np.ravel(x) for x in jax.tree.leaves(runner.params())])
 

@@ -211,7 +211,7 @@ def test_what_is_sent_back_replaces_a_lock_and_nothing_that_is_locked(tmp_path):
 @pytest.mark.parametrize("name", ["../escaped", "checkpoints/../../../escaped", "ROOT/escaped"])
 def test_what_is_sent_back_stays_in_its_folder(tmp_path, name):
     out = tmp_path / "sweep" / "run"
-    with pytest.raises(RunError, match="not a run's folder"):
+    with pytest.raises(RunError, match="not the folder of a run"):
         distributed._place(packed(**{"log.csv": "1", name.replace("ROOT", str(tmp_path)): "2"}), out)
     assert [*tmp_path.rglob("*")] == [tmp_path / "sweep"]
 
@@ -329,7 +329,9 @@ def test_a_cluster_of_another_version_is_one_sentence(other_cluster, tmp_path):
 def test_a_file_in_place_of_ray_is_one_sentence(users_folder):
     (users_folder / "ray.py").write_text("")
     sweep = ["sweep", "deep_sea:size=4", "--out", "out", "--engine", "ray"]
-    ended = run_in(users_folder, "-c", f"import tdu.cli, sys; sys.path.insert(0, '.'); sys.exit(tdu.cli.main({sweep}))")
+    ended = run_in(
+        users_folder, "-c", f"import jax, tdu.cli, sys; sys.path.insert(0, '.'); sys.exit(tdu.cli.main({sweep}))"
+    )
     assert ended.returncode == 2
     assert "ray.py and not Ray; rename it" in ended.stderr
     assert ended.stderr.count("\n") == 1

@@ -1,5 +1,7 @@
 """What a run in Python shows of itself, and what a narrow terminal leaves of it."""
 
+from types import SimpleNamespace
+
 import pytest
 
 import tdu
@@ -87,9 +89,13 @@ def test_a_tracker_has_episodes_and_evaluations_over_steps(tmp_path, monkeypatch
 def test_tensorboard_has_steps_on_its_axis(tmp_path):
     pytest.importorskip("tensorboardX")
 
-    tracker = track.start("tensorboard", tmp_path, {})
+    run = SimpleNamespace(folder=SimpleNamespace(path=tmp_path), last_evaluation=None, best_return=0.9)
+    tracker = track.Tracker(run, "tensorboard")
+    tracker.start()
     tracker.episode({"episode": 3, "steps": 1234, "episode_return": 0.5})
-    tracker.evaluation({"episode": 3, "steps": 1240, "greedy_return": 0.7, "standard_error": 0.1}, best=0.9)
+    run.last_evaluation = {"episode": 3, "steps": 1240, "greedy_return": 0.7, "standard_error": 0.1}
+    for _ in range(2):
+        tracker.advanced([])
     tracker.close()
     (file,) = (tmp_path / "tensorboard").iterdir()
     assert {(name, step) for name, step, _ in scalars(file)} == {

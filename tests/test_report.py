@@ -595,12 +595,12 @@ def test_when_a_policy_was_first_as_good():
 
 def test_the_command_of_a_run_makes_the_same_run(sweep):
     from tdu.cli.train import _settings, parse
-    from tdu.run.plan import asked_for
+    from tdu.run.plan import resolve
 
     for run in collect.collect([sweep]).runs:
         program, verb, *arguments = collect.command(run.config, [run.config.seed]).split()
         assert (program, verb) == ("tdu", "train")
-        assert asked_for(**_settings(*parse(arguments))).config == run.config
+        assert resolve(**_settings(*parse(arguments))).config == run.config
     config = dataclasses.replace(run.config, env="object:Mine")
     assert collect.command(config, [0]) is None
 

@@ -346,7 +346,7 @@ def test_a_file_stands_for_the_lock_that_a_file_system_lacks(tmp_path, monkeypat
     held.write_text(f"{2**22 + 1} {socket.gethostname()}")  # a process that is no more
     runs.Folder(tmp_path / "run", resume=True).close()
     held.write_text("1 another-machine")
-    with pytest.raises(RunError, match=r"remove .*lock-held if there is none"):
+    with pytest.raises(RunError, match=r"lock-held"):
         runs.Folder(tmp_path / "run", resume=True)
     monkeypatch.setattr(fcntl, "flock", no_locks(errno.EIO))
     with pytest.raises(RunError, match="cannot be locked"):

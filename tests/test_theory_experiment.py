@@ -58,7 +58,7 @@ def test_the_committed_run_was_one_and_short_and_the_page_on_it_says_so():
         "of one core; on the wall it is a matter of company"
     )
     words = (ROOT / "docs" / "theory.md").read_text()
-    assert f"{whole['wall']:.0f} seconds on the wall, {whole['processor']:.0f} of the processor" in words
+    assert f"{whole['wall']:.0f} s, {whole['processor']:.0f} s of processor time" in words
     solves = json.loads((ROOT / "results" / "theory_solves.json").read_text())["states"]
     ratios = [case["jax_over_numpy"] for case in solves.values()]
     assert f"{min(ratios):.1f} to {max(ratios):.1f} times as long" in words

@@ -131,7 +131,7 @@ def write_csv(found: Sequence[StoredRun], out: Path) -> int:
     for run in found:
         bsuite_id = parse(run.config.env).bsuite_id
         place = out / sweeps.file_name(f"{run.agent}-seed{run.config.seed}")
-        if bsuite_id is not None and run.log and (place, bsuite_id) not in written:
+        if bsuite_id and run.log and (place, bsuite_id) not in written:
             bsuite_scores.write_csv(run.log, bsuite_id, place)
             written.add((place, bsuite_id))
     return len(written)
