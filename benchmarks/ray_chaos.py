@@ -116,6 +116,12 @@ class Run:
         """Steps beyond those that the learning steps account for, up to a constant."""
         return self.steps - PERIOD * self.updates
 
+    def has_caught_up(self, limit: int, since: int) -> bool:
+        """Whether learning was never further behind than `limit` in the last five reports, of which there are enough."""
+        return len(self.history) >= since and all(
+            steps - PERIOD * updates <= limit for _, steps, updates, _ in self.history[-5:]
+        )
+
 
 _HEEDING = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
 
@@ -191,7 +197,8 @@ def measure(cluster: Cluster, folder: Path, minutes: float, patience: float) -> 
             rest = 60 * minutes / 4 if minutes <= 2 else 20.0
             run.wait("a moment under load", _after(min(rest, 10.0)), 60)
         seconds = time.monotonic() - began
-        run.wait("learning to make up for what was lost", lambda: run.ahead <= usual + SLACK, 200)
+        settled = len(run.history) + 10
+        run.wait("learning to make up for what was lost", lambda: run.has_caught_up(usual + SLACK, since=settled), 200)
     finally:
         code = run.interrupt()
     time.sleep(3)
@@ -334,7 +341,9 @@ def verdict(
             < counts["actor"] + counts["learner"] + counts["replay"],
             "a lost node is not among the events": sum("was lost" in event for event in events) < counts["node"],
             "something was left in the object store": left > 0,
-            "the ratio was not held": not -PERIOD <= ahead <= SLACK + ACTORS * ENVS * 20,
+            f"the ratio was not held (acting is {ahead} steps ahead)": not -PERIOD
+            <= ahead
+            <= SLACK + ACTORS * ENVS * 20,
             "the run did not end by being interrupted and saved": how["code"] != 130,
         }.items()
         if is_wrong
