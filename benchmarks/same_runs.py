@@ -28,7 +28,10 @@ RUNS: dict[str, dict[str, Any]] = {
         "env": SEA, "episodes": 40, "preset": "listing", "mask_prob": 0.5, "noise_scale": 0.1, "acting": "live",
         "head_choice": "ucb1",
     },
-    "tdu, deep": {"env": SEA, "episodes": 60, "preset": "deep"},
+    "tdu, deep": {
+        "env": SEA, "episodes": 60, "preset": "deep", "exploiters": 10, "explorers": 10, "prior_scale": 1.0,
+        "mask_prob": 0.75, "beta": 1.0,
+    },
     "tdu, dense": {"env": SEA, "episodes": 30, "dense": True},
     "bdqn, boot_dqn": {"env": SEA, "agent": "bdqn", "episodes": 60, "preset": "boot_dqn"},
     "dqn": {"env": SEA, "agent": "dqn", "episodes": 60},

@@ -22,6 +22,7 @@ PARTS: dict[str, dict[str, Any]] = {
     "width 64": {"hidden_sizes": (64, 64)},
     "Adam's ε = 1e-8": {"adam_eps": 1e-8},
     "no masks": {"mask_prob": 1.0},
+    "10 + 10 heads": {"exploiters": 10, "explorers": 10},
     "no bonus (β = 0)": {"beta": 0.0},
 }
 """The changed options, by their name in the tables."""

@@ -179,8 +179,8 @@ PRESETS: Presets = {
     "deep": {
         "ensemble": "heads",
         "hidden_sizes": (128, 128),
-        "exploiters": 20,
-        "explorers": 20,
+        "exploiters": 15,
+        "explorers": 5,
         "prior_size": "unit",
         "prior_scale": 0.3,
         "mask_prob": 0.75,
