@@ -15,13 +15,12 @@ test: $(VENV)/dev.stamp browser
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-# Lint, types and quick tests, for every change: about 70 seconds of processor time.
-QUICK := adam atari_scores counters environments imports keys learner memory observations one_file random td theory
+# Lint, types and the tests of tests/unit, for every change.
 check: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest $(QUICK:%=tests/test_%.py)
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder tests/unit
 
 # The pages of tdu report are tested in a real Chromium. Without one, and without a way to install it, those tests are skipped.
 browser:

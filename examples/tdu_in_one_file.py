@@ -4,7 +4,7 @@
 
 Equations, algorithms and tables are those of "Temporal Difference Uncertainties as a Signal for Exploration"
 (Flennerhag et al., 2020, https://arxiv.org/abs/2010.02255). Shapes: H = K + N heads, B transitions, A = 2 actions.
-Size 10 takes about 100 episodes and 4 seconds on one core. `tests/test_one_file.py` checks the parts against the library.
+Size 10 takes about 100 episodes and 4 seconds on one core. The tests check the parts against the library.
 """
 
 import argparse

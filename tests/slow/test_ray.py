@@ -334,7 +334,7 @@ def test_a_run_on_a_cluster_comes_to_its_end(tmp_path):
 
 def test_a_run_outlives_its_processes_on_a_real_cluster(tmp_path):
     """The short form of `benchmarks/ray_chaos.py`: an actor, the learner, the replay and a node are killed."""
-    script = Path(__file__).parent.parent / "benchmarks" / "ray_chaos.py"
+    script = Path(__file__).parents[2] / "benchmarks" / "ray_chaos.py"
     out = tmp_path / "chaos.json"
     command = [sys.executable, str(script), "--minutes", "0.1", "--patience", "10", "--out", str(out)]
     told = subprocess.run(command, capture_output=True, text=True, timeout=2400, env=os.environ | _ROOT)
@@ -346,4 +346,4 @@ def test_a_run_outlives_its_processes_on_a_real_cluster(tmp_path):
     assert outcome["object_store_MiB_after"] == 0
 
 
-_ROOT = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")])}
+_ROOT = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])}

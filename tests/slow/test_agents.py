@@ -370,7 +370,7 @@ def test_actor_critic_s_loss_by_hand():
 
 
 def test_the_example_of_adding_an_agent_runs(monkeypatch):
-    text = (Path(__file__).parent.parent / "docs" / "agents" / "adding.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "agents" / "adding.md").read_text()
     (example,) = re.findall(r"```python\n(.*?)```", text, re.S)
     code = [line for line in example.splitlines() if line.strip() and not line.startswith(("import", "from"))]
     assert len(code) <= 12, "the page promises ten lines"

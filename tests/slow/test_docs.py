@@ -12,7 +12,7 @@ import tdu
 from tdu import agents
 from tdu.run import observers
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 def snippets(page):

@@ -9,7 +9,7 @@ import pytest
 from reproduction import catalogue, deep_sea_runs, pages, reproduce, rows
 from reproduction.rows import FILE
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 def text_of(path):

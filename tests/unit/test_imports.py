@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent / "tdu"
+ROOT = Path(__file__).parents[2] / "tdu"
 
 FLOORS = (
     ("errors", "options", "types", "files", "memory", "random", "adam", "td", "metrics"),

@@ -11,7 +11,7 @@ import pytest
 
 from tdu import bonus, environments, td
 
-PATH = Path(__file__).parent.parent / "examples" / "tdu_in_one_file.py"
+PATH = Path(__file__).parents[2] / "examples" / "tdu_in_one_file.py"
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from reproduction.theory.agents import Training
 from tdu.errors import UserError
 from tdu.theory import transition_bias
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results" / "theory"
 SMALL = theory.PRESETS["smoke"].sizes
 

@@ -418,7 +418,7 @@ def test_the_page_of_results_has_its_text_figures_and_rows(browser, tmp_path):
 
 
 def test_our_own_results_are_shown(browser, tmp_path):
-    folder = Path(__file__).parent.parent / "results" / "deep_sea"
+    folder = Path(__file__).parents[2] / "results" / "deep_sea"
     assert main(["report", str(folder), "--out", str(tmp_path / "page.html")]) == 0
     browser.open(tmp_path / "page.html", width=360, height=740, phone=True)
     assert browser.problems == []

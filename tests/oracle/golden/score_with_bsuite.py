@@ -1,7 +1,7 @@
 """Makes bsuite_scores.json with bsuite 0.3.6's own code, in an environment of its own (nothing of tdu is needed):
 
 python3.11 -m venv old && old/bin/pip install bsuite==0.3.6 'pandas==1.5.3' 'numpy<2' 'plotnine<0.13' 'matplotlib<3.8'
-old/bin/python tests/golden/score_with_bsuite.py
+old/bin/python tests/oracle/golden/score_with_bsuite.py
 """
 
 import json

@@ -1,6 +1,6 @@
 """Makes bsuite_logs.csv.gz: logs of made-up agents on every bsuite id, in bsuite's columns.
 
-    TDU_MNIST=... python tests/golden/make_inputs.py
+    TDU_MNIST=... python tests/oracle/golden/make_inputs.py
 
 Each agent has a skill; its running totals grow accordingly, with noise. One agent has not finished its runs, one misses a
 third of its ids, one was run on some ids only up to episode 90. The columns are those that bsuite's own environments report.
