@@ -18,7 +18,7 @@ SIZE = 20
 SECONDS = 3.0
 WARM_UP = 11_000
 SINGLE = ("dqn", "qex", "cts", "rnd", "nns")
-ASKED = 10_000
+GOAL = 10_000
 BSUITE = "bsuite dqn"
 
 
@@ -42,7 +42,7 @@ def main() -> int:
     rates = {name: statistics.median(values) for name, values in found.items()}
     print("| agent | steps/s | beside bsuite's DQN |\n|---|---|---|")
     for name, rate in rates.items():
-        goal = f" (goal {ASKED:,})" if name in SINGLE else ""
+        goal = f" (goal {GOAL:,})" if name in SINGLE else ""
         print(f"| {name} | {rate:,.0f}{goal} | {rate / rates[BSUITE]:.0f}× |")
     if parsed.out:
         report = {"command": "python benchmarks/agents_speed.py", "steps_per_second": rates, "every_measurement": found}

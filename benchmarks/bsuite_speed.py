@@ -28,7 +28,7 @@ AGENTS: dict[str, tuple[str, dict[str, Any]]] = {
     "dqn": ("dqn", {}),
 }
 BOOT_DQN = "boot_dqn"
-ASKED = {"tdu heads": 5.0, BOOT_DQN: 100.0}
+GOAL = {"tdu heads": 5.0, BOOT_DQN: 100.0}
 """Goals: speed relative to the official environment, and of heads on the twin relative to boot_dqn on cartpole."""
 WARM_UP = 1000
 BSUITE_WARM_UP = 400
@@ -77,7 +77,7 @@ def main() -> int:
             name: _ratios({a: {k: 1 / ms for k, ms in values.items()} for a, values in agents.items()})
             for name, agents in processor.items()
         },
-        "asked": ASKED,
+        "goal": GOAL,
         "processor_ms_per_step": processor,
         "every_measurement": rates,
     }

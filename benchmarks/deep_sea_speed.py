@@ -118,8 +118,8 @@ def main() -> int:
                     largest = max(a["megabytes"] for answers in every_round for a in answers)
                     memory[name] = max(memory.get(name, 0), largest)
             left = (time.monotonic() - started) / (done + 1) * (len(parsed.cases) - done - 1)
-            told = ", ".join(f"{part} {statistics.median(found[part][name]):,.0f}" for part in contenders)
-            print(f"{name}: {told} steps/s ({left / 60:.1f} min left)", file=sys.stderr)
+            medians = ", ".join(f"{part} {statistics.median(found[part][name]):,.0f}" for part in contenders)
+            print(f"{name}: {medians} steps/s ({left / 60:.1f} min left)", file=sys.stderr)
     report = summarise(found, memory, parsed.before, workers.bytes_per_second())
     print(as_text(report))
     if parsed.out:
@@ -215,11 +215,11 @@ def as_text(report: dict) -> str:
     lines.append(f"\nSteps per second; memory moves {report['gigabytes_per_second']} GB/s.")
     for part, ratios in report["ratio_to_bsuite"].items():
         for name, ratio in ratios.items():
-            lines.append(f"{name}, {part}: {ratio} times bsuite's speed (asked {REQUIRED[part][int(name)]}).")
+            lines.append(f"{name}, {part}: {ratio} times bsuite's speed (goal {REQUIRED[part][int(name)]}).")
     for name, ratio in report["ratio_to_before"].items():
         lines.append(f"{name}: {ratio} times the speed of the commit before, on one core.")
     for words, found in report["ratios_of_heads_on_a_trunk"].items():
-        lines.append(f"{words}: {found} (asked {TRUNK_RATIOS[words][2]}).")
+        lines.append(f"{words}: {found} (goal {TRUNK_RATIOS[words][2]}).")
     if {"10", "100"} <= rates["single"].keys():
         lines.append(f"Size 100 runs at {rates['single']['100'] / rates['single']['10']:.2f} of the speed of size 10.")
     return "\n".join(lines)

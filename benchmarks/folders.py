@@ -49,7 +49,7 @@ def facts(out: Path) -> dict[str, str]:
     Wall time is left out. An unreadable file has a message in place of its digest.
     """
     parts = {"log": _log, "learner log": _learner_log, "state": _state, "result": _result}
-    return {name: _told(part, out) for name, part in parts.items()}
+    return {name: _digest(part, out) for name, part in parts.items()}
 
 
 def checkpoints(out: Path) -> list[Path]:
@@ -86,7 +86,7 @@ def _result(out: Path) -> bytes:
     return json.dumps(result(out), sort_keys=True).encode()
 
 
-def _told(part, out: Path) -> str:
+def _digest(part, out: Path) -> str:
     try:
         return hashlib.sha256(part(out)).hexdigest()
     except Exception as e:

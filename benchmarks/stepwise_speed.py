@@ -28,7 +28,7 @@ IDS = (
     "umbrella_length/0",
     "memory_len/0",
 )
-ASKED = {"cartpole/0": 10}
+GOAL = {"cartpole/0": 10}
 SECONDS = 3.0
 WARM_UP = 400
 
@@ -70,7 +70,7 @@ def main() -> int:
     ratios = {name: round(rates["ours"][name] / rates["bsuite"][name], 1) for name in IDS}
     print("| id | bsuite boot_dqn | ours | ratio |\n|---|---|---|---|")
     for name in IDS:
-        goal = f" (goal {ASKED[name]}×)" if name in ASKED else ""
+        goal = f" (goal {GOAL[name]}×)" if name in GOAL else ""
         print(f"| {name} | {rates['bsuite'][name]:,.0f} | {rates['ours'][name]:,.0f} | {ratios[name]}×{goal} |")
     print(f"\nSteps per second. Limit (matrix products alone, one core): {rates['limit']['any']:,.0f}.")
     to_before = {name: round(rates["ours"][name] / rate, 2) for name, rate in rates.get("before", {}).items()}
@@ -82,7 +82,7 @@ def main() -> int:
             "machine": workers.machine(),
             "steps_per_second": rates,
             "ratio_to_bsuite": ratios,
-            "asked": ASKED,
+            "goal": GOAL,
             "ratio_to_before": to_before,
             "processor_ms_per_step": processor,
             "every_measurement": found,

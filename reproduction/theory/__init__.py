@@ -181,6 +181,6 @@ def _write_timing(path: Path, preset: str, took: TableRow, whole: TableRow | Non
             "python": platform.python_version(),
         },
         "seconds": {part: took.get(part, before.get(part)) for part in PARTS},
-        "seconds_of_the_whole_at_one_go": whole,
+        "seconds_uninterrupted": whole,
     }  # fmt: skip
     files.write_atomically(path, f"{json.dumps(timing, indent=1)}\n".encode())

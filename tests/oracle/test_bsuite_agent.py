@@ -90,7 +90,7 @@ def test_an_environment_object_can_be_trained_on():
     assert run.agent.act(np.zeros(2)) in (0, 1)
 
 
-def test_a_broken_environment_is_told_in_one_sentence():
+def test_a_broken_environment_is_one_sentence():
     from dm_env import specs
 
     for changes, words in (

@@ -250,7 +250,7 @@ def test_settings_of_bsuite_that_differ_by_chance_alone_are_several_runs():
     assert (untrained("catch/0") == untrained("catch/0")).all()
 
 
-def test_so_they_are_on_a_cluster():
+def test_settings_that_differ_by_chance_are_several_runs_on_a_cluster():
     """Each begins with networks of its own; that takes no cluster to see."""
 
     def untrained(bsuite_id):

@@ -37,7 +37,7 @@ def library_td(example, q, q_target, batch):
     return over_heads(q, batch.a, batch.r, example.DISCOUNT * batch.d, q_target)
 
 
-def test_it_is_short_and_does_not_use_the_library():
+def test_the_one_file_is_short_and_independent_of_the_library():
     source = PATH.read_text()
     assert len(source.splitlines()) < 250
     packages = set(re.findall(r"^\s*(?:import|from) (\w+)", source, re.MULTILINE))
@@ -75,7 +75,7 @@ def test_the_loss_pays_sigma_to_explorers_alone_and_has_no_gradient_through_it(e
     )
 
 
-def test_its_deep_sea_is_the_library_s(example):
+def test_the_one_file_s_deep_sea_is_the_library_s(example):
     env = environments.make("deep_sea:size=6")
     mapping = example.action_mapping(6)
     rng, key = np.random.default_rng(1), jax.random.key(0)
@@ -95,7 +95,7 @@ def test_its_deep_sea_is_the_library_s(example):
     assert chests >= 1, "the first episode moves right only"
 
 
-def test_it_solves_deep_sea_10_and_draws(example, tmp_path):
+def test_the_one_file_solves_deep_sea_10_and_draws(example, tmp_path):
     log, solved = example.train(size=10, seed=0, episodes=400)
     assert solved is not None
     assert solved == len(log)

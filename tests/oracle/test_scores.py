@@ -81,7 +81,7 @@ def test_every_id_is_known():
     assert len(sweep.SWEEP) == 468
 
 
-def test_the_table_says_what_its_scores_stand_on():
+def test_the_table_names_the_runs_behind_its_scores():
     scored = {
         "scores": {"catch": 0.9, "bandit": 0.5},
         "by_seed": {"catch": [0.8, 1.0], "bandit": [0.5]},
@@ -169,7 +169,7 @@ def test_a_run_is_counted_at_the_next_logged_episode(tmp_path, capsys):
     assert (found["scores"], found["every_episode"]) == ({"deep_sea": 0.0}, {"deep_sea": 1.0})
 
 
-def test_an_unsolved_sea_scores_nothing_and_is_starred(tmp_path, capsys):
+def test_an_unsolved_deep_sea_scores_zero_and_is_starred(tmp_path, capsys):
     deep_sea_run(tmp_path / "a" / "run", "deep_sea/0", 0, solved_at=901, episodes=1000, until="budget")
     log = tmp_path / "a" / "run" / "log.csv"
     log.write_text("\n".join(log.read_text().splitlines()[:501]) + "\n")
@@ -280,7 +280,7 @@ def test_what_score_writes_harms_nothing(tmp_path, capsys):
     assert csv.read_text() == "mine"
 
 
-def test_what_was_changed_after_the_run_is_left_out_and_what_cannot_be_checked_is_said(tmp_path, capsys):
+def test_changed_runs_are_left_out_and_unchecked_ones_are_reported(tmp_path, capsys):
     made_up_run(tmp_path / "older")
     for name in ("whole", "result", "log"):
         folder = made_up_run(tmp_path / name)

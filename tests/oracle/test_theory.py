@@ -380,7 +380,7 @@ def test_generic_layers_solve_n_means_and_half_n_squared_variances_and_no_more(s
     assert capacity.nonzero_symmetric_residual(bellmans[:free]) > 1e-6
 
 
-def test_theorem_1_fails_for_features_that_know_the_values():
+def test_theorem_1_fails_for_features_that_contain_the_values():
     # n = 1 with φ = Q_π and w ~ (1, 1): 24 different predictions, TD errors of every θ ≠ 1 nonzero, and no bias of the mean.
     task, policy, _ = drawn(3, states=12)
     q = values(task, policy, gamma=0.9)

@@ -329,14 +329,14 @@ def ac_start(critics):
 def test_without_bonus_the_critics_change_nothing():
     """β = 0 is a plain actor-critic: its policy learns the same whatever the critics are."""
     policy = ac_start(2).policy
-    told = {
+    learned = {
         (beta, critics): actor_critic(beta=beta, critics=critics)[1](ac_start(critics)._replace(policy=policy))
         for beta, critics in ((0.0, 2), (0.0, 3), (2.0, 2))
     }
-    flat = {k: np.concatenate([np.ravel(x) for x in jax.tree.leaves(v[0].policy)]) for k, v in told.items()}
+    flat = {k: np.concatenate([np.ravel(x) for x in jax.tree.leaves(v[0].policy)]) for k, v in learned.items()}
     np.testing.assert_array_equal(flat[0.0, 2], flat[0.0, 3])
     assert not np.allclose(flat[0.0, 2], flat[2.0, 2])
-    assert float(told[0.0, 2][1]["bonus"]) > 0, "σ is told even where it is not paid"
+    assert float(learned[0.0, 2][1]["bonus"]) > 0, "σ is logged even where it is not paid"
 
 
 def test_actor_critic_s_loss_by_hand():

@@ -81,7 +81,7 @@ def test_the_57_games_share_runs_with_the_main_experiment():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_run_can_be_asked_for(name):
+def test_every_run_can_be_started_alone(name):
     pytest.importorskip("ale_py")
     for preset in ("laptop", "paper"):
         kinds = {(cell.agent, cell.options): cell for cell in catalogue.grids()[name].cells(preset)}

@@ -66,8 +66,8 @@ def test_equal_settings_keep_the_grid_s_order():
 
 def test_what_is_missing_follows_the_rows():
     found = stage_one("nns", lambda setting, one: None)
-    asked = reproduce.missing(["baselines"], "laptop", {"baselines": found})
-    assert sum(one.cell.agent == "nns" for one in asked) == 8
+    missing = reproduce.missing(["baselines"], "laptop", {"baselines": found})
+    assert sum(one.cell.agent == "nns" for one in missing) == 8
     state = reproduce.status("baselines", "laptop", {"baselines": found})
     assert (state.done, state.missing) == (20, 4 * 57 + 8)
     assert catalogue.grids()["baselines"].all_cells("laptop", []) == baselines.cells("laptop")

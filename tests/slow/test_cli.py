@@ -135,7 +135,7 @@ def test_seeds_are_runs_like_any_other(tmp_path, capsys):
         assert words in capsys.readouterr().err
 
 
-def test_a_full_disk_is_told_and_loses_nothing(tmp_path):
+def test_a_full_disk_is_reported_and_loses_nothing(tmp_path):
     """A limit on the size of files stands for the full disk: the system refuses the write the same way."""
     out = tmp_path / "run"
     shared = ["deep_sea:size=20", "--episodes", 100, "--until", "budget", "--out", out, *FAST]
@@ -153,7 +153,7 @@ def test_a_full_disk_is_told_and_loses_nothing(tmp_path):
     assert columns(out / "log.csv") == columns(tmp_path / "whole" / "log.csv")
 
 
-def test_a_path_that_cannot_be_a_folder_is_told(tmp_path, capsys):
+def test_a_path_that_cannot_be_a_folder_is_reported(tmp_path, capsys):
     (tmp_path / "file").write_text("mine")
     for extra in (["--out", str(tmp_path / "file" / "run")], ["--seeds", "2", "--out", str(tmp_path / "file")]):
         assert main(["train", "deep_sea:size=5", *extra]) == 2
@@ -163,7 +163,7 @@ def test_a_path_that_cannot_be_a_folder_is_told(tmp_path, capsys):
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_a_foreign_config_is_told(tmp_path, capsys):
+def test_a_foreign_config_is_reported(tmp_path, capsys):
     (tmp_path / "config.json").write_text("{}")
     assert main(["train", "deep_sea:size=5", "--out", str(tmp_path), "--resume"]) == 2
     assert "is not a run's config" in capsys.readouterr().err
@@ -261,8 +261,8 @@ def test_a_default_folder_is_one_run_s(tmp_path, monkeypatch):
 def test_the_demo_leaves_a_table_a_picture_and_a_page(tmp_path, capsys):
     out = tmp_path / "demo"
     assert main(["demo", "--depth", "3", "--episodes", "60", "--out", str(out)]) == 0
-    told = capsys.readouterr().out
-    assert "one policy in 2^3" in told
+    output = capsys.readouterr().out
+    assert "one policy in 2^3" in output
     lines = (out / "table.md").read_text().splitlines()
     assert [line.split(" | ")[0] for line in lines[2:]] == ["| TDU", "| Bootstrapped DQN", "| DQN, ε-greedy"]
     assert lines[2].split(" | ")[2] == "3", "it got to the top"

@@ -64,10 +64,10 @@ def checkpoints(out):
 
 def swap(a, b):
     """Two files or folders change places."""
-    aside = a.with_name("aside")
-    a.rename(aside)
+    parked = a.with_name("aside")
+    a.rename(parked)
     b.rename(a)
-    aside.rename(b)
+    parked.rename(b)
 
 
 def damage(checkpoint):
@@ -167,13 +167,13 @@ def test_a_lost_config_is_named_and_resuming_leaves_no_other(finished, unfinishe
         assert "config.json is missing" in found["damaged"]["seed0"]
 
 
-def test_what_is_said_is_not_on_standard_output(unfinished, capsys):
+def test_messages_are_not_on_standard_output(unfinished, capsys):
     damage(checkpoints(unfinished / "seed0")[-1])
     assert cli.main(["evaluate", str(unfinished / "seed0"), "--episodes", "2", "--json"]) == 0
-    told = capsys.readouterr()
-    assert json.loads(told.out)["episodes"] == 2
-    assert told.err.startswith("tdu: checkpoint ")
-    assert told.err.count("\n") == 1
+    output = capsys.readouterr()
+    assert json.loads(output.out)["episodes"] == 2
+    assert output.err.startswith("tdu: checkpoint ")
+    assert output.err.count("\n") == 1
 
 
 def test_an_unfinished_run_is_scored_as_its_last_checkpoint_has_it(unfinished, capsys):

@@ -96,7 +96,7 @@ def test_the_example_s_lock_is_opened():
         ("dqn", {}, "try more steps, or the agent tdu"),
     ],
 )
-def test_a_run_that_met_no_reward_says_what_to_try(agent, options, words, monkeypatch):
+def test_a_run_without_reward_suggests_what_to_try(agent, options, words, monkeypatch):
     monkeypatch.setattr(observers, "NO_REWARD_STEPS", 100)
     said, lock = [], imported("examples/lock.py").make()
     small = {"hidden_sizes": (8,), "min_replay": 16}

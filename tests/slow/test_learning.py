@@ -16,7 +16,7 @@ def test_an_agent_learns(name):
     small.assert_learns(name)
 
 
-def test_epsilon_greedy_learns_the_short_sea_and_not_the_long_one():
+def test_epsilon_greedy_learns_small_deep_sea_and_not_large():
     """It is exploration that the DQN lacks, and nothing else: the same one learns where chance finds the chest."""
     small.assert_learns("dqn")
     run = small.trained("dqn", 1, "deep_sea:size=12,mapping_seed=8")

@@ -114,7 +114,7 @@ def test_luck_does_not_end_a_run():
         ("budget", True, [4] * 20, False),
     ],
 )
-def test_what_ends_a_run(until, solved, depths, ends):
+def test_the_rules_that_end_a_run(until, solved, depths, ends):
     spec = environments.make("deep_sea:size=4").spec
     progress = Progress(spec._replace(solved=SolvedRule(0.5)), 0.99)
     progress.add(0.0, bad=not solved)

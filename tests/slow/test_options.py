@@ -138,7 +138,7 @@ def test_every_option_changes_the_agent_or_is_refused(name):
     assert not {o: (another(name, fields[o]), e) for o, e in found.items() if "nothing" in e}
 
 
-def test_noise_that_is_off_has_no_start():
+def test_noise_needs_its_option():
     with pytest.raises(UserError, match="noise_init"):
         agents.configure("nns", {"noise_scale": 0.0, "noise_init": 0.5})
 

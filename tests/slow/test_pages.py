@@ -70,7 +70,7 @@ def test_the_speeds_of_the_results_are_the_files():
     assert words in results
 
 
-def test_reference_lines():
+def test_published_deep_sea_reference_lines():
     assert dict(deep_sea_runs.published()["DP-DQN"])[20] == 407
     assert "HyperAgent" not in deep_sea_runs.published(), "budgets are not what it took"
 

@@ -78,7 +78,7 @@ def alive(pid):
 
 
 def test_a_run_may_print_anything(tmp_path):
-    told = []
+    reports = []
     script = """
         for _ in range(3000):
             sys.stdout.buffer.write(b"\\xff no text" * 10 + b"\\n")
@@ -88,8 +88,8 @@ def test_a_run_may_print_anything(tmp_path):
         sys.stderr.write("\\ntdu: the last\\nwords.\\n")
         sys.exit(3)
     """
-    (outcome,) = run_scripts(tmp_path, {"run": script}, tell=lambda *words: told.append(words), done=lambda o: None)
-    assert told == [("run", REPORT)]
+    (outcome,) = run_scripts(tmp_path, {"run": script}, tell=lambda *words: reports.append(words), done=lambda o: None)
+    assert reports == [("run", REPORT)]
     assert outcome.code == 3
     assert outcome.stderr.endswith("\N{REPLACEMENT CHARACTER} tdu: the last words.")
 
@@ -103,7 +103,7 @@ def test_only_a_report_is_one():
 
 
 def test_a_run_may_leave_a_process_behind(tmp_path):
-    """It holds the pipes open and goes on to print; the run is over all the same, and nothing more is told of it."""
+    """It holds the pipes open and goes on to print; the run is over all the same, and nothing more of it is reported."""
     left = "import os, sys, time\nwhile os.path.exists(sys.argv[2]): print(sys.argv[1], flush=True); time.sleep(0.05)"
     scripts = {
         "parent": f"""
@@ -131,7 +131,7 @@ def test_a_run_may_leave_a_process_behind(tmp_path):
 
 
 def test_processes_get_time_to_end_and_no_more(tmp_path):
-    """One saves its work, and says more than a pipe holds; one ignores what it is told."""
+    """One saves its work, and prints more than a pipe holds; one ignores the signal."""
     scripts = {
         "saves": """
             def save(*_):
@@ -150,11 +150,11 @@ def test_processes_get_time_to_end_and_no_more(tmp_path):
             time.sleep(100)
         """,
     }
-    told = set()
+    started = set()
 
     def interrupt(name, report):
-        told.add(name)
-        if len(told) == 2:
+        started.add(name)
+        if len(started) == 2:
             raise KeyboardInterrupt
 
     begun = time.monotonic()
@@ -181,11 +181,11 @@ def test_what_is_sent_back_is_never_mixed_with_what_lies_there(tmp_path):
     assert distributed._place(sent, out) == ""
     (out / "notes").write_text("mine")
     sentence = distributed._place(packed(**{"config.json": "2", "checkpoints__b": "2"}), out)
-    aside = out.parent / "run.before" / "1"
+    kept = out.parent / "run.before" / "1"
     assert str(out) in sentence
-    assert str(aside) in sentence
+    assert str(kept) in sentence
     assert {p.relative_to(out).as_posix() for p in out.rglob("*")} == {"config.json", "checkpoints", "checkpoints/b"}
-    assert {p.name: p.read_text() for p in aside.rglob("*") if p.is_file()} == {
+    assert {p.name: p.read_text() for p in kept.rglob("*") if p.is_file()} == {
         "config.json": "1",
         "a": "1",
         "notes": "mine",

@@ -109,7 +109,7 @@ def test_a_network_is_its_formulas(scale):
     memories = [tuple(np.zeros(n) for n in (len(net_params["lstm"]["h"]),) * 2) for net_params in networks]
     for t in range(3):
         now = jax.tree.map(lambda x, t=t: x[t, 0], seen)
-        found = [on_paper(mine, remembered, now) for mine, remembered in zip(networks, memories, strict=True)]
+        found = [on_paper(network, remembered, now) for network, remembered in zip(networks, memories, strict=True)]
         expected = found[0][0] + (scale * found[1][0] if scale else 0.0)
         np.testing.assert_allclose(q[t, 0], expected, rtol=1e-4, atol=1e-5)
         memories = [remembered for _, remembered in found]
@@ -124,12 +124,12 @@ def one_by_one(net, params, memory, steps):
     """Values [T, B, H, A] a step and a sequence at a time, forgetting by hand."""
     columns = []
     for b in range(steps.action.shape[1]):
-        mine, rows = jax.tree.map(lambda x, b=b: x[b : b + 1], memory), []
+        lstm, rows = jax.tree.map(lambda x, b=b: x[b : b + 1], memory), []
         for t in range(steps.action.shape[0]):
             if steps.first[t, b]:
-                mine = jax.tree.map(lambda x: x[None], net.memory())
+                lstm = jax.tree.map(lambda x: x[None], net.memory())
             now = jax.tree.map(lambda x, t=t, b=b: x[t : t + 1, b : b + 1], steps)
-            q, mine = net.unroll(params, mine, now._replace(first=np.zeros((1, 1), bool)))
+            q, lstm = net.unroll(params, lstm, now._replace(first=np.zeros((1, 1), bool)))
             rows.append(q[0, 0])
         columns.append(np.stack(rows))
     return np.stack(columns, axis=1).astype(np.float64)
@@ -224,7 +224,7 @@ def test_burn_in_brings_the_memory_up_to_date_without_gradient():
     assert max(jax.tree.leaves(gaps)) > 1e-3
 
 
-def test_the_mask_says_which_heads_learn():
+def test_the_mask_selects_the_heads_that_learn():
     net, made = parts()
     state, batch = made.init(jax.random.key(0)), some_batch(net)
     masked = batch._replace(mask=np.array([[0, 1, 1]] * 3, np.float32))
@@ -272,10 +272,10 @@ def test_the_ensemble_is_its_heads_one_by_one():
     alone = network.without_prior(network.make(SPEC, SIZES._replace(heads=1)))
     for head in range(3):
         heads, width = trained["heads"], 2 * SIZES.head
-        mine = {name: x[head : head + 1] for name, x in heads.items()}
+        head_params = {name: x[head : head + 1] for name, x in heads.items()}
         part = slice(head * width, (head + 1) * width)
-        mine |= {"w": heads["w"][:, part], "b": heads["b"][part]}
-        one, _ = alone.unroll(({**trained, "heads": mine}, ()), batch.memory, batch.steps)
+        head_params |= {"w": heads["w"][:, part], "b": heads["b"][part]}
+        one, _ = alone.unroll(({**trained, "heads": head_params}, ()), batch.memory, batch.steps)
         np.testing.assert_allclose(one[:, :, 0], q[:, :, head], rtol=1e-4, atol=1e-6)
 
 
@@ -481,7 +481,7 @@ def test_frames_of_stacks_are_kept_once_and_come_back_whole(compress):
     assert held < (0.75 if not compress else 1.2) * apart
 
 
-def test_colours_are_no_frames_and_take_the_memory_that_is_said():
+def test_colours_are_no_frames_and_take_the_stated_memory():
     spec = EnvSpec("colours", (6, 5, 3), 2, dtype="uint8")
     rng = np.random.default_rng(0)
     count = SHAPE.length + 16

@@ -49,7 +49,7 @@ def rolls():
         distributed_rollouts.Rollout(env, agent, CONFIG, name, rung, params) for name, rung in ((1, 0), (2, 2))
     ]
     np.testing.assert_allclose(gathering[1]._acting.carry.acting.epsilon, ladder(6)[4:])
-    return [mine.roll(params) for _ in range(40) for mine in gathering]
+    return [one.roll(params) for _ in range(40) for one in gathering]
 
 
 def opened(counters=NOTHING_YET, start_at=0, lineage=0):
@@ -79,7 +79,7 @@ def test_two_rollouts_see_and_do_different_things(rolls):
     assert [e.steps for e in one.episodes] == [7, 8, 15, 16] or one.episodes[-1].steps <= 20
 
 
-def test_who_does_not_serve_says_so(rolls):
+def test_a_process_that_does_not_serve_reports_it(rolls):
     spare = opened()
     assert spare.put(rolls[0]) == spare.sample(0) == ELSEWHERE
     assert distributed_actors.LearnerProcess().weights(None) == ELSEWHERE
@@ -88,14 +88,14 @@ def test_who_does_not_serve_says_so(rolls):
     assert spare.put(rolls[0]) is True
 
 
-def test_what_is_handed_over_twice_counts_once(rolls):
+def test_duplicates_count_once(rolls):
     replay = filled(rolls[:4])
     sequences = len(replay._replay)
     assert [replay.put(rolled) for rolled in rolls[:4]] == [False] * 4
     news, filling = replay.news(0.0)
     assert [entry[:3] for entry in news] == [(1, 1, 20), (2, 1, 20), (1, 2, 20), (2, 2, 20)]
     assert filling["sequences"] == sequences == len(replay._replay)
-    # One that begins again with what was counted knows it too; what was not, it takes.
+    # A replay restarted from the counters refuses what was counted and accepts the rest.
     again = opened(Counters(40, {1: 1, 2: 1}, None, 0))
     again.open()
     assert [again.put(rolled) for rolled in rolls[:4]] == [False, False, True, True]
@@ -125,7 +125,7 @@ def test_the_ratio_is_held_from_both_sides(rolls):
     assert not handing.is_alive()  # which lets the others on
 
 
-def test_nobody_acts_beyond_the_steps_of_the_run(rolls):
+def test_no_actor_acts_beyond_the_budget(rolls):
     replay = distributed_actors.ReplayProcess()
     replay.begin(dataclasses.replace(CONFIG, steps=200), NOTHING_YET, 0, 0)
     replay.open()
@@ -178,11 +178,11 @@ def test_a_replay_comes_back_from_its_segments(rolls):
 
 
 def test_a_damaged_segment_is_named_and_the_others_are_read(tmp_path):
-    asked = []
+    fetched = []
 
     def segment(name, number):
         def read():
-            asked.append(name)
+            fetched.append(name)
             return {"x": np.full(5, number)}
 
         return read
@@ -194,7 +194,7 @@ def test_a_damaged_segment_is_named_and_the_others_are_read(tmp_path):
 
     save(1, a=segment("a", 1), b=segment("b", 2))
     save(2, a=segment("a", 1), b=segment("b", 2), c=segment("c", 3))
-    assert asked == ["a", "b", "c"]  # what is there already is not asked for again
+    assert fetched == ["a", "b", "c"]  # what is there already is not fetched again
     old, new = (tmp_path / f"{step:012d}" / "segment-a.safetensors" for step in (1, 2))
     assert old.stat().st_ino == new.stat().st_ino
     new.write_bytes(new.read_bytes()[:-1] + b"!")
@@ -221,23 +221,23 @@ def test_a_run_names_a_damaged_segment_and_goes_on_with_the_others(rolls):
     def damaged():
         raise RunError("its checksum is another")
 
-    again, told = distributed_actors.ReplayProcess(), []
+    again, events = distributed_actors.ReplayProcess(), []
     segments = {f"0-{i}": (lambda part=part: part) for i, part in enumerate(parts)} | {"0-1": damaged}
     runner = SimpleNamespace(
         _crew=SimpleNamespace(ray=SimpleNamespace(get=lambda answer: answer)),
         _reload=lambda: Saved({}, {"priorities": priorities}, {"replay": there, "steps": 800}, segments),
         _config=CONFIG, _received=0, _last_numbers={}, _learns_from=None, _updates=0, _served={"replay": 1},
-        _event=told.append,
+        _event=events.append,
     )  # fmt: skip
     process = SimpleNamespace(call=lambda name, *given: getattr(again, name)(*given))
     RayRunner._begin_replay(runner, process)
-    assert "segment 0-1" in told[0]
-    assert "its checksum is another" in told[0]
-    assert told[1].startswith(f"the replay goes on with {len(ids) - size} sequences")
+    assert "segment 0-1" in events[0]
+    assert "its checksum is another" in events[0]
+    assert events[1].startswith(f"the replay goes on with {len(ids) - size} sequences")
     assert len(again._replay) == len(ids) - size
 
 
-def test_a_cluster_of_another_version_is_told_of_in_one_sentence(monkeypatch, capsys):
+def test_a_cluster_of_another_version_is_reported_in_one_sentence(monkeypatch, capsys):
     """The words are Ray's own."""
     import ray
     from ray._private.utils import check_version_info
@@ -249,9 +249,9 @@ def test_a_cluster_of_another_version_is_told_of_in_one_sentence(monkeypatch, ca
     monkeypatch.setattr(connection, "_refuse_silence", lambda address: None)
     typed = "train deep_sea:size=4 --agent r2d2 --engine ray --actors 1 --address 127.0.0.1:6379 --progress none"
     assert cli.main(typed.split()) == 2
-    told = capsys.readouterr().err.splitlines()[-1]
-    assert "the Ray cluster at 127.0.0.1:6379 has Ray 2.9.0 on Python 3.9.2, and this is Ray" in told
-    assert "Traceback" not in told
+    message = capsys.readouterr().err.splitlines()[-1]
+    assert "the Ray cluster at 127.0.0.1:6379 has Ray 2.9.0 on Python 3.9.2, and this is Ray" in message
+    assert "Traceback" not in message
 
 
 def test_a_listener_that_is_no_cluster_is_refused_soon():
@@ -296,7 +296,7 @@ def test_a_replay_without_room_is_refused_before_ray_starts(tmp_path, capsys):
     assert not out.exists()
 
 
-def test_a_run_on_a_cluster_comes_to_its_end(tmp_path):
+def test_a_run_on_a_cluster_finishes(tmp_path):
     """As `tdu train` is typed; the best agent is the one that was tried out, and nobody acts on once the steps are spent."""
     out, steps = tmp_path / "run", 3000
     options = [word for name, value in OPTIONS.items() for word in (f"--{name.replace('_', '-')}", str(value))]
@@ -314,10 +314,10 @@ def test_a_run_on_a_cluster_comes_to_its_end(tmp_path):
         "json",
         *options,
     ]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ | _ROOT)
-    assert told.returncode == 0, told.stderr
-    assert "os.fork" not in told.stderr
-    assert "1 of 1 actors alive" in told.stdout + told.stderr
+    process = subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ | _ROOT)
+    assert process.returncode == 0, process.stderr
+    assert "os.fork" not in process.stderr
+    assert "1 of 1 actors alive" in process.stdout + process.stderr
     result = json.loads((out / "result.json").read_text())
     assert steps <= result["steps"] <= steps + 20
     with open(out / "evaluations.csv", newline="") as f:
@@ -337,8 +337,8 @@ def test_a_run_outlives_its_processes_on_a_real_cluster(tmp_path):
     script = Path(__file__).parents[2] / "benchmarks" / "ray_chaos.py"
     out = tmp_path / "chaos.json"
     command = [sys.executable, str(script), "--minutes", "0.1", "--patience", "10", "--out", str(out)]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=2400, env=os.environ | _ROOT)
-    assert out.exists(), told.stderr
+    process = subprocess.run(command, capture_output=True, text=True, timeout=2400, env=os.environ | _ROOT)
+    assert out.exists(), process.stderr
     outcome = json.loads(out.read_text())
     assert outcome["violations"] == []
     assert outcome["kills_of"] == {"actor": 1, "learner": 1, "replay": 1, "node": 1}

@@ -63,7 +63,7 @@ def test_a_run_that_was_cut_off_leaves_the_same_bytes(recorded, tmp_path):
     out = tmp_path / "run"
     tdu.train(SEA, "tdu", out=out, record_every=4, checkpoint_seconds=0.0, on_episode=copy, **HOW)
     assert (copied / "record.jsonl").read_bytes() != (whole / "record.jsonl").read_bytes()
-    resumed = tdu.train(SEA, "tdu", out=copied, resume=True, **HOW)  # it goes on recording without being told
+    resumed = tdu.train(SEA, "tdu", out=copied, resume=True, **HOW)  # it continues recording without the option
     assert (copied / "record.jsonl").read_bytes() == (whole / "record.jsonl").read_bytes()
     assert (out / "record.jsonl").read_bytes() == (whole / "record.jsonl").read_bytes()
     same_but_for_time(run.log, resumed.log)
@@ -73,9 +73,9 @@ def test_every_step_is_counted_where_it_was_taken_and_by_whom(recorded):
     run, _, record = recorded
     visits = record.maps("visits").sum(axis=0)
     explores = run.log["head"] >= SMALL["exploiters"]
-    for group, mine in enumerate((~explores, explores)):
-        assert visits[group].sum() == run.log["episode_len"][mine].sum()
-        assert visits[group][0] == mine.sum()  # every episode begins in the first state
+    for group, episodes in enumerate((~explores, explores)):
+        assert visits[group].sum() == run.log["episode_len"][episodes].sum()
+        assert visits[group][0] == episodes.sum()  # every episode begins in the first state
     assert record.snapshots[0]["episode"] == 0
     assert record.snapshots[-1]["episode"] == HOW["episodes"]
 
@@ -119,7 +119,7 @@ def test_the_number_of_snapshots_is_bounded():
 @pytest.mark.parametrize(
     "env_id", [SEA, "deep_sea:size=5,move_cost=0.1", "binary_tree:depth=30", "key_door:size=3,limit=50"]
 )
-def test_a_map_knows_where_every_action_leads(env_id):
+def test_a_map_has_the_result_of_every_action(env_id):
     env = environments.make(env_id)
     here = maps.find(env.spec)
     number = {int(state): i for i, state in enumerate(here.states)}
@@ -145,8 +145,8 @@ def test_a_map_knows_where_every_action_leads(env_id):
 def test_official_deep_sea_has_the_map_of_its_twin():
     pytest.importorskip("bsuite")
     one, other = (maps.find(environments.make(env_id).spec) for env_id in ("deep_sea/0", "bsuite:deep_sea/0"))
-    for mine, theirs in zip(one, other, strict=True):
-        np.testing.assert_array_equal(mine, theirs)
+    for left, right in zip(one, other, strict=True):
+        np.testing.assert_array_equal(left, right)
 
 
 def test_stepwise_runs_are_recorded_too(tmp_path):
@@ -170,7 +170,7 @@ def test_without_a_map_there_are_distributions(tmp_path):
     assert last["td"] == sorted(last["td"])
 
 
-def test_what_cannot_be_recorded_is_told(tmp_path):
+def test_an_agent_without_recording_is_refused(tmp_path):
     with pytest.raises(UserError, match="give out"):
         tdu.train(SEA, record=True)
     for agent in ("tdu_ac", "r2d2"):
@@ -211,7 +211,7 @@ def test_successor_uncertainties_are_looked_at_through_their_mean():
     np.testing.assert_allclose(jax.jit(agent.examiner.q)(agent.params(state), np.int32(5)), q[1:2], rtol=1e-6)
 
 
-def test_a_sweep_hands_it_on_to_its_runs(tmp_path, monkeypatch):
+def test_a_sweep_passes_record_to_its_runs(tmp_path, monkeypatch):
     jobs = []
     monkeypatch.setattr(progress, "run_jobs", lambda those, *_, **__: jobs.extend(those) or [])
     assert (

@@ -190,9 +190,9 @@ def test_compiled_environments_give_true_streams_too():
                 assert steps.previous_reward[t] == steps.reward[t - 1]
     assert runner.clock.steps == 420 == 140 * SIZE
     assert all(row["episode_len"] <= 7 for row in rows)
-    told = runner.learner_rows()
-    assert told[-1]["learning_steps"] == runner._updates > 10
-    assert told[-1]["frames"] == 420
+    learner_rows = runner.learner_rows()
+    assert learner_rows[-1]["learning_steps"] == runner._updates > 10
+    assert learner_rows[-1]["frames"] == 420
     for words in (
         "420 frames, acting",
         "frames/s",
@@ -242,7 +242,7 @@ def test_one_seed_twice_is_one_run_and_one_that_is_put_back_goes_on_as_it_would_
     assert whole._updates > 5
 
 
-def test_environments_that_cannot_be_brought_back_begin_new_streams():
+def test_environments_that_cannot_be_restored_begin_new_streams():
     runner = runner_of(vector_of("theirs"), steps=200)
     for _ in range(5):
         runner.advance()
@@ -360,16 +360,16 @@ def test_the_stepwise_runner_gives_every_step_the_memory_of_its_own(kind, gather
     np.testing.assert_array_equal(log[:, 4], log[:, 2] + 1)  # acted once for every step of the episode
 
 
-def test_presets_are_by_environment_and_said():
+def test_presets_follow_the_environment_and_are_reported():
     for env, preset, envs in (
         ("deep_sea:size=10", "deep-sea", 8), ("gymnax:Breakout-MinAtar", "minatar", 16), ("memory_len/9", "memory", 8),
         ("gym:CartPole-v1", "memory", 8), ("atari/freeway", "atari-small", 16),
     ):  # fmt: skip
-        asked = resolve(env, "tdu_r2d2")
+        plan = resolve(env, "tdu_r2d2")
         expected = agents.configure("tdu_r2d2", {}, preset)
-        assert agents.configure("tdu_r2d2", asked.config.config) == expected
-        assert asked.config.num_envs == envs
-        assert asked.note.startswith(f"tdu_r2d2 has the preset {preset},")
+        assert agents.configure("tdu_r2d2", plan.config.config) == expected
+        assert plan.config.num_envs == envs
+        assert plan.note.startswith(f"tdu_r2d2 has the preset {preset},")
     assert resolve(Diary(), "r2d2").config.num_envs == 1
     assert resolve("deep_sea", "r2d2", num_envs=3).config.num_envs == 3
     with pytest.raises(UserError, match="preset general is for other agents"):

@@ -70,7 +70,7 @@ def move(browser, to):
 
 
 @pytest.mark.parametrize("look", [{}, {"dark": True}, {"width": 360, "height": 740, "phone": True}], ids=str)
-def test_it_renders_without_an_error_or_a_request(browser, written, look):
+def test_a_page_renders_without_an_error_or_a_request(browser, written, look):
     browser.open(written, **look)
     assert browser.problems == []
     assert [url for url in browser.requests if not url.startswith(("file:", "data:"))] == []
@@ -165,7 +165,7 @@ def test_the_slider_moves_the_map_and_play_plays(browser, written, sweep):
     assert browser.problems == []
 
 
-def test_layers_are_chosen_and_say_when_a_run_has_none(browser, written):
+def test_layers_are_chosen_and_missing_ones_are_named(browser, written):
     browser.open(written)
     names = browser.run("[...document.getElementById('layer').options].map(o => o.value)")
     assert names[0] == "bonus σ"
@@ -298,7 +298,7 @@ def test_configurations_that_differ_are_shown(written):
     assert "<td>batch_size</td>" not in differences
 
 
-def test_what_is_missing_is_said(sweep, tmp_path, capsys):
+def test_missing_parts_are_reported(sweep, tmp_path, capsys):
     folder = tmp_path / "mixed"
     folder.mkdir()
     shutil.copytree(sweep / "bdqn-1", folder / "good")
@@ -518,7 +518,7 @@ def test_a_page_of_many_environments_stays_small(sweep):
     assert "env59" in text
 
 
-def test_an_agent_that_cannot_be_recorded_is_told_from_one_that_was_not(sweep):
+def test_agents_without_recording_differ_from_unrecorded_runs(sweep):
     runs_, _, _ = collect.collect([sweep])
     bare = [run._replace(record=None) for run in runs_[:3]]
     bare[0] = bare[0]._replace(config=dataclasses.replace(bare[0].config, agent="tdu_ac", config={}))

@@ -132,8 +132,8 @@ def test_what_has_to_be_shown_is_in_the_laptop_s_grids():
         )
         assert grid.left_out
         assert grid.claims
-    deep_sea_runs_asked = {rows.identity(c) for c in deep_sea.cells("laptop")}
-    assert len(deep_sea_runs_asked) == 2 * 2 * 21 * 2 + 2 * 21 + 3 * 21 * 2 + 3 * 4 + 5 * 2 + 2 * 21
+    deep_sea_cells = {rows.identity(c) for c in deep_sea.cells("laptop")}
+    assert len(deep_sea_cells) == 2 * 2 * 21 * 2 + 2 * 21 + 3 * 21 * 2 + 3 * 4 + 5 * 2 + 2 * 21
     tree = {rows.identity(c) for c in binary_tree.cells("laptop")}
     assert len(tree) == 5 * 4 * 3 + 4 * 2 * 2 * 3
     assert sum(bsuite.SETTINGS.values()) == len(bsuite.ids("paper")) == 468
@@ -151,12 +151,12 @@ def test_bsuite_s_own_tables_say_the_same():
 
 
 def test_what_is_missing_comes_in_the_order_of_the_experiments():
-    asked = reproduce.missing(list(catalogue.grids()), "laptop", {"deep_sea": [ROW]})
-    assert rows.identity(asked[0].cell) == rows.identity(cell("deep_sea:size=10", "bdqn", 0))
-    assert len({rows.identity(a.cell) for a in asked}) == len(asked)
-    names = list(dict.fromkeys(a.experiment for a in asked))
+    missing = reproduce.missing(list(catalogue.grids()), "laptop", {"deep_sea": [ROW]})
+    assert rows.identity(missing[0].cell) == rows.identity(cell("deep_sea:size=10", "bdqn", 0))
+    assert len({rows.identity(a.cell) for a in missing}) == len(missing)
+    names = list(dict.fromkeys(a.experiment for a in missing))
     assert names == list(catalogue.grids())
-    assert [a.experiment for a in asked] == sorted((a.experiment for a in asked), key=names.index), (
+    assert [a.experiment for a in missing] == sorted((a.experiment for a in missing), key=names.index), (
         "one after the other"
     )
 
@@ -293,7 +293,7 @@ def test_what_a_spreadsheet_has_saved_is_read(tmp_path):
     assert [row.seed for row in rows.read(tmp_path / FILE, pytest.fail)] == [0, 1]
 
 
-def test_foreign_seas_disturb_neither_the_list_nor_a_page(tmp_path, capsys):
+def test_unknown_deep_seas_change_neither_list_nor_page(tmp_path, capsys):
     for env in ("deep_sea:size=abc", "deep_sea:size=0", "deep_sea:size=-3,stochastic=true", "deep_sea"):
         rows.append(tmp_path / "deep_sea" / FILE, ROW._replace(env=env))
     assert cli.main(["reproduce", "--results", str(tmp_path)]) == 0

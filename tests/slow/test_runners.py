@@ -77,9 +77,11 @@ def test_a_whole_run_is_a_function_of_a_key_and_maps_over_seeds():
         run = quick(seed=seed, episodes=20)
         np.testing.assert_array_equal(run.log["head"], rows.head[seed, :20])
         np.testing.assert_allclose(run.log["episode_return"], rows.episode_return[seed, :20], rtol=1e-5, atol=1e-6)
-        mine = jax.tree.map(lambda x, seed=seed: x[seed], carries.player.learner.values.params)
+        one_seed = jax.tree.map(lambda x, seed=seed: x[seed], carries.player.learner.values.params)
         jax.tree.map(
-            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), mine, run.agent.params.values.trained
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5),
+            one_seed,
+            run.agent.params.values.trained,
         )
 
 
@@ -115,7 +117,7 @@ def test_a_run_stops_at_the_episode_that_solves_it():
     assert run.result["steps"] == 5 * solved
 
 
-def test_results_hold_what_they_promise():
+def test_results_have_their_fields():
     run = quick(episodes=12)
     promised = "env agent config seed episodes steps seconds steps_per_second mean_return solved_episode"
     assert set(promised.split()) <= run.result.keys()

@@ -231,7 +231,7 @@ def test_evaluation_is_the_greedy_policy_s_return(whole, name):
         tdu.evaluate(whole / name, episodes=0)
 
 
-def test_what_is_refused(whole, tmp_path):
+def test_invalid_calls_are_refused(whole, tmp_path):
     out = whole / "compiled"
     with pytest.raises(RunError, match="already exists; continue it"):
         train(out, COMPILED)
@@ -261,7 +261,7 @@ def test_a_folder_in_use_is_refused(tmp_path):
     folder.close()
 
 
-def test_a_loss_that_explodes_is_said(tmp_path):
+def test_a_loss_that_explodes_is_reported(tmp_path):
     with pytest.raises(tdu.UserError, match="try a smaller learning_rate"):
         tdu.train("deep_sea:size=5", episodes=300, until="budget", **(FAST | {"learning_rate": 1e30}))
 
@@ -313,7 +313,7 @@ def test_a_checkpoint_costs_little_memory_beside_the_state(tmp_path):
         tracemalloc.stop()
 
 
-def test_checkpoints_of_an_older_format_are_told_in_one_sentence(tmp_path):
+def test_checkpoints_of_an_older_format_are_one_sentence(tmp_path):
     save(tmp_path, 1, STATE)
     path = tmp_path / f"{1:012d}" / "manifest.json"
     content = json.loads(path.read_text())
@@ -377,7 +377,7 @@ def _heeded_signals():
 
 @pytest.mark.usefixtures("_heeded_signals")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_run_that_is_told_to_end_saves_first(whole, tmp_path, number, code):
+def test_a_signalled_run_saves_before_it_ends(whole, tmp_path, number, code):
     out, handlers = tmp_path / "run", [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)]
 
     def progress(report):
@@ -409,7 +409,7 @@ def test_a_second_ctrl_c_ends_at_once(tmp_path):
 TINY = {"env": "deep_sea:size=4", "episodes": 20, "until": "budget"} | FAST
 
 
-def test_resuming_says_where_there_is_nothing_to_resume(tmp_path):
+def test_resuming_nothing_is_reported(tmp_path):
     out = tmp_path / "run"
     with pytest.raises(RunError, match="does not exist, so there is nothing to resume"):
         train(out, TINY, resume=True)
@@ -422,7 +422,7 @@ def test_resuming_says_where_there_is_nothing_to_resume(tmp_path):
     assert said == ["no checkpoint yet: it begins at episode 1."]
 
 
-def test_a_result_says_what_its_means_are_of_and_what_the_policy_returns(tmp_path):
+def test_a_result_describes_its_means_and_the_policy_return(tmp_path):
     run = train(tmp_path / "run", TINY)
     result = runs.read_result(tmp_path / "run")
     assert run.result == result.to_json()
@@ -439,7 +439,7 @@ def test_a_result_says_what_its_means_are_of_and_what_the_policy_returns(tmp_pat
         tdu.train(**TINY, evaluation_episodes=-1)
 
 
-def test_a_policy_that_was_better_while_it_trained_is_told_of(tmp_path):
+def test_a_policy_that_was_better_earlier_is_reported(tmp_path):
     train(tmp_path / "run", TINY)
     result = runs.read_result(tmp_path / "run")
     words = "better during training: --evaluate-every"

@@ -29,7 +29,7 @@ def run(*arguments, check=0):
     return found
 
 
-def test_targets():
+def test_sweep_targets_are_parsed():
     assert len(environments.expand("bsuite")) == 468
     assert environments.expand("deep_sea") == [f"deep_sea/{i}" for i in range(21)]
     assert "catch/0" in environments.expand("bsuite:testing")
@@ -161,12 +161,12 @@ def test_a_sweep_goes_on_and_one_failure_harms_no_other(tmp_path, monkeypatch, c
     assert "1 of 1 runs are in" in other.out  # another run, in a folder of its own
     assert len(list(out.glob("deep_sea*"))) == 2
     assert (shorter / "log.csv").read_bytes() == before
-    told = json.loads(run("score", str(out), "--json").out)
-    finished = {name: agent["environments"] for name, agent in told["agents"].items()}
+    scores = json.loads(run("score", str(out), "--json").out)
+    finished = {name: agent["environments"] for name, agent in scores["agents"].items()}
     seas = {name.split(" episodes=")[1]: envs for name, envs in finished.items() if "deep_sea:size=3" in envs}
     assert seas.keys() == {"20", "30"}
     assert seas["30"]["deep_sea:size=3"]["finished"] == seas["20"]["deep_sea:size=3"]["finished"] == 1
-    assert ["python" in name for name in told["unfinished"]] == [True]
+    assert ["python" in name for name in scores["unfinished"]] == [True]
     table = run("score", str(out)).out
     assert "`python:talks:make`" in table
     assert "1 of 4 runs have not finished" in table
@@ -224,7 +224,7 @@ def test_what_a_run_reports_is_what_a_sweep_reads():
     assert said.startswith("at most 3:20 left  last-100 return 0.400  trained policy 1.000 at episode 200  bonus")
 
 
-def test_workers_tell_how_far_they_are():
+def test_workers_report_their_progress():
     latest = distributed._shipped()[0]()
     output = distributed._text_stream(distributed._ReportingOutput(lambda report: latest.put("run", report)))
     report = dict.fromkeys(parallel._NUMBERS | parallel._OPTIONAL_NUMBERS, 3)
@@ -318,9 +318,9 @@ def _worker_of(process, folder):
 def test_a_mistake_is_one_sentence(arguments, words, capsys, tmp_path):
     arguments = [str(tmp_path / "new") if word == "NEW" else word for word in arguments]
     assert cli.main(["sweep", *arguments]) == 2
-    told = capsys.readouterr().err
-    assert words in told
-    assert told.count("\n") == 1
+    message = capsys.readouterr().err
+    assert words in message
+    assert message.count("\n") == 1
 
 
 def test_scores_of_nothing(tmp_path, capsys):
@@ -351,7 +351,7 @@ def test_one_task_has_one_name_however_it_is_written(tmp_path, capsys):
     assert "no runs on bsuite's ids" in capsys.readouterr().err
 
 
-def test_a_sweep_s_runs_are_evaluated_on_the_way_where_that_is_asked_for(tmp_path):
+def test_a_sweep_passes_evaluate_every_to_its_runs(tmp_path):
     out = tmp_path / "sweep"
     arguments = ["sweep", "key_door:size=3,limit=12", "--seeds", "2", "--episodes", "20", "--out", str(out), *SMALL]
     assert cli.main([*arguments, "--evaluate-every", "5", "--workers", "1", "--progress", "none"]) == 0

@@ -284,7 +284,7 @@ def test_environments_that_cannot_be_replayed_are_reported():
         other.restore(one.save())
 
 
-def test_environments_that_cannot_be_put_back_begin_anew():
+def test_environments_that_cannot_be_restored_begin_anew():
     def runner():
         return runner_of(environments.make(gymnasium_s(AutoresetMode.NEXT_STEP), 3), steps=120)
 

@@ -40,9 +40,9 @@ def deep_sea_rows(tdu=50, bdqn=90, bdqn_solves=lambda size: size < 40, preset="l
             made_up("tdu", size, seed, tdu * size, stochastic=True),
             made_up("bdqn", size, seed, bdqn * size if bdqn_solves(size) else None, stochastic=True),
         ]
-        at_one = made_up("tdu", size, seed, 30 * size, stochastic=False)._replace(options="prior_scale=1.0")
+        prior_scale_one = made_up("tdu", size, seed, 30 * size, stochastic=False)._replace(options="prior_scale=1.0")
         found += [row._replace(preset=preset) for row in on_stochastic]
-        found += [at_one, at_one._replace(preset="listing")]
+        found += [prior_scale_one, prior_scale_one._replace(preset="listing")]
     return found
 
 
@@ -243,7 +243,7 @@ def test_the_battery_counts_agents_and_shows_returns():
     assert battery.report([row(c) for c in cells[1:]]).verdicts["battery"].word == "not yet enough data"
 
 
-def test_lucky_solves_are_told_apart():
+def test_lucky_solves_are_marked():
     def row(c, solved, known, score=1.0):
         row = ROW._replace(env=c.env, agent=c.agent, preset=c.preset, options="until=budget", seed=c.seed, limit=2000)
         return row._replace(solved_episode=solved, episodes=2000, score=score, full_depth_episode=known)

@@ -177,7 +177,7 @@ class Undrawn(gymnasium.Env):
         return np.zeros(2, np.float32), {}
 
 
-def test_what_does_not_draw_itself_is_told():
+def test_an_environment_without_pictures_is_reported():
     gymnasium.register("Undrawn-v0", Undrawn)
     with pytest.raises(UserError, match=r"gym:Undrawn-v0 .* cannot be watched"):
         pictures.stage("gym:Undrawn-v0", 0)
@@ -242,10 +242,10 @@ def test_the_figure_of_the_greedy_return(deep_sea_run, tmp_path, capsys, monkeyp
             == 0
         )
         ((at, own),) = drawn  # the other run has none
-        for mine, evaluations in zip(own, output, strict=True):
+        for column, evaluations in zip(own, output, strict=True):
             places = np.searchsorted(at, evaluations[column])
-            np.testing.assert_allclose(mine[places], evaluations["greedy_return"])
-            assert np.isnan(mine[: places[0]]).all()
+            np.testing.assert_allclose(column[places], evaluations["greedy_return"])
+            assert np.isnan(column[: places[0]]).all()
 
 
 def test_a_line_of_one_point_is_seen(deep_sea_run, tmp_path):

@@ -244,7 +244,7 @@ def test_a_run_that_has_something_is_kept(tmp_path):
         tdu.train(env, "dqn", steps=50, **options)
 
 
-def test_episodes_that_never_end_are_spoken_of(tmp_path, monkeypatch):
+def test_episodes_that_never_end_are_reported(tmp_path, monkeypatch):
     said = []
     monkeypatch.setattr(observers, "NO_END_STEPS", 100)
 
@@ -260,7 +260,7 @@ def test_episodes_that_never_end_are_spoken_of(tmp_path, monkeypatch):
         tdu.evaluate(tmp_path / "run", env=Wrong())
 
 
-def test_an_environment_that_cannot_be_asked():
+def test_an_environment_that_cannot_be_read():
     with pytest.raises(UserError, match="raised RuntimeError: no camera"):
         environments.make(Scripted(spec=lambda: (_ for _ in ()).throw(RuntimeError("no camera"))))
     with pytest.raises(UserError, match=r"write Scripted\(\)"):

@@ -85,9 +85,9 @@ def test_objects_have_the_settings_of_what_they_are():
 
 
 def test_a_preset_can_be_chosen_and_changed():
-    asked = resolve("key_door", preset="paper", beta=2.0)
-    assert asked.note is None
-    assert label(asked.config) == "tdu beta=2.0"
+    plan = resolve("key_door", preset="paper", beta=2.0)
+    assert plan.note is None
+    assert label(plan.config) == "tdu beta=2.0"
     assert label(resolve("key_door", beta=2.0).config) == "tdu general beta=2.0"
     with pytest.raises(UserError, match="preset listing is for other agents; agent dqn has paper, general"):
         resolve("key_door", "dqn", preset="listing")
@@ -96,9 +96,9 @@ def test_a_preset_can_be_chosen_and_changed():
 @pytest.mark.parametrize(("observation", "scale"), [("one_hot", 1.0), ("features", 0.3)])
 def test_priors_are_smaller_where_observations_are_not_one_hot(observation, scale):
     env = environments.make(f"key_door:size=3,observation={observation}")
-    whole, asked = (agents.configure("bdqn", options, "general") for options in ({"dense_prior": 1.0}, {}))
+    whole, default = (agents.configure("bdqn", options, "general") for options in ({"dense_prior": 1.0}, {}))
     key = jax.random.key(0)
-    large, small = (agents.find("bdqn").make(env.spec, config) for config in (whole, asked))
+    large, small = (agents.find("bdqn").make(env.spec, config) for config in (whole, default))
     first = env.reset(key)[1].observation
     values = [agent.examiner.q(agent.params(agent.init(key)), first) for agent in (large, small)]
     without = agents.find("bdqn").make(env.spec, agents.configure("bdqn", {"prior_scale": 0.0}, "general"))
@@ -268,14 +268,14 @@ def test_values_of_dense_rewards_are_reported_in_the_unit_of_rewards():
 # Drift
 
 
-def test_what_rewards_can_explain():
+def test_the_possible_return_follows_from_the_rewards():
     assert possible_return(2.0, 10, 0.0, 0.5) == 2.0
     assert possible_return(1.0, 1, 1.0, 0.5) == 2.0  # 1 + ½ + ¼ …
     assert possible_return(0.0, 7, 1.0, 1.0) == 0.0
     assert possible_return(1.0, 3, 1.0, 1.0) > 1e5
 
 
-def test_drift_is_said_once_and_kept():
+def test_drift_is_reported_once_and_kept():
     wild = {"learning_rate": 0.03, "target_period": 1, "preset": "paper", "episodes": 120}
     run, said = quiet(GRID, seed=1, **wild)
     (warning,) = [words for words in said if words.startswith("values drift")]
@@ -289,7 +289,7 @@ def test_drift_is_said_once_and_kept():
 
 
 @pytest.mark.parametrize("agent", ["tdu", "dqn", "cts", "tdu_ac", "su"])
-def test_a_sound_run_is_not_warned_of(agent):
+def test_no_warning_for_a_sound_run(agent):
     run, said = quiet(GRID, agent, episodes=60)
     assert not [words for words in said if "drift" in words]
     assert run.result["largest_q"] == run.log["largest_q"].max()
@@ -307,7 +307,7 @@ def test_the_stepwise_runner_sees_the_same_values():
 
 
 @pytest.mark.parametrize("env", [GRID, Corridor])
-def test_evaluations_come_when_they_should_and_change_nothing(env, tmp_path):
+def test_evaluations_are_on_schedule_and_change_nothing(env, tmp_path):
     make = env if callable(env) else lambda: env
     plain, _ = quiet(make(), seed=3, episodes=90, out=tmp_path / "plain")
     seen = []

@@ -62,7 +62,7 @@ def test_anova_has_the_p_values_that_it_promises():
     assert scipy.stats.kstest(found, "uniform").pvalue > 0.01
 
 
-def test_anova_says_nothing_where_nothing_can_be_said():
+def test_anova_without_enough_data_is_nan():
     assert variance.anova([1, 2, 3], ["a"] * 3, ["x", "y", "x"]) is None, "one agent"
     assert variance.anova([1, 2], ["a", "b"], ["x", "x"]) is None, "nothing left over"
     assert variance.anova([2.0] * 4, ["a", "a", "b", "b"], ["x"] * 4) is None, "no spread"
@@ -73,7 +73,7 @@ def test_the_paper_s_f_has_the_paper_s_p():
     assert scipy.stats.f.sf(8.17, 1, 4 * 7 * 8 - 8) == pytest.approx(0.0045, abs=0.0003)
 
 
-def test_intervals_hold_the_mean_as_often_as_they_say():
+def test_intervals_have_their_stated_coverage():
     draws = np.random.default_rng(2)
     held = 0
     for i in range(100):
@@ -140,7 +140,7 @@ def folder(tmp_path):
     return tmp_path / "runs"
 
 
-def test_a_folder_of_games_is_scored_told_and_drawn(folder, tmp_path, capsys):
+def test_a_folder_of_games_is_scored_printed_and_drawn(folder, tmp_path, capsys):
     assert cli.main(["score", str(folder), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["atari"]
     assert not found["evaluated"]

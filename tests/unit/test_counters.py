@@ -27,7 +27,7 @@ def agent_of(dense):
 
 
 def runner_of(dense=False, *, steps, seed=0):
-    """A run that has taken so many steps, as far as its clock knows."""
+    """A run whose clock is at `steps`."""
     runner = CompiledRunner(ENV, agent_of(dense), seed, budget=Budget(None), until="budget", chunk=CHUNK)
     runner._steps = runner._began = steps
     return runner
@@ -75,7 +75,7 @@ def late(runner, by):
 
 
 @pytest.mark.parametrize("dense", [False, True])
-def test_a_run_is_the_same_with_its_counters_brought_back(dense, monkeypatch):
+def test_a_run_is_the_same_with_its_counters_reset(dense, monkeypatch):
     """From 2³⁰ learning steps on, about which 2²⁸ environment steps come round."""
 
     def run():

@@ -72,10 +72,10 @@ MODULES = dict(modules())
 
 
 def upward(module, tree):
-    mine = room(module)
+    own = room(module)
     for other, _, _ in imported(tree):
         theirs = room(other)
-        up = FLOOR[theirs] > FLOOR[mine] or theirs in FORBIDDEN.get(mine, ())
+        up = FLOOR[theirs] > FLOOR[own] or theirs in FORBIDDEN.get(own, ())
         if up and (module, other) not in ALLOWED:
             yield other
 
@@ -110,7 +110,7 @@ def test_what_points_upward_is_found():
     assert not list(upward("run.runners.rows", ast.parse("from tdu.types import EnvSpec")))
 
 
-def test_what_is_private_is_found():
+def test_private_names_are_found():
     assert list(private("td", ast.parse("from tdu.random import _seed"))) == ["random._seed"]
     assert list(private("td", ast.parse("from tdu import random as r\nr._seed(r.key, r.__doc__)"))) == ["random._seed"]
 

@@ -22,7 +22,7 @@ STEPS = 5  # two episodes and a half
 
 
 class Trace:
-    """A traced function on arguments that are computed when asked for, and no sooner."""
+    """A traced function on arguments that are computed on first use."""
 
     def __init__(self, jaxpr, constants, arguments):
         self.jaxpr = jaxpr

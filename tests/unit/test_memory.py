@@ -13,7 +13,7 @@ def init(key):
     return {"ring": jnp.zeros((1000, 25)), "weights": jnp.zeros((10, 10))}
 
 
-def test_what_fits_is_not_worth_a_word():
+def test_what_fits_is_not_reported():
     assert memory.check_fits(init, 1000, room=200_000) == ()
 
 
@@ -24,12 +24,12 @@ def test_what_does_not_fit_is_refused_with_the_largest_that_does():
         memory.check_fits(init, 1000, room=300)
 
 
-def test_what_is_large_is_said():
+def test_a_large_replay_is_reported():
     (sentence,) = memory.check_fits(lambda key: jnp.zeros((10**9, 2), jnp.int8), 10**9, room=1e10)
     assert "2.0 GB" in sentence
 
 
-def test_there_is_some_memory():
+def test_available_memory_is_positive():
     assert 0 < memory.on_device() <= memory.available() + 1e12
 
 

@@ -112,7 +112,7 @@ def test_every_agent_holds_bytes(name):
     assert held == {"uint8"}
 
 
-def test_counting_cuts_bytes_as_it_cuts_numbers_from_0_to_1():
+def test_bytes_are_counted_like_numbers_from_0_to_1():
     part = bonus.counts(1.0, EnvSpec("bytes", (2,), 2, dtype="uint8"), resolution=0.1)
     boards = jnp.array([[0, 255], [9, 250], [0, 128], [60, 255]], jnp.uint8)
     number, action = jnp.zeros(4), jnp.zeros(4, jnp.int32)
@@ -132,7 +132,7 @@ def beginner(spec):
 SEA = environments.make("deep_sea:size=3")
 
 
-def test_nothing_is_an_observation_too():
+def test_an_empty_observation_is_accepted():
     """A sea in which nothing is seen in every second row, compiled and in Python; the last row's end is always so."""
     agent = beginner(SEA.spec)
     nothing = agent.agent.values(agent.params, jnp.int32(9))

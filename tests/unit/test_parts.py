@@ -344,7 +344,7 @@ def joined_steps(rows, skipping, steps):
 
 
 @pytest.mark.parametrize("rows", [1, 3])
-def test_joined_steps_are_what_so_many_steps_amount_to(rows):
+def test_joined_steps_equal_n_single_steps(rows):
     counts = joined_steps(rows, skipping=False, steps=3)
     assert {count for count, _ in counts} == {1, 2, 3}
     assert all(full for _, full in counts)

@@ -14,7 +14,7 @@ TINY = {
 }  # fmt: skip
 
 
-def test_a_run_in_python_tells_how_long_it_will_take(capsys, monkeypatch):
+def test_a_run_in_python_estimates_its_time(capsys, monkeypatch):
     tdu.train(**TINY)
     assert capsys.readouterr().err == ""  # over before the first line was due
     monkeypatch.setattr(progress, "_PLAIN_EVERY", 0.0)
@@ -27,7 +27,7 @@ def test_a_run_in_python_tells_how_long_it_will_take(capsys, monkeypatch):
     assert (seen[-1].episode, capsys.readouterr().err) == (20, "")
 
 
-def test_a_display_that_does_not_exist_is_named_before_anything_runs(tmp_path):
+def test_an_unknown_display_is_refused_before_the_run(tmp_path):
     with pytest.raises(UserError, match="unknown progress 'plane'; did you mean 'plain'"):
         tdu.train(**TINY, progress="plane", out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -49,7 +49,7 @@ def test_a_narrow_terminal_still_shows_the_name_the_episode_and_the_time_left(ca
     ("episodes", "words"),
     [(1, "-1.500 in one episode"), (4, "-1.500 over 4 episodes"), (5, "-1.500 ± 0.250 over 5 episodes")],
 )
-def test_a_few_episodes_have_no_error_worth_telling(episodes, words):
+def test_a_few_episodes_have_no_error_estimate(episodes, words):
     assert progress.return_words(-1.5, 0.25, episodes) == words
 
 

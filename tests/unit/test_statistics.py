@@ -138,7 +138,7 @@ def test_a_power_law_is_found_again():
     assert noisy.low < 2 < noisy.high
 
 
-def test_a_power_law_knows_that_the_unsolved_take_longer():
+def test_a_power_law_accounts_for_unsolved_runs():
     rng = np.random.default_rng(0)
     sizes = np.repeat([10, 20, 40, 80], 50)
     times = 3 * sizes**2.0 * np.exp(0.5 * rng.normal(size=200))
@@ -166,7 +166,7 @@ def test_the_shape_of_waiting_is_found_again():
     def waited(shape, count):
         """Two strata of their own scales, censored at 6000."""
         times = [np.ceil(scale * draws.weibull(shape, count)) for scale in (1000, 5000)]
-        return [[Episodes(int(min(t, 6000)), bool(t <= 6000)) for t in mine] for mine in times]
+        return [[Episodes(int(min(t, 6000)), bool(t <= 6000)) for t in group] for group in times]
 
     for shape in (0.5, 1.0, 2.0):
         assert statistics.waiting_shape(waited(shape, 400)).estimate == pytest.approx(shape, rel=0.1)
@@ -211,7 +211,7 @@ def test_pairs_of_runs_are_compared_by_flipping_their_signs():
     assert statistics.sign_flip([(Episodes(100, True), Episodes(10_000, False))]).ratio.estimate == pytest.approx(0.01)
 
 
-def test_stuck_runs_are_told_from_one_law():
+def test_stuck_runs_are_distinguished_from_one_law():
     body = [2122, 2257, 1038, 2688, 1929, 2403, 2633, 4083, 2393, 2338]
     runs = [Episodes(episode, True) for episode in body] + [Episodes(10_000, False)] * 2
     found = statistics.stuck_runs(runs)

@@ -83,11 +83,11 @@ def test_learning_together_equals_learning_alone():
     together = trained(four, 8)
     for head in range(4):
 
-        def mine(state, head=head):
+        def of_head(state, head=head):
             return jax.tree.map(lambda x: x[head : head + 1] if jnp.ndim(x) else x, state)
 
-        alone = trained(one, 8, mine(four.start))
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), mine(together), alone)
+        alone = trained(one, 8, of_head(four.start))
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), of_head(together), alone)
 
 
 @pytest.mark.parametrize("double", [False, True])
@@ -245,7 +245,7 @@ def test_rebasing_changes_no_number(make, steps_before):
 
 
 def test_rebasing_leaves_rows_where_they_came_to_rest():
-    """A row that had its last gradient among the first steps lies where the bias corrections of those steps brought it."""
+    """A row that had its last gradient among the first steps is where the bias corrections of those steps left it."""
     it = trial(values.one_hot, SHAPE._replace(target_period=3))
     early = trained(it, 7)
     late = early._replace(step=jnp.int32(MAX_COUNT + 1), table=early.table._replace(copied=jnp.int32(MAX_COUNT)))
@@ -323,7 +323,7 @@ def test_in_standard_form_priors_differ_from_place_to_place_and_are_of_one_size(
     assert as_they_are > 1.5, "heads prefer one action"
 
 
-def test_in_standard_form_a_frozen_head_is_what_it_was():
+def test_in_standard_form_a_frozen_head_does_not_change():
     it = trial(values.dense, STANDARD, LINE)
     state, ensemble = seen_through(it, 5.0, 2.0), it.ensemble
     observation = np.full(LINE.observation_shape, 6.0, np.float32)
@@ -336,7 +336,7 @@ def test_in_standard_form_a_frozen_head_is_what_it_was():
     assert ensemble.prior is None, "it changes with what is seen, so that nobody may keep it"
 
 
-def test_numbers_that_never_vary_stay_out_of_it():
+def test_constant_numbers_are_left_out_of_the_standard_form():
     it = trial(values.dense, STANDARD, LINE)
     rng, state = np.random.default_rng(0), it.start
     for _ in range(20):
@@ -351,7 +351,7 @@ def test_numbers_that_never_vary_stay_out_of_it():
     for moved[0] in (10.0, 100.0, 1000.0):
         far.append(np.asarray(it.q(state, moved)))
     assert np.isfinite(far).all()
-    assert np.abs(np.diff(far, axis=0)).max(axis=(1, 2)).min() > 1e-3, "however far, they can be told apart"
+    assert np.abs(np.diff(far, axis=0)).max(axis=(1, 2)).min() > 1e-3, "however far, they differ"
 
 
 def test_in_standard_form_heads_differ_where_nothing_varies():

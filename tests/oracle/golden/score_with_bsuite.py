@@ -17,8 +17,8 @@ HERE = Path(__file__).parent
 def main() -> None:
     frame = pd.read_csv(HERE / "bsuite_logs.csv.gz")
     golden = {"pandas": pd.__version__, "agents": {}}
-    for agent, mine in frame.groupby("agent"):
-        joined = logging_utils.join_metadata(mine.drop(columns="agent").copy())
+    for agent, rows in frame.groupby("agent"):
+        joined = logging_utils.join_metadata(rows.drop(columns="agent").copy())
         scores = summary_analysis.bsuite_score(joined)
         tags = summary_analysis.ave_score_by_tag(scores, [])
         golden["agents"][agent] = {
