@@ -3,6 +3,7 @@
 from tdu import behaviour as behaviours
 from tdu import values
 from tdu.agents.config import EnsembleConfig, LearnerConfig, QConfig
+from tdu.agents.memory_trace import with_trace
 from tdu.agents.q_ensemble import Heads, q_ensemble
 from tdu.types import Agent, Behaviour, Bonus, EnvSpec, Weights
 
@@ -34,8 +35,12 @@ def ensemble(
     prior_scale = config.prior_scale * (1.0 if spec.num_states is not None else config.dense_prior)
     networks = shape(config, heads=heads.number, prior_scale=prior_scale)
     networks = networks._replace(layout=config.ensemble, unit_prior=config.prior_size == "unit")
-    made = values.make(spec, networks, force_dense=config.dense)
-    return q_ensemble(spec, config, heads=heads, values=made, bonus=bonus, behaviour=behaviour)
+
+    def make(spec: EnvSpec) -> Agent:
+        made = values.make(spec, networks, force_dense=config.dense)
+        return q_ensemble(spec, config, heads=heads, values=made, bonus=bonus, behaviour=behaviour)
+
+    return with_trace(make, spec, config.trace_decay)
 
 
 def shape(config: QConfig, *, heads: int, prior_scale: float = 0.0) -> values.EnsembleShape:

@@ -118,6 +118,13 @@ class EnsembleConfig(LearnerConfig):
         "Size of a prior before λ: smaller for wider observations, as in the paper (fan_in), or standard deviation 0.9 for "
         "every observation (unit).",
     )
+    trace_decay: float = option(
+        0.0,
+        "Decay of a memory trace, a moving average of past observations that the networks see beside the current one; 0 for "
+        "none. Not for one-hot observations, bytes and images.",
+        minimum=0,
+        below=1,
+    )
     mask_prob: float = option(1.0, "Probability ρ that a head learns from a transition.", above=0, maximum=1)
     noise_scale: float = option(0.0, "Standard deviation of Gaussian reward noise, drawn for each head.", minimum=0)
     acting: Literal["frozen", "live"] = option(

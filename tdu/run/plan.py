@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from tdu import agents, environments, memory
+from tdu.agents import memory_trace
 from tdu.agents.r2d2.agent import RecurrentAgent
 from tdu.environments import MadeEnvironment
 from tdu.errors import UserError, unknown
@@ -163,6 +164,7 @@ def _refuse_unused(made: MadeEnvironment, options: dict[str, Any]) -> None:
     reasons = {
         "observations": None if standard.measured(spec).any() else "observation is not a vector of numbers",
         "dense_prior": None if spec.num_states is None else "observation is one-hot",
+        "trace_decay": None if memory_trace.applies(spec) else "observation is not a vector or a board of numbers",
     }
     for name, reason in reasons.items():
         if options.get(name) is not None and reason is not None:
