@@ -154,9 +154,8 @@ def acting(case: Case, runner: RecurrentRunner, rounds: int) -> dict[str, Any]:
 
 def replay_of(runner: RecurrentRunner, agent: Any, spec: Any) -> Replay:
     """A replay with the sequences of a run, restored from what the run saves."""
-    running, saved = agent.settings, runner.save()
-    memory = jax.tree.map(np.asarray, running.memory())
-    replay = Replay(spec, running.shape, running.replay, heads=agent.heads, memory=memory, streams=NUM_ENVS)
+    saved = runner.save()
+    replay = Replay(spec, agent.config, memory=jax.tree.map(np.asarray, agent.empty_memory()), streams=NUM_ENVS)
     prefix = "replay."
     values = {name.removeprefix(prefix): x for name, x in saved.arrays.items() if name.startswith(prefix)}
     replay.restore(values, saved.plain["replay"])
@@ -165,8 +164,7 @@ def replay_of(runner: RecurrentRunner, agent: Any, spec: Any) -> Replay:
 
 def learning(agent: Any, spec: Any, replay: Replay, pixels: int, rounds: int) -> dict[str, Any]:
     """Trained transitions per second: the learning step, with drawing and priorities, and the limit."""
-    running = agent.settings
-    size, shape = running.batch_size, running.shape
+    size, shape = agent.config.batch_size, agent.config.shape
     update = jax.jit(agent.update, donate_argnums=0)
     state = jax.jit(agent.init)(jax.random.key(0))
     limit = products(agent.params(state)[0], spec, shape, size, pixels)
@@ -215,10 +213,10 @@ def learning(agent: Any, spec: Any, replay: Replay, pixels: int, rounds: int) ->
 def products(trained: Any, spec: Any, shape: Any, batch: int, pixels: int) -> Callable[[], None]:
     """The convolutions and matrix products of a learning step, with its own weights."""
     weights = {
-        "filters": [w for w, _ in trained["torso"].get("filters", [])],
-        "layers": [w for w, _ in trained["torso"]["layers"]],
-        "lstm": {name: trained["lstm"][name] for name in ("x", "h")},
-        "heads": {name: trained["heads"][name] for name in ("w", "value", "advantage")},
+        "filters": [w for w, _ in trained.torso.filters],
+        "layers": [w for w, _ in trained.torso.layers],
+        "lstm": {name: getattr(trained.lstm, name) for name in ("x", "h")},
+        "heads": {name: getattr(trained.heads, name) for name in ("w", "value", "advantage")},
     }
     heads, width = weights["heads"]["value"].shape[0], weights["lstm"]["h"].shape[0]
     seen = list(spec.observation_shape)

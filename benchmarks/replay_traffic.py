@@ -17,15 +17,17 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from tdu.agents.r2d2.replay import Replay, Settings
-from tdu.agents.r2d2.sequences import Sequence, Shape, empty_steps
+from tdu.agents.r2d2.config import Config
+from tdu.agents.r2d2.replay import Replay
+from tdu.agents.r2d2.sequences import LstmState, Memory, Sequence, empty_steps
 from tdu.cluster.messages import pack, unpack
 from tdu.types import EnvSpec
 
 ROOT = Path(__file__).parent.parent
 SPEC = EnvSpec("atari", (84, 84, 4), 18, dtype="uint8", is_stacked=True)
-SHAPE = Shape(burn_in=20, trace=80, period=40)
 HEADS, LSTM, BATCH, STREAMS, SEQUENCES, BATCHES = 10, 512, 64, 8, 400, 15
+CONFIG = Config(exploiters=HEADS)
+SHAPE = CONFIG.shape
 
 
 def stream(rng: np.random.Generator, number: int, sequences: int) -> list[Sequence]:
@@ -33,7 +35,7 @@ def stream(rng: np.random.Generator, number: int, sequences: int) -> list[Sequen
     steps = sequences * SHAPE.period + SHAPE.length
     frames = rng.integers(0, 256, (steps + 3, 84, 84), np.uint8)
     stacks = np.stack([frames[i : i + steps] for i in range(4)], axis=-1)
-    memory = (np.zeros(LSTM, np.float32), np.zeros(LSTM, np.float32))
+    memory = Memory(LstmState(np.zeros(LSTM, np.float32), np.zeros(LSTM, np.float32)))
     found = []
     for start in range(0, sequences * SHAPE.period, SHAPE.period):
         plain = empty_steps(SPEC, SHAPE.length)._replace(observation=stacks[start : start + SHAPE.length].copy())
@@ -51,9 +53,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "replay_traffic.json")
     parsed = parser.parse_args()
     rng = np.random.default_rng(0)
-    memory = (np.zeros(LSTM, np.float32), np.zeros(LSTM, np.float32))
-    settings = Settings(capacity=SEQUENCES, priority_exponent=0.9, importance_exponent=0.6, compress=False)
-    replay = Replay(SPEC, SHAPE, settings, heads=HEADS, memory=memory, streams=STREAMS)
+    memory = Memory(LstmState(np.zeros(LSTM, np.float32), np.zeros(LSTM, np.float32)))
+    replay = Replay(SPEC, CONFIG, memory=memory, streams=STREAMS, capacity=SEQUENCES)
     packing, adding, weighs, count = 0.0, 0.0, 0, SEQUENCES // STREAMS * STREAMS
     for number in range(STREAMS):
         for sequence in stream(rng, number, SEQUENCES // STREAMS):

@@ -24,7 +24,7 @@ import numpy as np
 
 from tdu import environments
 from tdu.agents.r2d2.agent import RecurrentAgent
-from tdu.agents.r2d2.replay import Replay, check_room
+from tdu.agents.r2d2.replay import Replay, ReplayCounts, check_room
 from tdu.agents.r2d2.sequences import Batch, empty_batch
 from tdu.cluster.messages import ELSEWHERE, Counters, Rolled, Service, make_agent, slack, spec_of, unpack
 from tdu.cluster.rollouts import RolloutProcess
@@ -58,12 +58,12 @@ class ReplayProcess:
         """Makes an empty replay; refuses one that does not fit in this machine's memory."""
         self._spec = spec_of(config)
         self._agent = agent = make_agent(config, self._spec)
-        self._running = running = agent.settings
-        self._memory = jax.tree.map(np.asarray, running.memory())
+        self._settings = agent.config
+        self._memory = jax.tree.map(np.asarray, agent.empty_memory())
         assert config.actors is not None
-        sizes = {"heads": agent.heads, "memory": self._memory, "streams": config.actors * config.num_envs}
-        sentence = check_room(self._spec, running.shape, running.replay, **sizes)
-        self._replay = Replay(self._spec, running.shape, running.replay, **sizes)
+        streams = config.actors * config.num_envs
+        sentence = check_room(self._spec, agent.config, memory=self._memory, streams=streams)
+        self._replay = Replay(self._spec, agent.config, memory=self._memory, streams=streams)
         self._replay.start_at(start_at)
         self._slack, self._seed = slack(config, agent), environments.own_seed(config.env, config.seed)
         self._most = float("inf") if config.steps is None else config.steps
@@ -80,7 +80,7 @@ class ReplayProcess:
         arrays = dict(arrays)
         ids = arrays.pop("ids")
         part = self._part(len(ids))
-        part.restore({name: np.array(x) for name, x in arrays.items()}, {**_WHOLE, "next": len(ids)})
+        part.restore({name: np.array(x) for name, x in arrays.items()}, _counts(len(ids)))
         with self._changed:
             for i, id_ in enumerate(ids.tolist()):
                 if oldest <= id_ < oldest + len(priorities):
@@ -129,13 +129,13 @@ class ReplayProcess:
 
     @property
     def _has_enough(self) -> bool:
-        return len(self._replay) >= max(self._running.min_replay, 1)
+        return len(self._replay) >= max(self._settings.min_replay, 1)
 
     @property
     def _ahead(self) -> int:
         """Environment steps that acting is ahead of learning."""
         begun = self._steps if self._learns_from is None else self._learns_from
-        return self._steps - begun - self._updates * self._running.learn_period
+        return self._steps - begun - self._updates * self._settings.learn_period
 
     def sample(self, updates: int, patience: float = 5.0) -> tuple[int, Batch] | str | None:
         """A batch for learning step number `updates`, when it is due; None if that takes longer than `patience` seconds."""
@@ -144,11 +144,11 @@ class ReplayProcess:
                 return ELSEWHERE
             self._updates = updates
             self._changed.notify_all()
-            period = self._running.learn_period
+            period = self._settings.learn_period
             if not self._changed.wait_for(lambda: self._has_enough and self._ahead >= period, patience):
                 return None
             rng = np.random.default_rng([self._seed, BATCHES, updates])
-            return self._life, self._replay.sample(self._running.batch_size, rng, packed=True)
+            return self._life, self._replay.sample(self._settings.batch_size, rng, packed=True)
 
     def set_priorities(self, life: int, ids: np.ndarray, priorities: np.ndarray) -> None:
         """Sets the priorities of a batch, if it came from this replay."""
@@ -188,12 +188,11 @@ class ReplayProcess:
 
     def _part(self, count: int) -> Replay:
         """A replay for `count` sequences, through which segments are stored and restored."""
-        settings = self._running.replay._replace(capacity=count)
-        sizes = {"heads": self._agent.heads, "memory": self._memory, "streams": count}
-        return Replay(self._spec, self._running.shape, settings, **sizes)
+        return Replay(self._spec, self._settings, memory=self._memory, streams=count, capacity=count)
 
 
-_WHOLE = {"oldest": 0, "largest_priority": 1.0}
+def _counts(sequences: int) -> ReplayCounts:
+    return {"oldest": 0, "next": sequences, "largest_priority": 1.0}
 
 
 class LearnerProcess:
@@ -212,8 +211,8 @@ class LearnerProcess:
             spec = spec_of(config)
             agent = make_agent(config, spec)
             self._update = jax.jit(agent.update, donate_argnums=0)
-            running, memory = agent.settings, jax.tree.map(np.asarray, agent.settings.memory())
-            batch = empty_batch(spec, running.shape, running.batch_size, heads=agent.heads, memory=memory)
+            settings, memory = agent.config, jax.tree.map(np.asarray, agent.empty_memory())
+            batch = empty_batch(spec, settings.shape, settings.batch_size, heads=settings.heads, memory=memory)
             self._update(jax.tree.map(jnp.copy, jax.jit(agent.init)(interaction.run_key(0))), batch)
             self._agent = agent
 

@@ -96,7 +96,7 @@ def make_agent(config: RunConfig, spec: EnvSpec) -> RecurrentAgent:
 def slack(config: RunConfig, agent: RecurrentAgent) -> int:
     """Steps that acting may be ahead of learning: two learning steps, and a roll of every rollout."""
     assert config.actors is not None
-    return 2 * agent.settings.learn_period + config.actors * config.num_envs * agent.settings.rollout
+    return 2 * agent.config.learn_period + config.actors * config.num_envs * agent.config.rollout
 
 
 def spec_of(config: RunConfig) -> EnvSpec:

@@ -102,11 +102,11 @@ class Rollout:
         else:
             self._acting.carry = carry._replace(epsilon=epsilons)
         self._streams = Streams(
-            agent.settings.shape,
-            jax.tree.map(np.asarray, agent.settings.memory()),
+            agent.config.shape,
+            jax.tree.map(np.asarray, agent.empty_memory()),
             numbers=range(name * self._size, (name + 1) * self._size),
-            heads=agent.heads,
-            mask_prob=agent.settings.mask_prob,
+            heads=agent.config.heads,
+            mask_prob=agent.config.mask_prob,
             seed=(seed, MASKS, name),
         )
         self._meter = EpisodeMeter(self._size, agent.discount)
@@ -116,7 +116,7 @@ class Rollout:
         """Takes some steps of every environment."""
         at = interaction.key_and_number(self._key, self._rounds, self._size)
         rounds_per_key = interaction.FOLDED_STEPS // self._size
-        count = min(self._agent.settings.rollout, rounds_per_key - self._rounds % rounds_per_key)
+        count = min(self._agent.config.rollout, rounds_per_key - self._rounds % rounds_per_key)
         roll, ends = self._acting.roll(params, at, count)
         self._rounds += count
         self._number += 1

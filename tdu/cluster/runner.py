@@ -71,7 +71,7 @@ class RayRunner(SequenceRunner):
         self._totals: dict[int, dict[str, float]] = {}
         """The environments' counts of every rollout."""
         self._pending: list[Rolled] = []
-        self._filled = {"sequences": 0, "capacity": agent.settings.replay.capacity, "ahead": 0}
+        self._filled = {"sequences": 0, "capacity": agent.config.replay_capacity, "ahead": 0}
         self._began = (0, time.monotonic())
         """Steps and time when the first message of this session arrived."""
         self._moved_at: float | None = None
@@ -88,9 +88,8 @@ class RayRunner(SequenceRunner):
             if (
                 address is None
             ):  # the replay will be on this machine: one that does not fit is refused before Ray starts
-                running, streams = agent.settings, self._actors * config.num_envs
-                sizes = {"heads": agent.heads, "memory": running.memory(), "streams": streams}
-                check_room(spec, running.shape, running.replay, **sizes)
+                streams = self._actors * config.num_envs
+                check_room(spec, agent.config, memory=agent.empty_memory(), streams=streams)
             self._started = self._start(connection.connect(address, self._actors), say)
         self._state: State = self._first_state()
         """The learner's state when it was last fetched."""
@@ -281,7 +280,7 @@ class RayRunner(SequenceRunner):
             crew.hire("rollout", threads=2, rung=rung, num_cpus=1)
         say(
             f"{self._actors} actors of {self._config.num_envs} environments on {_machines(crew.machines)}, learning on "
-            f"{'a GPU' if gpus else 'a CPU'}; a learning step for every {self._agent.settings.learn_period} environment "
+            f"{'a GPU' if gpus else 'a CPU'}; a learning step for every {self._agent.config.learn_period} environment "
             f"steps, acting at most {slack(self._config, self._agent)} steps ahead."
         )
         return crew
@@ -296,8 +295,8 @@ class RayRunner(SequenceRunner):
             totals, self._updates, seconds = found
             if totals[UPDATES]:
                 self._learned, self._unlogged = totals, self._reducers.add(self._unlogged, totals)
-                running = self._agent.settings
-                self._trained += int(totals[UPDATES]) * running.batch_size * running.shape.trace
+                settings = self._agent.config
+                self._trained += int(totals[UPDATES]) * settings.batch_size * settings.shape.trace
                 self._learning_seconds += seconds
 
     def _give_work(self, process: Process) -> None:

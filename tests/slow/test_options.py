@@ -70,9 +70,16 @@ def program(name, kind, options):
     return f"{traced.jaxpr} {constants} {agent.one_stream}"
 
 
+OF_THE_RUNNER = (
+    "replay_period", "replay_capacity", "priority_exponent", "importance_exponent", "compress", "min_replay", "learn_period",
+    "rollout", "mask_prob",
+)  # fmt: skip
+"""Options of an agent with a memory that its runner uses."""
+
+
 def recurrent_program(spec, agent):
     """The same of an agent with a memory; how it is run is beside what it computes."""
-    running = agent.settings
+    config = agent.config
 
     def everything(key, observation):
         state = agent.init(key)
@@ -80,16 +87,16 @@ def recurrent_program(spec, agent):
         timestep, params = TimeStep(observation, number, number, number > 0), agent.params(state)
         acts = agent.actor(0.1)
         action, acting = acts.act(params, acts.begin(params, key), timestep, key)
-        shape = (running.shape.length, running.batch_size)
+        shape = (config.shape.length, config.batch_size)
         steps = jax.tree.map(lambda x: jnp.zeros((*shape, *x.shape[1:]), x.dtype), sequences.empty_steps(spec, 1))
-        memory = jax.tree.map(lambda x: jnp.zeros((running.batch_size, *x.shape)), running.memory())
-        ones = jnp.ones((running.batch_size, agent.heads))
+        memory = jax.tree.map(lambda x: jnp.zeros((config.batch_size, *x.shape)), agent.empty_memory())
+        ones = jnp.ones((config.batch_size, config.heads))
         after = agent.update(state, sequences.Batch(steps, memory, ones, ones[:, 0]))
         evaluated = agent.evaluator.act(params, agent.evaluator.begin(params, key), timestep, key)
         return after, action, acting, evaluated, agent.values(params, observation)
 
     traced = jax.make_jaxpr(everything)(jax.random.key(0), jnp.zeros(spec.carried_shape, spec.carried_dtype))
-    return f"{traced.jaxpr} {running._replace(memory=None)} {agent.observe is None}"
+    return f"{traced.jaxpr} {[getattr(config, name) for name in OF_THE_RUNNER]} {agent.observe is None}"
 
 
 def another(name, field):

@@ -1,6 +1,7 @@
 """R2D2's parts, each against something plainer than itself."""
 
 import functools
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -9,36 +10,40 @@ import pytest
 
 from tdu import agents, bonus, memory, td
 from tdu.agents.r2d2 import actor, frames, learner, network, replay, sequences
-from tdu.agents.r2d2.sequences import Batch, Sequence, Shape, Steps, Writer
+from tdu.agents.r2d2.config import Config, TduR2D2Config
+from tdu.agents.r2d2.network import Params
+from tdu.agents.r2d2.sequences import Batch, LstmState, Memory, Sequence, Shape, Steps, Writer
 from tdu.agents.r2d2.sum_tree import SumTree
 from tdu.cluster.messages import pack, unpack
 from tdu.errors import UserError
 from tdu.types import EnvSpec, TimeStep
 
 SPEC = EnvSpec("numbers", (3,), 2)
-SIZES = network.Sizes(heads=3, filters=(4, 6), hidden=(8,), lstm=4, head=5, feeds_back=True)
-SHAPE = Shape(burn_in=2, trace=5, period=4)
-SETTINGS = learner.Settings(
+CONFIG = TduR2D2Config(
     exploiters=2,
     explorers=1,
+    filters=(4, 6),
+    hidden_sizes=(8,),
+    lstm_size=4,
+    head_size=5,
+    burn_in=2,
+    trace_length=5,
+    replay_period=4,
     discount=0.9,
     td_lambda=0.7,
     learning_rate=1e-2,
     adam_eps=1e-3,
-    clip=40.0,
     target_period=2,
+    beta=0.5,
 )
-BETA = 0.5
+SHAPE, BETA = CONFIG.shape, CONFIG.beta
 
 
 @functools.cache
-def parts(prior=0.0, shape=SHAPE, lstm=4):
-    trained = network.make(SPEC, SIZES._replace(lstm=lstm))
-    if prior:
-        net = network.with_prior(trained, network.make(SPEC, SIZES.narrower(0.5)), prior)
-    else:
-        net = network.without_prior(trained)
-    made = learner.make(net, shape, SETTINGS, bonus.td_uncertainty(BETA))
+def parts(prior=0.0, **options):
+    config = replace(CONFIG, **options, **({"prior_scale": prior, "prior_width": 0.5} if prior else {}))
+    net = network.make(SPEC, config)
+    made = learner.make(net, config, bonus.td_uncertainty(BETA))
     return net, made._replace(update=jax.jit(made.update))
 
 
@@ -75,23 +80,23 @@ def on_paper(params, memory, seen):
     """Values [H, A] and memory of one network after one step: torso, LSTM and dueling heads, number by number."""
     params = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
     x = seen.observation
-    for w, b in params["torso"]["layers"]:
+    for w, b in params.torso.layers:
         x = np.maximum(x @ w + b, 0)
     reward = seen.previous_reward
     squashed = np.sign(reward) * (np.sqrt(np.abs(reward) + 1) - 1) + 1e-3 * reward
     x = np.concatenate([x, np.eye(2)[seen.previous_action], [squashed]])
     h, c = memory
-    size, lstm = len(h), params["lstm"]
-    gates = x @ lstm["x"] + h @ lstm["h"] + lstm["b"]
+    size, lstm = len(h), params.lstm
+    gates = x @ lstm.x + h @ lstm.h + lstm.b
     write, candidate, forget, read = (gates[i * size : (i + 1) * size] for i in range(4))
     c = sigmoid(forget) * c + sigmoid(write) * np.tanh(candidate)
     h = sigmoid(read) * np.tanh(c)
-    heads, values = params["heads"], []
-    width = heads["value"].shape[1]
-    for k in range(len(heads["value"])):
-        hidden = np.maximum(h @ heads["w"] + heads["b"], 0)[2 * k * width : 2 * (k + 1) * width]
-        value = hidden[:width] @ heads["value"][k] + heads["value_b"][k]
-        advantage = hidden[width:] @ heads["advantage"][k] + heads["advantage_b"][k]
+    heads, values = params.heads, []
+    width = heads.value.shape[1]
+    for k in range(len(heads.value)):
+        hidden = np.maximum(h @ heads.w + heads.b, 0)[2 * k * width : 2 * (k + 1) * width]
+        value = hidden[:width] @ heads.value[k] + heads.value_b[k]
+        advantage = hidden[width:] @ heads.advantage[k] + heads.advantage_b[k]
         values.append(value + advantage - advantage.mean())
     return np.stack(values), (h, c)
 
@@ -105,8 +110,8 @@ def test_a_network_is_its_formulas(scale):
     params = jax.tree.map(lambda x: x + 0.3 * rng.normal(size=x.shape).astype(np.float32), params)
     seen = jax.tree.map(lambda x: x[:3, :1], some_steps(7, 2))
     q, memory = net.unroll(params, jax.tree.map(lambda x: x[None], net.memory()), seen)
-    networks = params if scale else params[:1]
-    memories = [tuple(np.zeros(n) for n in (len(net_params["lstm"]["h"]),) * 2) for net_params in networks]
+    networks = [weights for weights in params if weights]
+    memories = [tuple(np.zeros(n) for n in (len(weights.lstm.h),) * 2) for weights in networks]
     for t in range(3):
         now = jax.tree.map(lambda x, t=t: x[t, 0], seen)
         found = [on_paper(network, remembered, now) for network, remembered in zip(networks, memories, strict=True)]
@@ -115,8 +120,8 @@ def test_a_network_is_its_formulas(scale):
         memories = [remembered for _, remembered in found]
     jax.tree.map(
         lambda ours, theirs: np.testing.assert_allclose(ours[0], theirs, rtol=1e-4, atol=1e-5),
-        memory if scale else (memory,),
-        tuple(memories),
+        memory,
+        Memory(*(LstmState(*remembered) for remembered in memories)),
     )
 
 
@@ -146,20 +151,20 @@ def by_hand(q, target, batch):
         for i in range(SHAPE.trace):
             t = begin + i
             one_step = []
-            for k in range(SETTINGS.exploiters):
+            for k in range(CONFIG.exploiters):
                 best = int(np.argmax(q[t + 1, b, k]))
-                v = SETTINGS.discount * steps.discount[t, b] * unsquash(target[t + 1, b, k, best])
+                v = CONFIG.discount * steps.discount[t, b] * unsquash(target[t + 1, b, k, best])
                 one_step.append(steps.reward[t, b] + v - unsquash(q[t, b, k, steps.action[t, b]]))
             sigma[i, b] = np.std(one_step, ddof=1)
         for k in range(heads):
             after = None
             for i in reversed(range(SHAPE.trace)):
                 t = begin + i
-                reward = steps.reward[t, b] + (BETA * sigma[i, b] if k >= SETTINGS.exploiters else 0.0)
+                reward = steps.reward[t, b] + (BETA * sigma[i, b] if k >= CONFIG.exploiters else 0.0)
                 v = unsquash(target[t + 1, b, k, int(np.argmax(q[t + 1, b, k]))])
                 mixes = after is not None and steps.valid[t + 1, b]
-                v = (1 - SETTINGS.td_lambda) * v + SETTINGS.td_lambda * after if mixes else v
-                after = reward + SETTINGS.discount * steps.discount[t, b] * v
+                v = (1 - CONFIG.td_lambda) * v + CONFIG.td_lambda * after if mixes else v
+                after = reward + CONFIG.discount * steps.discount[t, b] * v
                 delta[k, i, b] = steps.valid[t, b] * (squash(after) - q[t, b, k, steps.action[t, b]])
     return delta, sigma
 
@@ -172,7 +177,8 @@ def test_a_learning_step_is_the_paper_s_formulas(prior):
     batch = some_batch(net)
     _, priorities, metrics = made.update(state, batch)
     q, target = (
-        one_by_one(net, (trained, state.prior), batch.memory, batch.steps) for trained in (state.trained, state.target)
+        one_by_one(net, Params(trained, state.prior), batch.memory, batch.steps)
+        for trained in (state.trained, state.target)
     )
     delta, sigma = by_hand(q, target, batch)
     valid = batch.steps.valid[SHAPE.burn_in : -1]
@@ -194,7 +200,7 @@ def test_nothing_after_the_end_of_the_task_counts_and_the_last_observation_of_a_
     def changed(t, b):
         steps = jax.tree.map(np.copy, batch.steps)
         steps.observation[t, b] += 1.0
-        q = np.asarray(net.unroll((state.trained, state.prior), batch.memory, steps)[0])
+        q = np.asarray(net.unroll(Params(state.trained, state.prior), batch.memory, steps)[0])
         return q, np.asarray(made.update(state, batch._replace(steps=steps))[1])
 
     q, _ = changed(0, 0)
@@ -211,10 +217,10 @@ def test_nothing_after_the_end_of_the_task_counts_and_the_last_observation_of_a_
 def test_burn_in_brings_the_memory_up_to_date_without_gradient():
     """The same step as from the memory that the burn-in leads to."""
     net, made = parts()
-    _, without = parts(shape=SHAPE._replace(burn_in=0))
+    _, without = parts(burn_in=0)
     state, batch = made.init(jax.random.key(0)), some_batch(net)
     early = jax.tree.map(lambda x: x[: SHAPE.burn_in], batch.steps)
-    _, memory = net.unroll((state.trained, state.prior), batch.memory, early)
+    _, memory = net.unroll(Params(state.trained, state.prior), batch.memory, early)
     rest = jax.tree.map(lambda x: x[SHAPE.burn_in :], batch.steps)
     one, _, _ = made.update(state, batch)
     other, _, _ = without.update(state, batch._replace(steps=rest, memory=memory))
@@ -230,7 +236,9 @@ def test_the_mask_selects_the_heads_that_learn():
     masked = batch._replace(mask=np.array([[0, 1, 1]] * 3, np.float32))
     learned, _, _ = made.update(state, masked)
     for name in ("value", "advantage"):
-        moved = np.abs(learned.trained["heads"][name] - state.trained["heads"][name]).reshape(3, -1).max(axis=1)
+        moved = (
+            np.abs(getattr(learned.trained.heads, name) - getattr(state.trained.heads, name)).reshape(3, -1).max(axis=1)
+        )
         assert moved[0] == 0
         assert (moved[1:] > 0).all()
 
@@ -242,11 +250,11 @@ def test_gradients_are_clipped_and_the_target_is_copied_in_its_time():
     jax.tree.map(np.testing.assert_array_equal, first.target, state.target)
     second, _, _ = made.update(first, batch)
     jax.tree.map(np.testing.assert_array_equal, second.target, second.trained)
-    tight = learner.make(net, SHAPE, SETTINGS._replace(clip=1e-3, adam_eps=1.0), bonus.td_uncertainty(BETA))
+    tight = learner.make(net, replace(CONFIG, clip=1e-3, adam_eps=1.0), bonus.td_uncertainty(BETA))
     clipped, _, _ = jax.jit(tight.update)(state, batch)
     # With a huge ε, Adam's first step is the learning rate times the (clipped) gradient.
     changes = jax.tree.leaves(jax.tree.map(lambda x, y: np.square(x - y).sum(), clipped.trained, state.trained))
-    np.testing.assert_allclose(np.sqrt(np.sum(changes)), SETTINGS.learning_rate * 1e-3, rtol=1e-2)
+    np.testing.assert_allclose(np.sqrt(np.sum(changes)), CONFIG.learning_rate * 1e-3, rtol=1e-2)
     assert metrics["gradient_norm"] > 1e-3
 
 
@@ -259,7 +267,7 @@ def test_a_prior_is_never_trained_and_remembers_for_itself():
     jax.tree.map(np.testing.assert_array_equal, learned.prior, state.prior)
     (hidden, _), (own, _) = net.memory()
     assert (hidden.shape, own.shape) == ((4,), (2,))
-    other = batch._replace(memory=(batch.memory[0], jax.tree.map(np.zeros_like, batch.memory[1])))
+    other = batch._replace(memory=batch.memory._replace(prior=jax.tree.map(np.zeros_like, batch.memory.prior)))
     assert made.update(state, other)[2]["loss"] != made.update(state, batch)[2]["loss"]
 
 
@@ -267,15 +275,14 @@ def test_the_ensemble_is_its_heads_one_by_one():
     net, made = parts()
     state = made.init(jax.random.key(0))
     batch = some_batch(net)
-    q, _ = net.unroll((state.trained, ()), batch.memory, batch.steps)
-    trained = dict(state.trained)
-    alone = network.without_prior(network.make(SPEC, SIZES._replace(heads=1)))
+    q, _ = net.unroll(Params(state.trained), batch.memory, batch.steps)
+    alone = network.make(SPEC, Config(exploiters=1, lstm_size=4))
     for head in range(3):
-        heads, width = trained["heads"], 2 * SIZES.head
-        head_params = {name: x[head : head + 1] for name, x in heads.items()}
+        heads, width = state.trained.heads, 2 * CONFIG.head_size
         part = slice(head * width, (head + 1) * width)
-        head_params |= {"w": heads["w"][:, part], "b": heads["b"][part]}
-        one, _ = alone.unroll(({**trained, "heads": head_params}, ()), batch.memory, batch.steps)
+        head_params = jax.tree.map(lambda x, head=head: x[head : head + 1], heads)
+        head_params = head_params._replace(w=heads.w[:, part], b=heads.b[part])
+        one, _ = alone.unroll(Params(state.trained._replace(heads=head_params)), batch.memory, batch.steps)
         np.testing.assert_allclose(one[:, :, 0], q[:, :, head], rtol=1e-4, atol=1e-6)
 
 
@@ -290,7 +297,7 @@ def test_the_ensemble_is_its_heads_one_by_one():
     ids=lambda spec: spec.name,
 )
 def test_every_kind_of_observation_is_taken(spec):
-    net = network.make(spec, SIZES)
+    net = network.make(spec, CONFIG)
     params = net.init(jax.random.key(0))
     rng = np.random.default_rng(0)
     high = {"uint8": 256}.get(spec.dtype, 10)
@@ -311,7 +318,7 @@ def test_layer_norm_makes_the_scale_of_observations_irrelevant():
     none = np.zeros((1, 1), np.int32)
 
     def values(torso, scale):
-        net = network.make(spec, SIZES._replace(torso=torso))
+        net = network.make(spec, replace(CONFIG, torso=torso))
         memory = jax.tree.map(lambda x: jnp.zeros((1, *x.shape)), net.memory())
         seen = Steps(scale * observation, none, none.astype(np.float32), none.astype(bool))
         return net.unroll(net.init(jax.random.key(0)), memory, seen)[0]
@@ -323,13 +330,13 @@ def test_layer_norm_makes_the_scale_of_observations_irrelevant():
 def test_images_are_averaged_over_squares_first():
     spec = EnvSpec("bytes", (24, 24, 1), 2, dtype="uint8")
     small = spec._replace(observation_shape=(12, 12, 1))
-    sizes = SIZES._replace(filters=(4,))
-    params = network.make(small, sizes).init(jax.random.key(0))
+    config = replace(CONFIG, filters=(4,))
+    params = network.make(small, config).init(jax.random.key(0))
     picture = np.random.default_rng(0).integers(0, 256, size=(1, 1, 12, 12, 1)).astype(np.uint8)
     none = np.zeros((1, 1), np.int32)
-    memory = jax.tree.map(lambda x: jnp.zeros((1, *x.shape)), network.make(small, sizes).memory())
+    memory = jax.tree.map(lambda x: jnp.zeros((1, *x.shape)), network.make(small, config).memory())
     found = [
-        network.make(which, sizes._replace(pixels=12)).unroll(
+        network.make(which, replace(config, pixels=12)).unroll(
             params, memory, Steps(seen, none, none.astype(np.float32), none.astype(bool))
         )[0]
         for which, seen in ((small, picture), (spec, picture.repeat(2, axis=2).repeat(2, axis=3)))
@@ -384,16 +391,15 @@ def test_a_stream_is_cut_into_overlapping_sequences():
     jax.tree.map(np.testing.assert_array_equal, *more)
 
 
+def replay_config(capacity, **options):
+    lengths = {"burn_in": 2, "trace_length": 5, "replay_period": 4}
+    return Config(exploiters=2, replay_capacity=capacity, min_replay=1, batch_size=1, **lengths | options)
+
+
 def filled_replay(count, *, capacity=6, compress=False, steps=None, spec=SPEC, streams=2):
     """A replay with `count` sequences of each of two streams, and the streams."""
-    kept = replay.Replay(
-        spec,
-        SHAPE,
-        replay.Settings(capacity, 0.9, 0.6, compress),
-        heads=2,
-        memory=np.zeros(1, np.float32),
-        streams=streams,
-    )
+    config = replay_config(capacity, compress=compress)
+    kept = replay.Replay(spec, config, memory=np.zeros(1, np.float32), streams=streams)
     steps = steps or [stream(SHAPE.length + 4 * count, seed, spec.carried_shape, spec.dtype) for seed in range(streams)]
     for i in range(count):
         for s in range(streams):
@@ -489,8 +495,7 @@ def test_colours_are_no_frames_and_take_the_stated_memory():
     steps = [stream(count)._replace(observation=pictures)] * 2
     kept, _ = filled_replay(4, spec=spec, steps=steps, capacity=8)
     arrays, _ = kept.save()
-    settings = replay.Settings(8, 0.9, 0.6, False)
-    said = replay.bytes_needed(spec, SHAPE, settings, heads=2, memory=np.zeros(1), streams=2)
+    said = replay.bytes_needed(spec, replay_config(8), memory=np.zeros(1), streams=2)
     held = sum(x.nbytes for name, x in arrays.items() if name.startswith("frames."))
     assert 0.3 * said < held <= said
     np.testing.assert_array_equal(kept.sequence(0).steps.observation, pictures[: SHAPE.length])
@@ -499,7 +504,7 @@ def test_colours_are_no_frames_and_take_the_stated_memory():
 
 
 def test_without_an_exponent_all_sequences_are_alike():
-    kept = replay.Replay(SPEC, SHAPE, replay.Settings(8, 0.0, 0.6, False), heads=2, memory=np.zeros(1))
+    kept = replay.Replay(SPEC, replay_config(8, priority_exponent=0.0), memory=np.zeros(1))
     kept.add(Sequence(0, 0, jax.tree.map(lambda x: x[: SHAPE.length], stream(60)), np.zeros(1), np.ones(2)), 3.0)
     np.testing.assert_array_equal(kept.priorities(), [1.0])
     np.testing.assert_array_equal(kept.sample(2, np.random.default_rng(0)).weights, [1.0, 1.0])
@@ -520,16 +525,15 @@ def test_a_replay_is_put_back_as_it_was(compress):
 
 def test_a_replay_that_does_not_fit_is_refused_with_the_largest_that_does():
     spec = EnvSpec("atari", (84, 84, 4), 18, dtype="uint8", is_stacked=True)
-    shape, settings = Shape(20, 80, 40), replay.Settings(100_000, 0.9, 0.6, False)
-    sizes = {"heads": 10, "memory": (np.zeros(512, np.float32),) * 2}
-    needed = replay.bytes_needed(spec, shape, settings, **sizes)
+    config, memories = Config(exploiters=10), (np.zeros(512, np.float32),) * 2
+    needed = replay.bytes_needed(spec, config, memory=memories)
     assert 28e9 < needed < 33e9, "a hundred thousand sequences fit one large host"
-    assert f"{needed / 1e9:.1f} GB" in replay.check_room(spec, shape, settings, **sizes, available=10**12)
+    assert f"{needed / 1e9:.1f} GB" in replay.check_room(spec, config, memory=memories, available=10**12)
     with pytest.raises(UserError, match=r"largest replay_capacity that fits is (\d+)") as refused:
-        replay.check_room(spec, shape, settings, **sizes, available=8 * 10**9)
+        replay.check_room(spec, config, memory=memories, available=8 * 10**9)
     fits = int(str(refused.value).split("fits is ")[1].split()[0])
     for capacity, is_fine in ((fits, True), (fits + 1, False)):
-        smaller = replay.bytes_needed(spec, shape, settings._replace(capacity=capacity), **sizes)
+        smaller = replay.bytes_needed(spec, config, memory=memories, capacity=capacity)
         assert (smaller <= 0.9 * 8e9) == is_fine
     assert memory.available() > 0
 
@@ -585,7 +589,7 @@ def test_every_bonus_pays_explorers(name):
     free = agents.find("tdu_r2d2").make(SPEC, agents.configure("tdu_r2d2", options | {"beta": 0.0}, "memory"))
     steps, memory = (
         some_steps(8, 2),
-        jax.tree.map(lambda x: np.zeros((2, *x.shape), np.float32), made.settings.memory()),
+        jax.tree.map(lambda x: np.zeros((2, *x.shape), np.float32), made.empty_memory()),
     )
     batch = Batch(steps, memory, np.ones((2, 4), np.float32), np.ones(2, np.float32))
     state = made.init(jax.random.key(0))
@@ -599,7 +603,7 @@ def test_every_bonus_pays_explorers(name):
         state = learned
         learned, _, metrics = jax.jit(made.update)(state, batch)
     unpaid, _, _ = jax.jit(free.update)(state, batch)
-    moved = np.abs(learned.trained["heads"]["value"] - unpaid.trained["heads"]["value"]).max(axis=1)
+    moved = np.abs(learned.trained.heads.value - unpaid.trained.heads.value).max(axis=1)
     assert metrics["bonus"] > 0 or (name == "rnd" and metrics["bonus"] != 0)
     assert (moved[2:] > 1e-6).all()
 

@@ -12,7 +12,7 @@ from gymnasium.vector import SyncVectorEnv, VectorWrapper
 
 import tdu
 from tdu import agents, environments
-from tdu.agents.r2d2 import agent as recurrent_agent
+from tdu.agents.r2d2 import network
 from tdu.environments.gymnasium import GymnasiumVector
 from tdu.environments.vector import PythonVector
 from tdu.errors import UserError
@@ -124,22 +124,22 @@ _DIARY = EnvSpec("diary", (4,), 2)
 def memory_after(spec=_DIARY, name="tdu_r2d2"):
     """The network's memory after some steps in a row."""
     config = agents.configure(name, TINY | {"explorers": 1}, "memory")
-    net = recurrent_agent._network(spec, config, 3)
+    net = network.make(spec, config)
     return jax.jit(lambda params, memory, shown: net.unroll(params, memory, shown)[1])
 
 
-def remembered(params, memory, steps, *network):
+def remembered(params, memory, steps, *of):
     batched = jax.tree.map(lambda x: x[:, None], steps)
-    after = memory_after(*network)(params, jax.tree.map(lambda x: x[None], memory), batched)
+    after = memory_after(*of)(params, jax.tree.map(lambda x: x[None], memory), batched)
     return jax.tree.map(lambda x: x[0], after)
 
 
-def memories_of(runner, sequences, *network):
+def memories_of(runner, sequences, *of):
     """Memories that were stored and are not empty, each of which leads to that of the sequence after it."""
     params, looked_at = runner.params(), []
     for (stream, start), (steps, memory) in sequences.items():
         if (stream, start + 4) in sequences and not steps.first[4]:  # where an episode begins, all is forgotten anyway
-            recomputed = remembered(params, memory, jax.tree.map(lambda x: x[:4], steps), *network)
+            recomputed = remembered(params, memory, jax.tree.map(lambda x: x[:4], steps), *of)
             after = sequences[stream, start + 4][1]
             jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6), recomputed, after)
             if any(np.any(x) for x in jax.tree.leaves(memory)):

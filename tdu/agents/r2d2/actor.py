@@ -5,23 +5,23 @@ The head is drawn uniformly and acts for a number of steps, across episodes. Act
 0.4^(1 + 7·i/(n − 1)).
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from tdu import td
-from tdu.agents.r2d2.network import Recurrent
-from tdu.agents.r2d2.sequences import Steps
+from tdu.agents.r2d2.network import Params, Recurrent
+from tdu.agents.r2d2.sequences import Memory, Steps
 from tdu.behaviour import epsilon_greedy
-from tdu.types import Actor, Array, Key, Params, TimeStep
+from tdu.types import Actor, Array, Key, TimeStep
 
 
 class Remembered(NamedTuple):
     """What an actor remembers of the episode."""
 
-    memory: Any
+    memory: Memory
     """The network's memory."""
     action: Array
     """The last action; −1 before the first."""
@@ -54,7 +54,7 @@ def forgetting(network: Recurrent, acting: Acting) -> Acting:
     return acting._replace(remembered=fresh(network))
 
 
-def look(network: Recurrent, params: Params, remembered: Remembered, timestep: TimeStep) -> tuple[Array, Any]:
+def look(network: Recurrent, params: Params, remembered: Remembered, timestep: TimeStep) -> tuple[Array, Memory]:
     """Squashed values [H, A] at a time step, and the network's memory after it."""
     now = Steps(timestep.observation, remembered.action, timestep.reward * ~remembered.is_first, remembered.is_first)
     one = jax.tree.map(lambda x: jnp.asarray(x)[None, None], now)

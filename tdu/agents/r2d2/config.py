@@ -1,8 +1,10 @@
 """Options of R2D2 and its ensembles, with the paper's defaults (tables 4 and 5), and presets for smaller machines."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
+from tdu.agents.config import Presets
+from tdu.agents.r2d2.sequences import Shape
 from tdu.errors import UserError
 from tdu.networks import torsos
 from tdu.options import changed, option
@@ -55,6 +57,21 @@ class Config:
         "exploiters", "Heads whose mean value the trained policy maximises; explorers are the paper's ablation."
     )
 
+    @property
+    def explorers(self) -> int:
+        """Value functions trained on reward plus bonus (N); an option of the agents that have some."""
+        return 0
+
+    @property
+    def heads(self) -> int:
+        """Exploiters and explorers."""
+        return self.exploiters + self.explorers
+
+    @property
+    def shape(self) -> Shape:
+        """How sequences are cut."""
+        return Shape(self.burn_in, self.trace_length, self.replay_period)
+
     def __post_init__(self) -> None:
         if self.trace_length < self.burn_in:
             raise UserError(
@@ -73,7 +90,7 @@ class Config:
                 )
         if not self.prior_scale and changed(self, "prior_width"):
             raise UserError("prior_width is of the prior; with prior_scale 0 it has no effect.")
-        if self.evaluate == "explorers" and not getattr(self, "explorers", 0):
+        if self.evaluate == "explorers" and not self.explorers:
             raise UserError("evaluate=explorers needs explorers; this agent has none.")
 
 
@@ -119,7 +136,7 @@ class TduPriorConfig(TduR2D2Config):
     prior_scale: float = option(0.1, "Scale λ of each head's fixed random prior function; 0 for none.", minimum=0)
 
 
-_SMALL: dict[str, Any] = {
+_SMALL: dict[str, object] = {
     "batch_size": 32,
     "trace_length": 20,
     "burn_in": 5,
@@ -135,7 +152,7 @@ _SMALL: dict[str, Any] = {
     "head_size": 64,
 }
 
-PRESETS: dict[str, dict[str, Any]] = {
+PRESETS: Presets = {
     "paper": {},
     "memory": _SMALL | {"hidden_sizes": (32,)},
     "deep-sea": _SMALL,

@@ -13,43 +13,30 @@ without gradient.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from tdu import random, td
-from tdu.agents.r2d2.network import Recurrent
+from tdu.agents.r2d2.config import Config
+from tdu.agents.r2d2.network import Params, Recurrent, Weights
 from tdu.agents.r2d2.sequences import Batch, Shape, Steps
 from tdu.metrics import UPDATES, Metrics, Reducers
-from tdu.types import Array, Bonus, Exploit, Key, Params, Transition
+from tdu.types import Array, Bonus, Exploit, Key, State, Transition
 
 REDUCERS = Reducers(mean=("bonus", "loss", "gradient_norm"))
 """The metrics of a learning step."""
 
 
-class Settings(NamedTuple):
-    """Options of the learner."""
-
-    exploiters: int
-    explorers: int
-    discount: float
-    td_lambda: float
-    learning_rate: float
-    adam_eps: float
-    clip: float
-    target_period: int
-    """Learning steps between copies of the target network."""
-
-
 class LearnerState(NamedTuple):
-    trained: Params
-    target: Params
-    prior: Params
+    trained: Weights
+    target: Weights
+    prior: Weights | tuple[()]
     """Never trained; empty without a prior."""
-    optimiser: Any
-    bonus: Any
+    optimiser: State
+    bonus: State
     phase: Array
     """Learning steps since the target was copied."""
 
@@ -59,7 +46,7 @@ class Learner(NamedTuple):
 
     init: Callable[[Key], LearnerState]
     params: Callable[[LearnerState], Params]
-    """params(state) -> what acting needs: (trained, prior)."""
+    """params(state) -> what acting needs."""
     update: Callable[[LearnerState, Batch], tuple[LearnerState, Array, Metrics]]
     """update(state, batch) -> state, priorities [B], metrics."""
     observe: Callable[[LearnerState, Transition], LearnerState]
@@ -78,10 +65,11 @@ class Errors(NamedTuple):
     """The explorers' bonus, [N, T, B]."""
 
 
-def make(network: Recurrent, shape: Shape, settings: Settings, bonus: Bonus) -> Learner:
-    """The learner of a network whose params are (trained, prior)."""
+def make(network: Recurrent, config: Config, bonus: Bonus) -> Learner:
+    """The learner of a network."""
+    shape = config.shape
     optimiser = optax.chain(
-        optax.clip_by_global_norm(settings.clip), optax.adam(settings.learning_rate, eps=settings.adam_eps)
+        optax.clip_by_global_norm(config.clip), optax.adam(config.learning_rate, eps=config.adam_eps)
     )
 
     def init(key: Key) -> LearnerState:
@@ -96,11 +84,10 @@ def make(network: Recurrent, shape: Shape, settings: Settings, bonus: Bonus) -> 
         )
 
     def params(state: LearnerState) -> Params:
-        return state.trained, state.prior
+        return Params(state.trained, state.prior)
 
-    def unrolled(trained: Params, prior: Params, batch: Batch) -> Array:
+    def unrolled(both: Params, batch: Batch) -> Array:
         """Values [T + 1, B, H, A] of the trace and of the step after it."""
-        both = (trained, prior)
         memory = batch.memory
         if shape.burn_in:
             early = jax.tree.map(lambda x: x[: shape.burn_in], batch.steps)
@@ -109,20 +96,20 @@ def make(network: Recurrent, shape: Shape, settings: Settings, bonus: Bonus) -> 
         rest = jax.tree.map(lambda x: x[shape.burn_in :], batch.steps)
         return network.unroll(both, memory, rest)[0]
 
-    def errors(q: Array, target_q: Array, batch: Batch, novelty: Any) -> Errors:
+    def errors(q: Array, target_q: Array, batch: Batch, novelty: State) -> Errors:
         now, after = trace(batch.steps, shape)
         by_head = (q[:-1], target_q[1:], jax.lax.stop_gradient(q[1:]))
         q, target_t, selector_t = (jnp.moveaxis(x, 2, 0) for x in by_head)  # [H, T, B, A]
-        d_t = settings.discount * now.discount
+        d_t = config.discount * now.discount
         # An episode that was cut off ends in a step that is not valid: there the return is its value.
-        lambda_t = settings.td_lambda * after.valid.astype(jnp.float32)
-        k = settings.exploiters
+        lambda_t = config.td_lambda * after.valid.astype(jnp.float32)
+        k = config.exploiters
         one_step, taken = _one_step(q[:k], now.action, now.reward, d_t, target_t[:k], selector_t[:k])
         flat = jax.tree.map(_flattened, transitions(now, after))
         exploit = Exploit(*(x.reshape(k, -1) for x in (taken, one_step)))
         paid, sigma = bonus.reward(novelty, flat, exploit)
         paid = jax.lax.stop_gradient(paid).reshape(-1, *now.reward.shape)
-        extra = jnp.broadcast_to(paid, (settings.explorers, *now.reward.shape)) - now.reward
+        extra = jnp.broadcast_to(paid, (config.explorers, *now.reward.shape)) - now.reward
         r_t = now.reward + jnp.concatenate([jnp.zeros((k, *now.reward.shape)), extra])
         over = jax.vmap(
             jax.vmap(td.transformed_q_lambda, in_axes=1, out_axes=1), in_axes=(0, None, 0, None, 0, 0, None)
@@ -134,17 +121,17 @@ def make(network: Recurrent, shape: Shape, settings: Settings, bonus: Bonus) -> 
     def update(state: LearnerState, batch: Batch) -> tuple[LearnerState, Array, Metrics]:
         now, after = trace(batch.steps, shape)
         bonus_state, novelty = bonus.learn(state.bonus, jax.tree.map(_flattened, transitions(now, after)))
-        target_q = unrolled(state.target, state.prior, batch)
+        target_q = unrolled(Params(state.target, state.prior), batch)
 
-        def loss(trained: Params) -> tuple[Array, Errors]:
-            found = errors(unrolled(trained, state.prior, batch), target_q, batch, novelty)
+        def loss(trained: Weights) -> tuple[Array, Errors]:
+            found = errors(unrolled(Params(trained, state.prior), batch), target_q, batch, novelty)
             squares = 0.5 * jnp.sum(jnp.square(found.delta), axis=1)  # [H, B]
             return jnp.mean(squares * batch.mask.T * batch.weights), found
 
         (total, found), gradient = jax.value_and_grad(loss, has_aux=True)(state.trained)
         change, optimised = optimiser.update(gradient, state.optimiser, state.trained)
         trained = optax.apply_updates(state.trained, change)
-        phase = (state.phase + 1) % settings.target_period
+        phase = (state.phase + 1) % config.target_period
         target = jax.lax.cond(phase == 0, lambda: trained, lambda: state.target)
         state = LearnerState(trained, target, state.prior, optimised, bonus_state, phase)
         valid = now.valid.astype(jnp.float32)
@@ -158,7 +145,7 @@ def make(network: Recurrent, shape: Shape, settings: Settings, bonus: Bonus) -> 
         return state, priorities(found.delta, valid), {n: jnp.asarray(x, jnp.float32) for n, x in metrics.items()}
 
     def observe(state: LearnerState, transitions: Transition) -> LearnerState:
-        def one(bonus_state: Any, transition: Transition) -> tuple[Any, None]:
+        def one(bonus_state: State, transition: Transition) -> tuple[State, None]:
             return bonus.observe(bonus_state, transition), None
 
         return state._replace(bonus=jax.lax.scan(one, state.bonus, transitions)[0])

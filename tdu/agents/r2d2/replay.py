@@ -4,28 +4,19 @@ A sequence is drawn with probability p^α / Σ p^α and its loss is weighted by 
 weight of the batch. The newest sequence replaces the oldest. The caller gives the random generator.
 """
 
-from typing import Any, NamedTuple
+import bisect
+from typing import TypedDict
 
 import jax
 import numpy as np
 
 from tdu import memory as machine
 from tdu.agents.r2d2 import frames
-from tdu.agents.r2d2.sequences import Batch, Sequence, Shape, Steps, empty_steps
+from tdu.agents.r2d2.config import Config
+from tdu.agents.r2d2.sequences import Batch, Memory, Sequence, Steps, empty_steps
 from tdu.agents.r2d2.sum_tree import SumTree
 from tdu.errors import UserError
 from tdu.types import EnvSpec
-
-
-class Settings(NamedTuple):
-    """Options of a replay."""
-
-    capacity: int
-    """Sequences."""
-    priority_exponent: float
-    importance_exponent: float
-    compress: bool
-
 
 _SMALLEST = 1e-6
 """Smallest priority, so that every sequence can be drawn."""
@@ -33,15 +24,29 @@ _SMALLEST = 1e-6
 _OTHER_FIELDS = tuple(name for name in Steps._fields if name != "observation")
 
 
+class ReplayCounts(TypedDict):
+    """What `Replay` saves besides arrays."""
+
+    oldest: int
+    next: int
+    """Ids of the oldest sequence and of the next one."""
+    largest_priority: float
+
+
 class Replay:
     """The last `capacity` sequences."""
 
-    def __init__(self, spec: EnvSpec, shape: Shape, settings: Settings, *, heads: int, memory: Any, streams: int = 1):
-        """`memory` is an example of a network's memory; `streams` is the number of streams that are written at a time."""
-        self._shape, self._settings, self._is_stacked = shape, settings, spec.is_stacked
-        capacity = settings.capacity
+    def __init__(self, spec: EnvSpec, config: Config, *, memory: Memory, streams: int = 1, capacity: int | None = None):
+        """`memory` is an example of a network's memory; `streams` is the number of streams that are written at a time.
+
+        `capacity` is the config's unless given.
+        """
+        shape, capacity = config.shape, capacity or config.replay_capacity
+        self._shape, self._config, self._is_stacked = shape, config, spec.is_stacked
+        self.capacity = capacity
+        """Largest number of sequences."""
         self._blocks = capacity + streams * shape.blocks
-        self._frames = frames.Frames(spec, blocks=self._blocks, period=shape.period, compress=settings.compress)
+        self._frames = frames.Frames(spec, blocks=self._blocks, period=shape.period, compress=config.compress)
         one = empty_steps(spec, 1)
         self._steps = {name: np.zeros((self._blocks, shape.period), getattr(one, name).dtype) for name in _OTHER_FIELDS}
         self._filled = np.zeros(self._blocks, np.int32)
@@ -57,18 +62,13 @@ class Replay:
         self._tree = SumTree(capacity)
         self._slots = np.zeros((capacity, shape.blocks), np.int32)
         """Blocks of each sequence; its place is its id modulo the capacity."""
-        self._mask = np.zeros((capacity, heads), np.float32)
+        self._mask = np.zeros((capacity, config.heads), np.float32)
         self._memory = jax.tree.map(lambda x: np.zeros((capacity, *np.shape(x)), np.asarray(x).dtype), memory)
         self._oldest = self._next = 0
         self.largest_priority = 1.0
 
     def __len__(self) -> int:
         return self._next - self._oldest
-
-    @property
-    def capacity(self) -> int:
-        """Largest number of sequences."""
-        return self._settings.capacity
 
     def add(self, sequence: Sequence, priority: float | None = None) -> int:
         """Stores a sequence, in place of the oldest if the replay is full; returns its id.
@@ -78,10 +78,10 @@ class Replay:
         period = self._shape.period
         if sequence.start % period or len(sequence.steps.action) != self._shape.length:
             raise ValueError(f"a sequence has {self._shape.length} steps and starts at a multiple of {period}")
-        if len(self) == self._settings.capacity:
+        if len(self) == self.capacity:
             self._forget_oldest()
         first = sequence.start // period
-        place = self._next % self._settings.capacity
+        place = self._next % self.capacity
         for i in range(self._shape.blocks):
             block = self._block((sequence.stream, first + i))
             self._users[block] += 1
@@ -113,7 +113,7 @@ class Replay:
 
     def sequence(self, id_: int) -> Sequence:
         """A copy of a sequence, as it was added."""
-        place, length = id_ % self._settings.capacity, self._shape.length
+        place, length = id_ % self.capacity, self._shape.length
         slots = self._slots[[place]]
         steps = {"observation": self._frames.read_many(slots, length)[:, 0]}
         steps |= {name: rows[slots].reshape(-1)[:length].copy() for name, rows in self._steps.items()}
@@ -130,11 +130,11 @@ class Replay:
         points = (np.arange(size) + rng.random(size)) * (total / size)
         places = self._tree.find(np.minimum(points, np.nextafter(total, 0.0)))
         probability = self._tree[places] / total
-        weights = (len(self) * probability) ** -self._settings.importance_exponent
+        weights = (len(self) * probability) ** -self._config.importance_exponent
         slots, length = self._slots[places], self._shape.length
         others = {name: rows[slots].reshape(size, -1)[:, :length] for name, rows in self._steps.items()}
         steps = {name: np.ascontiguousarray(x.swapaxes(0, 1)) for name, x in others.items()}
-        ids = self._oldest + (places - self._oldest) % self._settings.capacity
+        ids = self._oldest + (places - self._oldest) % self.capacity
         read = self._frames.read_packed if packed and self._is_stacked else self._frames.read_many
         return Batch(
             steps=Steps(observation=read(slots, length), **steps),
@@ -150,28 +150,27 @@ class Replay:
         known = np.maximum(np.asarray(priorities, np.float64)[there], _SMALLEST)
         if len(known):
             self.largest_priority = max(self.largest_priority, float(known.max()))
-            self._tree.set(ids[there] % self._settings.capacity, known**self._settings.priority_exponent)
+            self._tree.set(ids[there] % self.capacity, known**self._config.priority_exponent)
 
     def priorities(self) -> np.ndarray:
         """Priorities of all sequences, oldest first."""
-        places = np.arange(self._oldest, self._next) % self._settings.capacity
-        exponent = self._settings.priority_exponent
+        places = np.arange(self._oldest, self._next) % self.capacity
+        exponent = self._config.priority_exponent
         return (
             self._tree[places] ** (1 / exponent) if exponent else np.ones(len(places))
         )  # with exponent 0, priorities are not stored
 
-    def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def save(self) -> tuple[dict[str, np.ndarray], ReplayCounts]:
         """Arrays by name, large ones not copied, and what JSON can hold."""
-        filled, used = min(self._next, self._settings.capacity), self._used
+        filled, used = min(self._next, self.capacity), self._used
         arrays = {f"frames.{name}": x for name, x in self._frames.save(used).items()}
         arrays |= {f"steps.{name}": x[:used] for name, x in self._steps.items()}
         arrays |= {f"memory.{i}": x[:filled] for i, x in enumerate(jax.tree.leaves(self._memory))}
         arrays |= {"filled": self._filled[:used], "users": self._users[:used], "names": self._names[:used]}
         arrays |= {"slots": self._slots[:filled], "mask": self._mask[:filled], "weights": self._tree.weights()[:filled]}
-        plain = {"oldest": self._oldest, "next": self._next, "largest_priority": self.largest_priority}
-        return arrays, plain
+        return arrays, {"oldest": self._oldest, "next": self._next, "largest_priority": self.largest_priority}
 
-    def restore(self, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> None:
+    def restore(self, arrays: dict[str, np.ndarray], plain: ReplayCounts) -> None:
         """Restores what `save` returned, into an empty replay; the arrays are removed from `arrays` on the way."""
         self._oldest, self._next = plain["oldest"], plain["next"]
         self.largest_priority = plain["largest_priority"]
@@ -207,7 +206,7 @@ class Replay:
         return block
 
     def _forget_oldest(self) -> None:
-        place = self._oldest % self._settings.capacity
+        place = self._oldest % self.capacity
         self._tree.set(np.array([place]), np.zeros(1))
         for block in self._slots[place].tolist():
             self._users[block] -= 1
@@ -218,41 +217,34 @@ class Replay:
         self._oldest += 1
 
 
-def bytes_needed(spec: EnvSpec, shape: Shape, settings: Settings, *, heads: int, memory: Any, streams: int = 1) -> int:
-    """Memory of a full replay in bytes, nearly all of it frames."""
-    blocks = settings.capacity + streams * shape.blocks
+def bytes_needed(
+    spec: EnvSpec, config: Config, *, memory: Memory, streams: int = 1, capacity: int | None = None
+) -> int:
+    """Memory of a full replay in bytes, nearly all of it frames. `capacity` is the config's unless given."""
+    shape, capacity = config.shape, config.replay_capacity if capacity is None else capacity
+    blocks = capacity + streams * shape.blocks
     one = empty_steps(spec, 1)
     per_step = sum(getattr(one, name).dtype.itemsize for name in _OTHER_FIELDS)
-    block = frames.block_bytes(spec, shape.period, compress=settings.compress) + per_step * shape.period + 200
+    block = frames.block_bytes(spec, shape.period, compress=config.compress) + per_step * shape.period + 200
     per_memory = sum(np.asarray(x).nbytes for x in jax.tree.leaves(memory))
-    return int(blocks * block + settings.capacity * (per_memory + 4 * heads + 8 * shape.blocks + 32))
+    return int(blocks * block + capacity * (per_memory + 4 * config.heads + 8 * shape.blocks + 32))
 
 
-def check_room(
-    spec: EnvSpec,
-    shape: Shape,
-    settings: Settings,
-    *,
-    heads: int,
-    memory: Any,
-    streams: int = 1,
-    available: int | None = None,
-) -> str:
+def check_room(spec: EnvSpec, config: Config, *, memory: Memory, streams: int = 1, available: int | None = None) -> str:
     """A sentence with the memory of the replay; refuses one that does not fit, with the largest that does."""
-    sizes = {"heads": heads, "memory": memory, "streams": streams}
     room = (machine.available() if available is None else available) * machine.SHARE
-    needed = bytes_needed(spec, shape, settings, **sizes)
-    if needed > room:
-        low, high = 0, settings.capacity
-        while high - low > 1:
-            middle = (low + high) // 2
-            fits = bytes_needed(spec, shape, settings._replace(capacity=middle), **sizes) <= room
-            low, high = (middle, high) if fits else (low, middle)
-        hint = "" if settings.compress else " or add compress"
+
+    def needed(capacity: int) -> int:
+        return bytes_needed(spec, config, memory=memory, streams=streams, capacity=capacity)
+
+    capacity = config.replay_capacity
+    size = machine.gigabytes(needed(capacity))
+    if needed(capacity) > room:
+        fits = bisect.bisect_right(range(capacity), room, key=needed) - 1
+        hint = "" if config.compress else " or add compress"
         raise UserError(
-            f"a replay of {settings.capacity:,} sequences needs {machine.gigabytes(needed)} of memory and "
-            f"{machine.gigabytes(room)} are available; the largest replay_capacity that fits is {low}{hint}."
+            f"a replay of {capacity:,} sequences needs {size} of memory and {machine.gigabytes(room)} are available; the "
+            f"largest replay_capacity that fits is {max(fits, 0)}{hint}."
         )
-    about = "about " if settings.compress else ""
-    words = f"the replay of {settings.capacity:,} sequences will take {about}{machine.gigabytes(needed)} of memory"
-    return f"{words} when it is full."
+    about = "about " if config.compress else ""
+    return f"the replay of {capacity:,} sequences will take {about}{size} of memory when it is full."

@@ -9,12 +9,14 @@ as a step of its own that is not `valid`: it is bootstrapped from and not learne
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict, TypeVar
 
 import jax
 import numpy as np
 
 from tdu.types import EitherArray, EnvSpec
+
+Tree = TypeVar("Tree")
 
 
 class Steps(NamedTuple):
@@ -23,7 +25,7 @@ class Steps(NamedTuple):
     The others are None where the step has yet to be taken.
     """
 
-    observation: Any
+    observation: EitherArray
     previous_action: EitherArray
     """int32; −1 where an episode begins."""
     previous_reward: EitherArray
@@ -40,6 +42,20 @@ class Steps(NamedTuple):
     """bool, whether the action was taken, so that this step can be learned on."""
 
 
+class LstmState(NamedTuple):
+    """State of an LSTM, with leading axes `[]` or `[B]`."""
+
+    h: EitherArray
+    c: EitherArray
+
+
+class Memory(NamedTuple):
+    """The memory of a network and of its prior."""
+
+    trained: LstmState
+    prior: LstmState | tuple[()] = ()
+
+
 class Roll(NamedTuple):
     """T steps of B environments by their actors, [T, B, …] each."""
 
@@ -48,7 +64,7 @@ class Roll(NamedTuple):
     """The true last one where the episode ended."""
     last: EitherArray
     """Whether the episode ended."""
-    memory: Any
+    memory: Memory
     """The network's memory after each step."""
     head: EitherArray
 
@@ -62,7 +78,7 @@ class Sequence(NamedTuple):
     """Number of its first step in the stream."""
     steps: Steps
     """[L + 1, …]: the steps to learn from, and one more to bootstrap from."""
-    memory: Any
+    memory: Memory
     """The network's memory before the first step, a pytree without batch axis."""
     mask: np.ndarray
     """[H] of float32: the heads that learn from it."""
@@ -73,7 +89,7 @@ class Batch(NamedTuple):
 
     steps: Steps
     """[L + 1, B, …]."""
-    memory: Any
+    memory: Memory
     """[B, …], before the first step."""
     mask: EitherArray
     """[B, H]."""
@@ -118,7 +134,7 @@ def empty_steps(spec: EnvSpec, *shape: int) -> Steps:
     )
 
 
-def empty_batch(spec: EnvSpec, shape: Shape, size: int, *, heads: int, memory: Any) -> Batch:
+def empty_batch(spec: EnvSpec, shape: Shape, size: int, *, heads: int, memory: Memory) -> Batch:
     """A batch to compile a learning step on. `memory` is an example of a network's memory."""
     return Batch(
         steps=empty_steps(spec, shape.length, size),
@@ -129,7 +145,7 @@ def empty_batch(spec: EnvSpec, shape: Shape, size: int, *, heads: int, memory: A
     )
 
 
-def stream_steps(roll: Roll, row: int) -> tuple[Steps, Any]:
+def stream_steps(roll: Roll, row: int) -> tuple[Steps, Memory]:
     """The steps of one environment as its stream has them, and the memory after each.
 
     A step that ended an episode at a time limit is followed by the true last observation, as a step that is not valid.
@@ -168,7 +184,7 @@ class Writer:
         draw_mask: gives the mask of the next sequence.
     """
 
-    def __init__(self, shape: Shape, memory: Any, stream: int, draw_mask: Callable[[], np.ndarray]):
+    def __init__(self, shape: Shape, memory: Memory, stream: int, draw_mask: Callable[[], np.ndarray]):
         self._shape, self.stream, self._draw_mask = shape, stream, draw_mask
         self._start = 0
         """Number of the first step that is held."""
@@ -176,7 +192,7 @@ class Writer:
         self._memory = jax.tree.map(lambda x: np.asarray(x)[None], memory)
         """Before each step that is held, and after the last, [n + 1, …]."""
 
-    def extend(self, steps: Steps, memory: Any) -> list[Sequence]:
+    def extend(self, steps: Steps, memory: Memory) -> list[Sequence]:
         """Adds the stream's next steps [n, …] and the memory after each; returns the sequences that are now complete."""
         held = steps if self._held is None else _joined(self._held, steps)
         before = _joined(self._memory, memory)
@@ -207,6 +223,17 @@ class Writer:
         self._start = start
 
 
+class StreamCounts(TypedDict):
+    """What `Streams` saves besides arrays."""
+
+    sequences: int
+    """Cut so far."""
+    numbers: list[int]
+    """Of the streams."""
+    starts: list[int]
+    """Number of the first step that each stream holds."""
+
+
 class Streams:
     """The streams of B environments, cut into sequences, each with a mask drawn from (seed, number of the sequence).
 
@@ -220,7 +247,7 @@ class Streams:
     """
 
     def __init__(
-        self, shape: Shape, memory: Any, *, numbers: range, heads: int, mask_prob: float, seed: tuple[int, ...]
+        self, shape: Shape, memory: Memory, *, numbers: range, heads: int, mask_prob: float, seed: tuple[int, ...]
     ):
         self._heads, self._mask_prob, self._seed = heads, mask_prob, seed
         self._count = 0
@@ -239,7 +266,7 @@ class Streams:
         self._count += 1
         return mask
 
-    def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def save(self) -> tuple[dict[str, np.ndarray], StreamCounts]:
         """Arrays by name, and what JSON can hold."""
         arrays: dict[str, np.ndarray] = {}
         starts = []
@@ -250,7 +277,7 @@ class Streams:
         numbers = [writer.stream for writer in self._writers]
         return arrays, {"sequences": self._count, "numbers": numbers, "starts": starts}
 
-    def restore(self, arrays: dict[str, np.ndarray], plain: dict[str, Any], *, exact: bool) -> None:
+    def restore(self, arrays: dict[str, np.ndarray], plain: StreamCounts, *, exact: bool) -> None:
         """Restores what `save` returned; where the environments were not restored exactly, new streams begin."""
         self._count = plain["sequences"]
         for row, writer in enumerate(self._writers):
@@ -260,5 +287,5 @@ class Streams:
                 writer.restore(held, plain["starts"][row])
 
 
-def _joined(a: Any, b: Any) -> Any:
+def _joined(a: Tree, b: Tree) -> Tree:
     return jax.tree.map(lambda x, y: np.concatenate([x, np.asarray(y)]), a, b)

@@ -51,7 +51,7 @@ class _CompiledPrograms:
     """The compiled functions for an agent on B environments, shared by runs that differ only in seed or length."""
 
     def __init__(self, env: Environment, agent: RecurrentAgent, size: int):
-        rollout = agent.settings.rollout
+        rollout = agent.config.rollout
         act = jax.vmap(agent.actor(0.0).act, in_axes=(None, 0, 0, 0))
         forget = jax.vmap(agent.next_episode)
 

@@ -70,7 +70,7 @@ class SequenceRunner(Runner):
         for episode in episodes:
             logged = self._log_episode(episode, metrics)
             if logged:
-                kind = "exploiters" if episode.head < self._agent.exploiters else "explorers"
+                kind = "exploiters" if episode.head < self._agent.config.exploiters else "explorers"
                 self._recent[kind].append(episode.episode_return)
             rows += logged
         return rows
@@ -99,7 +99,7 @@ class SequenceRunner(Runner):
             f"learning {learning:,.0f} steps/s ({self._updates:,} learning steps)",
             f"replay {self._stored_sequences / capacity:.0%}",
         ]
-        if self._agent.heads > self._agent.exploiters:
+        if self._agent.config.heads > self._agent.config.exploiters:
             parts.append(f"σ {float(self._reducers.summary(self._learned)['bonus']):.3g}")
         parts += [f"{kind} return {np.mean(recent):.3g}" for kind, recent in self._recent.items() if recent]
         return "; ".join(parts)
@@ -144,19 +144,18 @@ class RecurrentRunner(SequenceRunner):
                 f"bonus counts needs environments of which every call is a step, and {env.spec.name} spends some on "
                 "beginning an episode; make it with autoreset SAME_STEP."
             )
-        self._seed, running = seed, agent.settings
+        self._seed, config = seed, agent.config
         self._size = num_envs if isinstance(env, Environment) else env.size
-        memory = jax.tree.map(np.asarray, running.memory())
-        sizes = {"heads": agent.heads, "memory": memory, "streams": self._size}
+        memory = jax.tree.map(np.asarray, agent.empty_memory())
         if compiled:
-            self.notes = (check_room(env.spec, running.shape, running.replay, **sizes),)
-        self._replay = Replay(env.spec, running.shape, running.replay, **sizes)
+            self.notes = (check_room(env.spec, config, memory=memory, streams=self._size),)
+        self._replay = Replay(env.spec, config, memory=memory, streams=self._size)
         self._streams = Streams(
-            running.shape,
+            config.shape,
             memory,
             numbers=range(self._size),
-            heads=agent.heads,
-            mask_prob=running.mask_prob,
+            heads=config.heads,
+            mask_prob=config.mask_prob,
             seed=(seed, MASKS),
         )
         self._meter = EpisodeMeter(self._size, agent.discount)
@@ -177,7 +176,7 @@ class RecurrentRunner(SequenceRunner):
         """Environment steps and learning steps before this session."""
         if compiled:  # on states that are then discarded
             self._acting.warm_up(params, interaction.run_key(0))
-            batch = empty_batch(self.spec, running.shape, running.batch_size, heads=agent.heads, memory=memory)
+            batch = empty_batch(self.spec, config.shape, config.batch_size, heads=config.heads, memory=memory)
             self._programs.update(jax.tree.map(jnp.copy, self._learner), batch)
 
     @property
@@ -190,7 +189,7 @@ class RecurrentRunner(SequenceRunner):
         began = time.perf_counter()
         at = interaction.key_and_number(self._key, self._rounds, self._size)
         rounds_per_key = interaction.FOLDED_STEPS // self._size
-        count = min(self._agent.settings.rollout, rounds_per_key - self._rounds % rounds_per_key)
+        count = min(self._agent.config.rollout, rounds_per_key - self._rounds % rounds_per_key)
         if self._budget.steps is not None:
             count = min(count, max(-(-(self._budget.steps - self._steps) // self._size), 1))
         roll, ends = self._acting.roll(self._agent.params(self._learner), at, count)
@@ -210,17 +209,17 @@ class RecurrentRunner(SequenceRunner):
 
     def _learn(self) -> None:
         """Takes the learning steps that are due."""
-        running = self._agent.settings
+        config = self._agent.config
         if self._learns_from is None:
-            if len(self._replay) < max(running.min_replay, 1):
+            if len(self._replay) < max(config.min_replay, 1):
                 return
             self._learns_from = self._steps
-        due = (self._steps - self._learns_from) // running.learn_period - self._updates
+        due = (self._steps - self._learns_from) // config.learn_period - self._updates
         if due > 0:
             self._learned = self._reducers.zeros()
         for _ in range(due):
             rng = np.random.default_rng([self._seed, BATCHES, self._updates])
-            batch = self._replay.sample(running.batch_size, rng)
+            batch = self._replay.sample(config.batch_size, rng)
             self._learner, priorities, metrics = self._programs.update(self._learner, batch)
             self._replay.update_priorities(batch.ids, np.asarray(priorities))
             metrics = on_host(metrics)
@@ -230,9 +229,9 @@ class RecurrentRunner(SequenceRunner):
 
     def status(self) -> str:
         """Speeds, the replay, σ, and the returns of exploiters and explorers."""
-        running = self._agent.settings
+        config = self._agent.config
         acted, learned = self._steps - self._began[0], self._updates - self._began[1]
-        trained = learned * running.batch_size * running.shape.trace
+        trained = learned * config.batch_size * config.shape.trace
         return self._status(
             acting=acted * self.spec.frames_per_step / max(self._seconds["acting"], 1e-9),
             learning=trained / max(self._seconds["learning"], 1e-9),
@@ -242,7 +241,7 @@ class RecurrentRunner(SequenceRunner):
     def save(self) -> Saved:
         """The run as it is now."""
         arrays = self._meter.save()
-        plain = {
+        plain: dict[str, object] = {
             "rounds": self._rounds,
             "steps": self._steps,
             "updates": self._updates,
