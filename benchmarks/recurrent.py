@@ -76,7 +76,7 @@ def run(name: str, agent: str, seed: int) -> dict[str, Any]:
 
     use_one_core()
     import tdu
-    from tdu.run.trained import greedy_returns
+    from tdu.run.trained import play
 
     task, row, in_a_row = TASKS[name], dict.fromkeys(COLUMNS), 0
 
@@ -84,7 +84,7 @@ def run(name: str, agent: str, seed: int) -> dict[str, Any]:
         nonlocal in_a_row
         mean, episodes = evaluation.returns.mean, evaluation.returns.episodes
         if episodes < task.evaluation_episodes:  # a run tries out what a tenth of its steps affords
-            more = greedy_returns(task.env, evaluation.agent, episodes=task.evaluation_episodes)
+            more = play(task.env, evaluation.agent, episodes=task.evaluation_episodes).returns
             mean, episodes = float(more.mean()), len(more)
         row["last_return"] = round(mean, 4)
         row["best_return"] = max(row["best_return"] or -1e9, round(mean, 4))

@@ -7,7 +7,7 @@ import numpy as np
 import tdu
 from tdu import agents
 from tdu.run.plan import make_runner, plan
-from tdu.run.trained import TrainedAgent, greedy_returns
+from tdu.run.trained import TrainedAgent, play
 
 SIZE, MAPPING = 4, 8
 SEA = f"deep_sea:size={SIZE},mapping_seed={MAPPING}"
@@ -51,7 +51,7 @@ def untrained(name, seed):
 
 def returns(agents):
     """What each of them gets in the sea when it only exploits; the chest, but for the cost of moving, is 0.99."""
-    return np.array([greedy_returns(SEA, agent, episodes=1)[0] for agent in agents])
+    return np.array([play(SEA, agent, episodes=1).returns[0] for agent in agents])
 
 
 def assert_learns(name):

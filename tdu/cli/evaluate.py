@@ -3,11 +3,11 @@
 import json
 
 from tdu.cli.output import own_output
-from tdu.cli.parser import Parser, folder, whole
+from tdu.cli.parser import Parser, add_success, folder, whole
 from tdu.errors import tell
 from tdu.options import MAX_SEED
 from tdu.run.processes import use_one_core
-from tdu.run.progress import return_words
+from tdu.run.progress import length_words, return_words
 from tdu.run.stored import EPISODES, evaluate
 
 
@@ -29,6 +29,7 @@ def run(arguments: list[str]) -> int:
         "--seed", type=whole("seed", 0, MAX_SEED), default=0, metavar="N",
         help="seed of the episodes, independent of training (default 0)",
     )  # fmt: skip
+    add_success(parser)
     parser.add_argument("--best", action="store_true", help="the best agent of the run's --evaluate-every")
     parser.add_argument(
         "--explorers",
@@ -42,6 +43,7 @@ def run(arguments: list[str]) -> int:
         words = f"playing {parsed.episodes} episodes; compiling takes some seconds …"
         played = evaluate(
             parsed.run, episodes=parsed.episodes, seed=parsed.seed, best=parsed.best, explorers=parsed.explorers,
+            success_return=parsed.success_return,
             on_loaded=None if parsed.json else lambda: tell(words),
         )  # fmt: skip
         if parsed.json:
@@ -52,7 +54,8 @@ def run(arguments: list[str]) -> int:
             words = return_words(played["mean_return"], played["standard_error"], played["episodes"])
             print(
                 f"{played['agent']}{best}{acting} seed {played['seed']} on {played['env']}: mean return {words} "
-                f"({played['min_return']:.3f} to {played['max_return']:.3f}).",
+                f"({played['min_return']:.3f} to {played['max_return']:.3f})"
+                f"{length_words(played['mean_length'], played['success_rate'])}.",
                 file=output,
             )
     return 0

@@ -71,6 +71,10 @@ def add_length(parser: argparse.ArgumentParser, default: str) -> None:
         help="what ends a run early: its greedy policy has mastered the task (default), the task is solved by its own "
         "rule, or nothing (budget)",
     )  # fmt: skip
+    parser.add_argument(
+        "--until-return", type=number("until_return"), metavar="X",
+        help="end a run when an evaluation reaches this mean return (needs --evaluate-every)",
+    )  # fmt: skip
 
 
 def add_watch(parser: argparse.ArgumentParser) -> None:
@@ -79,12 +83,22 @@ def add_watch(parser: argparse.ArgumentParser) -> None:
         "--evaluate-every", type=whole("evaluate_every", 1, MAX_EPISODES), metavar="E",
         help="evaluate the greedy policy every E episodes, and keep the best agent",
     )  # fmt: skip
+    add_success(parser)
     parser.add_argument(
         "--record", action="store_true", help="store snapshots for the maps of tdu report, in record.jsonl"
     )
     parser.add_argument(
         "--record-every", type=whole("record_every", 1, MAX_EPISODES), metavar="E",
         help="store a snapshot every E episodes; the default schedule costs less than a twentieth of the time",
+    )  # fmt: skip
+
+
+def add_success(parser: argparse.ArgumentParser) -> None:
+    """The argument that defines the success of an evaluation episode."""
+    parser.add_argument(
+        "--success-return", type=number("success_return"), metavar="X",
+        help="an evaluation episode with at least this return is a success (default: the environment's "
+        "info['is_success'], if it has one)",
     )  # fmt: skip
 
 

@@ -90,6 +90,7 @@ def run(arguments: list[str]) -> int:
             for cell in sweeps.plan(
                 parsed.targets, [agent], seeds=parsed.seeds, grid=dict(grid), preset=parsed.preset,
                 episodes=parsed.episodes, steps=parsed.steps, num_envs=parsed.num_envs, until=parsed.until or "mastered",
+                until_return=parsed.until_return, success_return=parsed.success_return,
             ):  # fmt: skip
                 planned.setdefault(cell.config().digest(), cell)
     cells = list(planned.values())

@@ -242,7 +242,10 @@ def _agent_of(chosen: argparse.Namespace) -> str:
 
 
 def _settings(parsed: argparse.Namespace, given: dict[str, Any]) -> dict[str, Any]:
-    names = ("env", "agent", "config", "seed", "episodes", "steps", "num_envs", "until", "preset", "engine", "actors")
+    names = (
+        "env", "agent", "config", "seed", "episodes", "steps", "num_envs", "until", "preset", "engine", "actors",
+        "until_return", "success_return",
+    )  # fmt: skip
     return {name: getattr(parsed, name) for name in names} | given
 
 

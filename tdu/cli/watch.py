@@ -44,7 +44,7 @@ def run(arguments: list[str]) -> int:
         policy, description = films.chosen(trained.agent, head=parsed.head, explorer=parsed.explorer)
         stage = pictures.stage(trained.config.env, parsed.seed)
         moments = films.played(stage, policy, episodes=parsed.episodes, longest=films.MAX_FRAMES)
-        returns: list[float] = []
+        results: list[str] = []
         frames: list[pictures.Frame] = []
         try:
             for episode, step, total, over in moments:
@@ -55,13 +55,16 @@ def run(arguments: list[str]) -> int:
                 else:
                     words = f"episode {episode + 1}, step {step}, return {total:.3f}"
                     _show(stage.text(), words, output, 1 / parsed.fps)
-                returns += [total] if over else []
+                if over:
+                    target = trained.config.success_return
+                    success = "" if target is None else f" ({'a success' if total >= target else 'no success'})"
+                    results.append(f"{total:.3f} in {step} steps{success}")
                 if films.is_full(frames):
                     print(f"tdu: the film ends after {len(frames)} frames.", file=sys.stderr)
                     break
         finally:
             stage.close()
-        ended = ", ".join(f"{total:.3f}" for total in returns) or "no episode ended"
+        ended = ", ".join(results) or "no episode ended"
         print(f"{trained.config.agent} on {trained.config.env}, {description}: returns {ended}.", file=output)
         if parsed.out is not None:
             films.film(frames, parsed.out, parsed.fps)

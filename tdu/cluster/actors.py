@@ -33,7 +33,7 @@ from tdu.run.folder.records import RunConfig
 from tdu.run.processes import use_one_core
 from tdu.run.runners import interaction
 from tdu.run.runners.recurrent import BATCHES
-from tdu.run.trained import TrainedAgent, greedy_returns
+from tdu.run.trained import Played, TrainedAgent, play
 from tdu.types import Params
 
 SEGMENT = 256
@@ -291,11 +291,11 @@ class EvaluatorProcess:
     def __init__(self) -> None:
         use_one_core()
 
-    def play(self, config: RunConfig, params: Params, episodes: int, longest: int) -> np.ndarray:
-        """Returns of evaluation episodes."""
+    def play(self, config: RunConfig, params: Params, episodes: int, longest: int) -> Played:
+        """Evaluation episodes."""
         spec = spec_of(config)
         trained = TrainedAgent(spec, make_agent(config, spec), jax.tree.map(np.array, params))
-        return greedy_returns(config.env, trained, episodes=episodes, longest=longest)
+        return play(config.env, trained, episodes=episodes, longest=longest)
 
 
 KINDS = {

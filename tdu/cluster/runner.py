@@ -34,7 +34,7 @@ from tdu.run.runners.meter import Episode
 from tdu.run.runners.protocol import Budget, Gone, Saved
 from tdu.run.runners.recurrent import SequenceRunner
 from tdu.run.runners.rows import Progress, Row
-from tdu.run.trained import TrainedAgent
+from tdu.run.trained import Played, TrainedAgent
 from tdu.types import EnvSpec, Params, State
 
 
@@ -217,11 +217,11 @@ class RayRunner(SequenceRunner):
         state = self._state if saved is None else saved.state.learner
         return self._agent.params(jax.tree.map(lambda x: jnp.asarray(np.array(x)), state))
 
-    def play(self, env: Any, trained: TrainedAgent, *, episodes: int, longest: int) -> np.ndarray:
-        """Returns of evaluation episodes, played by a process of its own while the others go on."""
+    def play(self, env: Any, trained: TrainedAgent, *, episodes: int, longest: int) -> Played:
+        """Evaluation episodes, played by a process of its own while the others go on."""
         del env  # the process makes it from the run's config
         arguments = (self._config, jax.tree.map(np.asarray, trained.params), episodes, longest)
-        return np.array(self._crew.call("evaluator", "play", *arguments))
+        return Played(*map(np.array, self._crew.call("evaluator", "play", *arguments)))
 
     def close(self) -> None:
         """Ends the processes that were started on the cluster."""

@@ -101,6 +101,7 @@ class _Step(NamedTuple):
     reward: float | None
     discount: float | None
     ended: bool
+    is_success: bool | None = None
 
     def last(self) -> bool:
         return self.ended
@@ -138,9 +139,10 @@ class _AsDmEnv:
         answer = self._env.step(action + self._first_action)
         if not isinstance(answer, tuple) or len(answer) != 5:
             raise self._wrong("step", answer, "(observation, reward, terminated, truncated, info)")
-        observation, reward, terminated, truncated, _ = answer
+        observation, reward, terminated, truncated, info = answer
         ended = bool(terminated) or bool(truncated)
-        return _Step(observation, reward, 0.0 if terminated else 1.0, ended)
+        success = info.get("is_success") if isinstance(info, dict) else None
+        return _Step(observation, reward, 0.0 if terminated else 1.0, ended, None if success is None else bool(success))
 
     def _wrong(self, method: str, answer: object, expected: str) -> EnvironmentFault:
         values = f"{len(answer)} values" if isinstance(answer, tuple) else f"one value, of type {type(answer).__name__}"
@@ -152,6 +154,13 @@ class _AsDmEnv:
 
     def close(self) -> None:
         self._env.close()
+
+
+def _success_of(info: dict[str, Any], row: int) -> bool | None:
+    """What the info of a vector environment reports of success in a row whose episode has ended."""
+    info = info.get("final_info", info)
+    reported = info.get("_is_success")
+    return bool(info["is_success"][row]) if reported is not None and reported[row] else None
 
 
 class GymnasiumVector:
@@ -217,7 +226,9 @@ class GymnasiumVector:
             now = np.where(last.reshape(-1, *[1] * (now.ndim - 1)), self._encoded(first), now)
         self._over = last & (self._mode == AutoresetMode.NEXT_STEP)
         discount = np.where(terminated, np.float32(0), np.float32(1))
-        ended = {int(row): Ended(bad=False, totals={}) for row in np.flatnonzero(last)}
+        ended = {
+            int(row): Ended(bad=False, totals={}, success=_success_of(info, int(row))) for row in np.flatnonzero(last)
+        }
         return Stepped(TimeStep(final, reward, discount, last), taken, now, ended)
 
     def save(self) -> tuple[Arrays, Plain]:

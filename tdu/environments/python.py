@@ -44,6 +44,8 @@ class PythonEnvironment:
     ):
         self._env = env
         self._seed = seed
+        self.success: bool | None = None
+        """Whether the last step reports success; None if it does not say."""
         observations, actions = _specification(name, env.observation_spec), _specification(name, env.action_spec)
         shape = getattr(observations, "shape", None)
         if shape is None:
@@ -120,6 +122,7 @@ class PythonEnvironment:
         expected = all(hasattr(timestep, attribute) for attribute in ("observation", "reward", "discount"))
         if not expected or not callable(getattr(timestep, "last", None)):
             raise EnvironmentFault(f"{name} returned {_kind(timestep)}, not a dm_env time step.")
+        self.success = getattr(timestep, "is_success", None)
         reward = 0.0 if timestep.reward is None and first else timestep.reward
         discount = 1.0 if timestep.discount is None else timestep.discount
         try:

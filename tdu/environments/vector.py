@@ -39,6 +39,8 @@ class Ended(NamedTuple):
     """Whether the episode was bad."""
     totals: dict[str, float]
     """Running totals of `spec.info_names`, over all rows."""
+    success: bool | None = None
+    """Gymnasium's info["is_success"]; None where the environment does not report it."""
 
 
 class VectorEnvironment(Protocol):
@@ -149,7 +151,8 @@ class PythonVector:
         self._info[row] = info = self.environments[row].info()
         self._episodes[row] += 1
         totals = {name: total(name, [row_info[name] for row_info in self._info]) for name in self.spec.info_names}
-        return Ended(bad=info.get("total_bad_episodes", 0) > bad_before, totals=totals)
+        success = self.environments[row].success
+        return Ended(bad=info.get("total_bad_episodes", 0) > bad_before, totals=totals, success=success)
 
     def _begin(self, row: int) -> None:
         env = self.environments[row]

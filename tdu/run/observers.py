@@ -34,7 +34,7 @@ from tdu.run.progress import Report
 from tdu.run.runners.protocol import Clock, Gone, Runner, Saved
 from tdu.run.runners.rows import Row, columns
 from tdu.run.signals import Signals
-from tdu.run.trained import MIN_EPISODE_STEPS, TrainedAgent, mean_and_error, step_limit
+from tdu.run.trained import MIN_EPISODE_STEPS, TrainedAgent, step_limit
 
 NO_REWARD_STEPS = 5_000
 """A run of at least this many steps that never met a reward ends with advice."""
@@ -394,8 +394,10 @@ class Evaluator(Observer):
             returns = self.greedy_return(trained, steps=since)
         if returns is None:
             return
-        row = {"episode": clock.episodes, "steps": clock.steps, "greedy_return": returns.mean}
+        row: Row = {"episode": clock.episodes, "steps": clock.steps, "greedy_return": returns.mean}
         row |= {"standard_error": returns.standard_error, "evaluation_episodes": returns.episodes}
+        row |= {"mean_length": returns.mean_length}
+        row |= {"success_rate": math.nan if returns.success_rate is None else returns.success_rate}
         run.last_evaluation = row
         if run.folder is None:
             self._memory.append([row])
@@ -407,6 +409,8 @@ class Evaluator(Observer):
         if self._callback is not None:
             evaluation = Evaluation(clock.episodes, clock.steps, returns, trained)
             run.stop_requested |= self._callback(evaluation) is True
+        if run.config.until_return is not None and returns.mean >= run.config.until_return:
+            run.stop_requested = True
 
     def greedy_return(self, trained: TrainedAgent, *, steps: int) -> GreedyReturn | None:
         """The evaluation return within a tenth of `steps`; None if evaluation is off or no episode has ended."""
@@ -417,8 +421,17 @@ class Evaluator(Observer):
         longest = step_limit(longest_episode)
         affordable = max(steps // 10, MIN_EPISODE_STEPS) // max(longest_episode, 1)
         episodes = max(min(self._episodes, affordable), 1)
-        returns = runner.play(self._run.source, trained, episodes=episodes, longest=longest)
-        return GreedyReturn(*mean_and_error(returns), len(returns)) if len(returns) else None
+        played = runner.play(self._run.source, trained, episodes=episodes, longest=longest)
+        if not len(played.returns):
+            self._run.say(f"no evaluation episode ended within {longest:,} steps, so there is no evaluation return.")
+            return None
+        return GreedyReturn(
+            mean=float(np.mean(played.returns)),
+            standard_error=played.standard_error,
+            episodes=len(played.returns),
+            mean_length=float(np.mean(played.lengths)),
+            success_rate=played.success_rate(self._run.config.success_return),
+        )
 
     def log(self, at: Manifest | None) -> Log:
         """All evaluations."""

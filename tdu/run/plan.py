@@ -1,6 +1,7 @@
 """What defines a run: the settings given are resolved once, here, into one `RunConfig`; and the runner for it."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -78,6 +79,8 @@ def resolve(
     preset: str | None = None,
     engine: Engine | None = None,
     actors: int | None = None,
+    until_return: float | None = None,
+    success_return: float | None = None,
     **options: Any,
 ) -> Resolved:
     """Every setting of a run, checked: what is given, else what the file `config` holds, else the default."""
@@ -93,6 +96,8 @@ def resolve(
         num_envs = template.get("num_envs") if num_envs is None else num_envs
         until = template.get("until") if until is None else until
         actors = template.get("actors") if actors is None else actors
+        until_return = template.get("until_return") if until_return is None else until_return
+        success_return = template.get("success_return") if success_return is None else success_return
         if episodes is None and steps is None:
             episodes, steps = template.get("episodes"), template.get("steps")
         its_agent = template.get("agent", DEFAULT_AGENT)
@@ -145,10 +150,18 @@ def resolve(
         until="mastered" if until is None else until,
         config=as_json(agents.configure(agent, options, preset)),
         actors=None if actors is None else whole_number("actors", actors, 1, MAX_ACTORS),
+        until_return=_finite("until_return", until_return),
+        success_return=_finite("success_return", success_return),
     )
     if resolved.episodes is None and resolved.steps is None and resolved.env:
         resolved = dataclasses.replace(resolved, episodes=environments.default_episodes(resolved.env))
     return Resolved(resolved, env, given, f"{'; '.join(notes)}." if notes else None)
+
+
+def _finite(name: str, value: float | None) -> float | None:
+    if value is not None and (isinstance(value, bool | str) or not math.isfinite(value)):
+        raise UserError(f"{name} must be a finite number, not {value!r}.")
+    return None if value is None else float(value)
 
 
 def refuse_without_ray(engine: str | None, **settings: Any) -> None:

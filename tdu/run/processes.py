@@ -265,7 +265,8 @@ def parse_report(line: str) -> dict[str, Any] | None:
 
 _NUMBERS = {"episode", "steps", "seconds", "share", "bonus", "steps_per_second", "greedy_depth"}
 _OPTIONAL_NUMBERS = {
-    "episodes", "most_steps", "return", "regret", "seconds_left", "greedy_return", "greedy_episode", "optimal_depth",
+    "episodes", "most_steps", "return", "regret", "seconds_left", "greedy_return", "greedy_episode", "greedy_length",
+    "success_rate", "optimal_depth",
 }  # fmt: skip
 """Numbers that may be null. A test compares both with what a run reports."""
 

@@ -75,8 +75,14 @@ def facts(report: Report) -> Facts:
         "seconds_left": _seconds_left(report),
         "greedy_return": report.evaluation["greedy_return"] if report.evaluation else None,
         "greedy_episode": report.evaluation["episode"] if report.evaluation else None,
+        "greedy_length": report.evaluation["mean_length"] if report.evaluation else None,
+        "success_rate": _known(report.evaluation["success_rate"]) if report.evaluation else None,
         "status": report.status,
     }
+
+
+def _known(number: float) -> float | None:
+    return None if math.isnan(number) else number
 
 
 def _share(episode: int, episodes: int | None, steps: int, most_steps: int | None) -> float:
@@ -101,7 +107,12 @@ def sentence(shown: Facts) -> str:
     regret = "" if shown["regret"] is None else f"  regret {shown['regret']:.3f}"
     mean = "no episode has ended yet" if shown["return"] is None else f"last-100 return {shown['return']:.3f}"
     greedy = shown["greedy_return"]
-    trained = "" if greedy is None else f"  trained policy {greedy:.3f} at episode {shown['greedy_episode']}"
+    trained = (
+        ""
+        if greedy is None
+        else f"  trained policy {greedy:.3f}{length_words(shown['greedy_length'], shown['success_rate'])} "
+        f"at episode {shown['greedy_episode']}"
+    )
     return (
         f"at most {clock(shown['seconds_left'])} left  {mean}{trained}{depth}{regret}  bonus {shown['bonus']:.4f}  "
         f"{shown['steps']:,} steps in {clock(shown['seconds'])}, {shown['steps_per_second']:,.0f} a second"
@@ -235,7 +246,8 @@ def summary(result: RunResult, best: str | None = None) -> str:
     text += f", {result.steps} steps at {result.steps_per_second or 0:,.0f} per second."
     greedy = result.greedy_return
     if greedy is not None:
-        text += f" The trained policy returns {return_words(greedy.mean, greedy.standard_error, greedy.episodes)}."
+        text += f" The trained policy returns {return_words(greedy.mean, greedy.standard_error, greedy.episodes)}"
+        text += "." if greedy.mean_length is None else f"{length_words(greedy.mean_length, greedy.success_rate)}."
         if _was_better(result, greedy.mean):
             best_agent = (
                 f"{best} evaluates the best agent" if best else "--evaluate-every keeps the best agent of a run"
@@ -258,6 +270,12 @@ def return_words(mean: float, standard_error: float, episodes: int) -> str:
     if episodes == 1:
         return f"{mean:.3f} in one episode"
     return f"{mean:.3f}{f' ± {standard_error:.3f}' if episodes >= _MIN_FOR_ERROR else ''} over {episodes} episodes"
+
+
+def length_words(mean_length: float, success_rate: float | None) -> str:
+    """Mean length and success rate of evaluation episodes as text."""
+    success = "" if success_rate is None else f", success rate {success_rate:.2f}"
+    return f", mean length {mean_length:.1f}{success}"
 
 
 _MIN_FOR_ERROR = 5

@@ -23,7 +23,7 @@ from tdu.run.folder import (
 )
 from tdu.run.folder.log import Log
 from tdu.run.plan import make_environment, make_runner, object_name
-from tdu.run.trained import TrainedAgent, greedy_returns, mean_and_error, step_limit
+from tdu.run.trained import TrainedAgent, play, step_limit
 
 EPISODES = 200
 """Default number of episodes."""
@@ -111,8 +111,9 @@ def evaluate(
     on_loaded: Callable[[], None] | None = None,
     best: bool = False,
     explorers: bool = False,
+    success_return: float | None = None,
 ) -> dict[str, Any]:
-    """Mean return of a run's greedy policy over new episodes, with its standard error.
+    """Mean return of a run's greedy policy over new episodes, with its standard error, mean length and success rate.
 
     Args:
         path: the run's folder.
@@ -124,6 +125,8 @@ def evaluate(
         best: evaluate the agent with the best evaluation during the run.
         explorers: act on the explorers' mean value instead of the exploiters' (recurrent agents only), as in the
             paper's ablation.
+        success_return: an episode with at least this return counts as a success; default: the run's own. Without one, the
+            environment's info["is_success"] counts; where there is none, `success_rate` is None.
     """
     episodes = whole_number("episodes", episodes, 1, 10**6)
     seed = whole_number("seed", seed, 0, MAX_SEED)
@@ -139,10 +142,10 @@ def evaluate(
     if on_loaded is not None:
         on_loaded()
     source = config.env if env is None else env
-    returns = greedy_returns(source, trained, episodes=episodes, seed=seed, longest=longest)
+    played = play(source, trained, episodes=episodes, seed=seed, longest=longest)
+    returns = played.returns
     if not len(returns):
         raise UserError(f"no episode on {config.env} ended within {longest:,} steps.")
-    mean, error = mean_and_error(returns)
     return {
         "env": config.env,
         "agent": config.agent,
@@ -150,10 +153,12 @@ def evaluate(
         "acting": "explorers" if explorers else "exploiters",
         "best": best,
         "episodes": len(returns),
-        "mean_return": mean,
-        "standard_error": error,
+        "mean_return": float(np.mean(returns)),
+        "standard_error": played.standard_error,
         "min_return": float(np.min(returns)),
         "max_return": float(np.max(returns)),
+        "mean_length": float(np.mean(played.lengths)),
+        "success_rate": played.success_rate(config.success_return if success_return is None else success_return),
     }
 
 

@@ -33,6 +33,8 @@ class Cell(NamedTuple):
     steps: int | None = None
     num_envs: int = 1
     until: Until = "mastered"
+    until_return: float | None = None
+    success_return: float | None = None
 
     @property
     def options_text(self) -> str:
@@ -77,6 +79,8 @@ def plan(
     steps: int | None = None,
     num_envs: int | None = None,
     until: Until = "mastered",
+    until_return: float | None = None,
+    success_return: float | None = None,
 ) -> list[Cell]:
     """Every run of a sweep, without duplicates, checked before anything runs.
 
@@ -105,6 +109,8 @@ def plan(
                     steps=steps,
                     num_envs=agents.default_num_envs(agent, chosen) if num_envs is None else num_envs,
                     until=until,
+                    until_return=until_return,
+                    success_return=success_return,
                 )
                 cells.setdefault(cell.config().digest(), cell)
     return list(cells.values())

@@ -42,6 +42,8 @@ def train(
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     evaluation_episodes: int = EVALUATION_EPISODES,
     evaluate_every: int | None = None,
+    until_return: float | None = None,
+    success_return: float | None = None,
     record: bool = False,
     record_every: int | None = None,
     on_episode: Callable[[Row], object] | None = None,
@@ -79,6 +81,9 @@ def train(
             evaluation takes at most a tenth of the steps trained (or a thousand steps, if that is more).
         evaluate_every: also evaluate every this many episodes, within a tenth of the steps trained since the last
             evaluation. Results are in evaluations.csv, and the best agent is kept: `tdu.load(out, best=True)`.
+        until_return: end the run when an evaluation during it (`evaluate_every`) has at least this mean return.
+        success_return: an evaluation episode with at least this return counts as a success. Without it, the environment's
+            info["is_success"] counts. Evaluations have a success rate if one of the two is there.
         record: store snapshots of the agent's values in record.jsonl, for the maps of `tdu report`; needs `out`. A run
             that records continues to record when it is resumed.
         record_every: the same, every this many episodes instead of the default schedule.
@@ -100,7 +105,7 @@ def train(
     refuse_without_ray(engine, address=address)
     planned = plan(
         env, agent, config=config, seed=seed, episodes=episodes, steps=steps, num_envs=num_envs, until=until,
-        preset=preset, engine=engine, actors=actors, **options,
+        preset=preset, engine=engine, actors=actors, until_return=until_return, success_return=success_return, **options,
     )  # fmt: skip
     if planned.config.actors and out is None:
         raise UserError("a run on a cluster needs a folder for its checkpoints; give out.")
@@ -117,6 +122,8 @@ def train(
         recording.check(planned.config.agent)
     if evaluate_every is not None and not evaluation_episodes:
         raise UserError("evaluate_every needs evaluation_episodes of at least 1.")
+    if planned.config.until_return is not None and evaluate_every is None:
+        raise UserError("until_return is compared with evaluations during the run; give evaluate_every too.")
     if on_evaluation is not None and evaluate_every is None:
         raise UserError("on_evaluation is called after evaluations during the run; give evaluate_every too.")
 

@@ -1,8 +1,8 @@
-"""A trained agent: it acts greedily on the mean value over its exploiters. And the returns of its greedy episodes."""
+"""A trained agent: it acts greedily on the mean value over its exploiters. And its evaluation: greedy episodes."""
 
 import math
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -86,7 +86,28 @@ def step_limit(longest_episode: int) -> int:
     return max(MIN_EPISODE_STEPS, 10 * longest_episode)
 
 
-def greedy_returns(
+class Played(NamedTuple):
+    """Greedy episodes, [E] each."""
+
+    returns: np.ndarray
+    lengths: np.ndarray
+    successes: np.ndarray
+    """1 or 0 where the environment reports info["is_success"], nan where it does not."""
+
+    @property
+    def standard_error(self) -> float:
+        """Of the mean return."""
+        spread = float(np.std(self.returns, ddof=1)) if len(self.returns) > 1 else 0.0
+        return spread / math.sqrt(len(self.returns))
+
+    def success_rate(self, success_return: float | None) -> float | None:
+        """Share of episodes with at least that return, or with success as the environment reports it; None if it does not."""
+        if success_return is not None:
+            return float(np.mean(self.returns >= success_return))
+        return None if np.isnan(self.successes).all() else float(np.mean(self.successes == 1))
+
+
+def play(
     env: Any,
     agent: TrainedAgent,
     *,
@@ -94,8 +115,8 @@ def greedy_returns(
     seed: int = 0,
     longest: int = _MAX_EPISODE_STEPS,
     max_steps: int = _MAX_STEPS,
-) -> np.ndarray:
-    """Returns of greedy episodes, without learning. Their randomness is separate from training.
+) -> Played:
+    """Greedy episodes, without learning. Their randomness is separate from training.
 
     Several environments play equal numbers of episodes.
 
@@ -117,18 +138,12 @@ def greedy_returns(
             made.close()
 
 
-def mean_and_error(returns: np.ndarray) -> tuple[float, float]:
-    """Mean return and its standard error."""
-    spread = float(np.std(returns, ddof=1)) if len(returns) > 1 else 0.0
-    return float(np.mean(returns)), spread / math.sqrt(len(returns))
-
-
-def _stepwise(env: VectorEnvironment, agent: TrainedAgent, episodes: int, max_steps: int) -> np.ndarray:
+def _stepwise(env: VectorEnvironment, agent: TrainedAgent, episodes: int, max_steps: int) -> Played:
     """The first episodes of every row."""
     rows = [TrainedAgent(agent.spec, agent.agent, agent.params) for _ in range(env.size)]
     now, rewards = env.start(), np.zeros(env.size, np.float32)
-    totals = np.zeros(env.size)
-    returns: list[list[float]] = [[] for _ in rows]
+    totals, lengths = np.zeros(env.size), np.zeros(env.size, int)
+    over: list[list[tuple[float, int, float]]] = [[] for _ in rows]
     shares = [len(range(row, episodes, env.size)) for row in range(env.size)]
     resetting = np.zeros(env.size, bool)
     for _ in range(0, max_steps, env.size):
@@ -137,28 +152,31 @@ def _stepwise(env: VectorEnvironment, agent: TrainedAgent, episodes: int, max_st
         stepped = env.step(np.asarray(actions))
         resetting = stepped.after.last & stepped.taken & env.skips  # the next call begins their next episode
         totals += np.where(stepped.taken, stepped.after.reward, 0.0)
+        lengths += stepped.taken
         now, rewards = stepped.now, np.where(stepped.after.last, np.float32(0), stepped.after.reward)
-        for i in stepped.ended:
-            returns[i].append(float(totals[i]))
-            totals[i] = 0.0
+        for i, ended in stepped.ended.items():
+            over[i].append((float(totals[i]), int(lengths[i]), math.nan if ended.success is None else ended.success))
+            totals[i] = lengths[i] = 0
             rows[i].begin_episode()
-        if all(len(row) >= share for row, share in zip(returns, shares, strict=True)):
+        if all(len(row) >= share for row, share in zip(over, shares, strict=True)):
             break
-    return np.asarray([x for row, share in zip(returns, shares, strict=True) for x in row[:share]])
+    episodes_over = [x for row, share in zip(over, shares, strict=True) for x in row[:share]]
+    return Played(*np.asarray(episodes_over, np.float64).reshape(-1, 3).T)
 
 
-def _compiled(env: Environment, agent: TrainedAgent, episodes: int, seed: int, longest: int) -> np.ndarray:
+def _compiled(env: Environment, agent: TrainedAgent, episodes: int, seed: int, longest: int) -> Played:
     """All episodes in parallel."""
     keys = jax.random.split(random.for_use(run_key(seed), random.Use.EVALUATION), episodes)
-    returns, over = map(np.asarray, _program(env, agent.agent.evaluator)(agent.params, keys, np.int32(longest)))
-    return returns[over].astype(np.float64)
+    program = _program(env, agent.agent.evaluator)
+    returns, lengths, over = map(np.asarray, program(agent.params, keys, np.int32(longest)))
+    return Played(returns[over].astype(np.float64), lengths[over].astype(np.float64), np.full(np.sum(over), np.nan))
 
 
 @lru_cache(maxsize=8)
 def _program(env: Environment, evaluator: Actor) -> Any:
-    """(params, keys, longest) -> the return of an episode for each key, and whether it ended."""
+    """(params, keys, longest) -> the return of an episode for each key, its length, and whether it ended."""
 
-    def one(params: Params, key: Key, longest: Array) -> tuple[Array, Array]:
+    def one(params: Params, key: Key, longest: Array) -> tuple[Array, Array, Array]:
         key_reset, key_steps, key_acts, key_begin = jax.random.split(key, 4)
         state, timestep = env.reset(key_reset)
         acting = evaluator.begin(params, key_begin)
@@ -171,6 +189,6 @@ def _program(env: Environment, evaluator: Actor) -> Any:
 
         start = (state, timestep, acting, jnp.zeros(()), jnp.zeros((), jnp.int32))
         end = jax.lax.while_loop(lambda carry: ~carry[1].last & (carry[4] < longest), step, start)
-        return end[3], end[1].last
+        return end[3], end[4], end[1].last
 
     return jax.jit(jax.vmap(one, in_axes=(None, 0, None)))

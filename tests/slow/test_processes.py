@@ -33,6 +33,8 @@ REPORT = {
     "most_steps": None,
     "greedy_return": None,
     "greedy_episode": None,
+    "greedy_length": None,
+    "success_rate": None,
     "seconds": 1.5,
     "share": 0.5,
     "return": 0.5,

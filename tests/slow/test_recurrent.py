@@ -23,7 +23,7 @@ from tdu.run.runners.protocol import Budget
 from tdu.run.runners.recurrent import RecurrentRunner
 from tdu.run.runners.stepwise import StepwiseRunner
 from tdu.run.stored import _acting_on_explorers as on_explorers_of
-from tdu.run.trained import TrainedAgent, greedy_returns
+from tdu.run.trained import TrainedAgent, play
 from tdu.types import Actor, Agent, EnvSpec
 
 TINY = {
@@ -313,7 +313,7 @@ def test_evaluation_in_a_vector_that_waits_does_not_look_at_what_is_over(monkeyp
     trained = TrainedAgent(spec, agent, jax.jit(agent.params)(jax.jit(agent.init)(jax.random.key(0))))
     for wrap in (lambda env: env, VectorWrapper):
         monkeypatch.setattr(Listening, "acted", 0)
-        assert len(greedy_returns(wrap(SyncVectorEnv([Sign])), trained, episodes=5)) == 5
+        assert len(play(wrap(SyncVectorEnv([Sign])), trained, episodes=5).returns) == 5
         assert Listening.acted == 10
 
 

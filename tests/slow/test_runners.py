@@ -11,7 +11,7 @@ import tdu
 from tdu import agents, environments
 from tdu.run.runners import compiled, player
 from tdu.run.runners.rows import WALL_TIME, Progress
-from tdu.run.trained import greedy_returns
+from tdu.run.trained import play
 from tdu.types import Environment, EnvSpec, SolvedRule, TimeStep
 
 FAST = {"hidden_sizes": (16,), "exploiters": 3, "explorers": 2, "batch_size": 8, "min_replay": 16}
@@ -156,7 +156,7 @@ def test_tdu_learns_deep_sea_and_its_agent_walks_to_the_chest():
         state, timestep = step(state, jnp.int32(run.agent.act(int(timestep.observation))), jax.random.key(0))
         total += float(timestep.reward)
     assert total == pytest.approx(0.99)
-    np.testing.assert_allclose(greedy_returns("deep_sea:size=8", run.agent, episodes=5), [0.99] * 5, rtol=1e-6)
+    np.testing.assert_allclose(play("deep_sea:size=8", run.agent, episodes=5).returns, [0.99] * 5, rtol=1e-6)
 
 
 class Walk(NamedTuple):

@@ -322,7 +322,9 @@ def test_evaluations_are_on_schedule_and_change_nothing(env, tmp_path):
     without, _ = quiet(make(), seed=3, episodes=90, evaluation_episodes=5, evaluate_every=20)
     again = tdu.load(tmp_path / "run", None if isinstance(env, str) else make())
     for evaluations in (run.evaluations, without.evaluations, again.evaluations):
-        assert list(evaluations) == ["episode", "steps", "greedy_return", "standard_error", "evaluation_episodes"]
+        assert list(evaluations) == [
+            "episode", "steps", "greedy_return", "standard_error", "evaluation_episodes", "mean_length", "success_rate",
+        ]  # fmt: skip
         for name, numbers in evaluations.items():
             np.testing.assert_array_equal(numbers, evaluations[name])
             assert numbers.dtype == evaluations[name].dtype

@@ -11,7 +11,7 @@ from tdu import agents, environments
 from tdu.run.runners import interaction
 from tdu.run.runners.compiled import CompiledRunner
 from tdu.run.runners.protocol import Budget
-from tdu.run.trained import TrainedAgent, greedy_returns
+from tdu.run.trained import TrainedAgent, play
 from tdu.values.shape import MAX_COUNT
 
 ENV = environments.make("deep_sea:size=3,mapping_seed=4")
@@ -35,7 +35,7 @@ def runner_of(dense=False, *, steps, seed=0):
 
 def best_return(runner):
     trained = TrainedAgent(runner.spec, runner._agent, runner.params())
-    return greedy_returns(ENV, trained, episodes=1)[0]
+    return play(ENV, trained, episodes=1).returns[0]
 
 
 @pytest.mark.parametrize("boundary", [2**31, 2**32, 2**40])

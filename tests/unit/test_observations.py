@@ -15,7 +15,7 @@ from tdu import agents, bonus, environments
 from tdu.errors import EnvironmentFault
 from tdu.run.runners.protocol import Budget
 from tdu.run.runners.stepwise import StepwiseRunner
-from tdu.run.trained import TrainedAgent, greedy_returns
+from tdu.run.trained import TrainedAgent, play
 from tdu.types import EnvSpec, TimeStep, Transition
 
 FAST = {"hidden_sizes": (16,), "batch_size": 16, "min_replay": 16, "replay_capacity": 200, "learning_rate": 1e-2}
@@ -97,8 +97,8 @@ def test_a_trained_agent_sees_bytes_as_its_training_did(twins):
 def test_evaluation_sees_bytes_as_training_did(twins):
     (_, _, agent), (_, _, same) = twins
     ours, expected = (
-        greedy_returns(Lamps(np.uint8), agent, episodes=10),
-        greedy_returns(Lamps(np.float32), same, episodes=10),
+        play(Lamps(np.uint8), agent, episodes=10).returns,
+        play(Lamps(np.float32), same, episodes=10).returns,
     )
     np.testing.assert_array_equal(ours, expected)
     np.testing.assert_array_equal(ours, [3.0] * 10)
@@ -150,8 +150,8 @@ def test_an_empty_observation_is_accepted():
     sea = DeepSea(3, mapping_seed=42)
     see = sea._get_observation
     sea._get_observation = lambda: see() * (sea._row != 1)
-    compiled = greedy_returns(SEA._replace(step=step), agent, episodes=2)
-    np.testing.assert_allclose(greedy_returns(sea, agent, episodes=2), compiled, rtol=1e-6)
+    compiled = play(SEA._replace(step=step), agent, episodes=2).returns
+    np.testing.assert_allclose(play(sea, agent, episodes=2).returns, compiled, rtol=1e-6)
     for wrong, words in ((10, "states 0 to 8, not 10"), (np.ones((3, 3)), "not one-hot"), (np.eye(9)[4], "shape")):
         with pytest.raises(EnvironmentFault, match=words):
             agent.act(wrong)
@@ -181,7 +181,7 @@ def test_states_are_what_the_environment_calls_them():
         q = agent.agent.values(agent.params, jnp.int32(int(floor) - 10))
         np.testing.assert_array_equal(agent.values(floor), q)
         assert agent.act(floor) == int(np.argmax(q))
-    np.testing.assert_array_equal(greedy_returns(Floors(), agent, episodes=2), [3.0, 3.0])
+    np.testing.assert_array_equal(play(Floors(), agent, episodes=2).returns, [3.0, 3.0])
     for wrong in (0, 9, 14):
         with pytest.raises(EnvironmentFault, match=f"has states 10 to 13, not {wrong}"):
             agent.act(wrong)
@@ -206,7 +206,7 @@ def test_evaluation_has_other_episodes_than_any_training():
         return env.seeds
 
     agent = beginner(environments.make(Diary()).spec)
-    evaluated = [seeds(Diary(), lambda env, s=s: greedy_returns(env, agent, episodes=6, seed=s)) for s in (0, 1)]
+    evaluated = [seeds(Diary(), lambda env, s=s: play(env, agent, episodes=6, seed=s).returns) for s in (0, 1)]
     assert [len(x) for x in evaluated] == [7, 7]
 
     def train(env, seed):
@@ -228,4 +228,4 @@ def test_evaluation_in_python_and_compiled_is_the_same_policy():
     while not timestep.last:
         state, timestep = step(state, jnp.int32(agent.act_on(TimeStep(*timestep))), jax.random.key(0))
         total += float(timestep.reward)
-    np.testing.assert_allclose(greedy_returns(SEA, agent, episodes=2), [total] * 2, rtol=1e-6)
+    np.testing.assert_allclose(play(SEA, agent, episodes=2).returns, [total] * 2, rtol=1e-6)

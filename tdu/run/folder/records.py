@@ -18,6 +18,9 @@ RECENT = 100
 """`mean_return` is the mean over this many last episodes."""
 
 
+_MAY_BE_LEFT_OUT = ("actors", "until_return", "success_return")
+
+
 @dataclass(frozen=True)
 class RunConfig:
     """Everything that defines a run."""
@@ -37,13 +40,15 @@ class RunConfig:
     """Every option of the agent."""
     actors: int | None = None
     """Number of actors on a Ray cluster, each with `num_envs` environments; None for a run in one process."""
+    until_return: float | None = None
+    """The run ends when an evaluation reaches this return."""
+    success_return: float | None = None
+    """An evaluation episode with at least this return is a success; None if the environment reports success itself."""
 
     def to_json(self) -> Json:
-        """The content of config.json without its checksum. `actors` is left out if None."""
+        """The content of config.json without its checksum. Fields that may be None and are None are left out."""
         content = dataclasses.asdict(self)
-        if content["actors"] is None:
-            del content["actors"]
-        return content
+        return {name: value for name, value in content.items() if value is not None or name not in _MAY_BE_LEFT_OUT}
 
     def to_file(self) -> Json:
         """The content of config.json."""
@@ -64,6 +69,8 @@ class RunConfig:
             until=fields.one_of("until", get_args(Until)),
             config=fields.table("config"),
             actors=fields.whole("actors") if "actors" in content else None,
+            until_return=fields.real("until_return") if "until_return" in content else None,
+            success_return=fields.real("success_return") if "success_return" in content else None,
         )
         if config.episodes is None and config.steps is None:
             raise fields.wrong("it limits neither episodes nor steps")
@@ -92,6 +99,10 @@ class GreedyReturn:
     mean: float
     standard_error: float
     episodes: int
+    mean_length: float | None = None
+    """Mean number of steps of these episodes."""
+    success_rate: float | None = None
+    """Share of these episodes that were a success; None if the environment does not report it."""
 
 
 @dataclass(frozen=True)
@@ -175,6 +186,8 @@ class RunResult:
                 mean=played.real("mean"),
                 standard_error=played.real("standard_error"),
                 episodes=played.whole("episodes"),
+                mean_length=played.real_or_none("mean_length"),
+                success_rate=played.real_or_none("success_rate"),
             )
             if played is not None
             else None,
@@ -256,6 +269,8 @@ def template(content: Json, path: Path) -> Json:
         "until": lambda name: fields.one_of(name, get_args(Until)),
         "config": fields.table,
         "actors": fields.whole,
+        "until_return": fields.real,
+        "success_return": fields.real,
     }
     fields.check_names(readers)
     return {name: read(name) for name, read in readers.items() if name in content}

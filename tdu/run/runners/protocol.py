@@ -13,7 +13,7 @@ from tdu.metrics import Metrics
 from tdu.run.runners import mastery
 from tdu.run.runners.meter import Episode
 from tdu.run.runners.rows import Progress, Row
-from tdu.run.trained import TrainedAgent, greedy_returns
+from tdu.run.trained import Played, TrainedAgent, play
 from tdu.types import Agent, EnvSpec
 
 
@@ -137,9 +137,9 @@ class Runner(abc.ABC):
     def params(self, saved: Saved | None = None) -> Any:
         """What the trained agent acts on: now, or when it was saved."""
 
-    def play(self, env: Any, trained: TrainedAgent, *, episodes: int, longest: int) -> np.ndarray:
-        """Returns of evaluation episodes on an environment, given by its id or as an object."""
-        return greedy_returns(env, trained, episodes=episodes, longest=longest)
+    def play(self, env: Any, trained: TrainedAgent, *, episodes: int, longest: int) -> Played:
+        """Evaluation episodes on an environment, given by its id or as an object."""
+        return play(env, trained, episodes=episodes, longest=longest)
 
     def attach(self, *, event: Callable[[str], None], reload: Callable[[Saved], Saved | None]) -> None:
         """Called before the first step, for a run in several processes.
