@@ -37,6 +37,17 @@ def writing(path: Path) -> Iterator[None]:
         raise RunError(f"cannot write {path}: {e.strerror or e}; everything written before is kept.") from e
 
 
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turns an OSError, for example of a missing permission, into one sentence; a missing file stays a FileNotFoundError."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as e:
+        raise RunError(f"{path} cannot be read ({e.strerror or e}).") from e
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     """The error for an unknown name, with the nearest known one."""
     names = {known_name.strip("-"): known_name for known_name in known}

@@ -52,6 +52,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             traceback.print_exc()
         print(f"tdu: {e}", file=sys.stderr)
         return 2
+    except OSError as e:
+        if isinstance(e, BrokenPipeError):
+            return 1
+        if e.filename is None:
+            raise
+        if os.environ.get("TDU_TRACEBACK"):
+            traceback.print_exc()
+        print(f"tdu: {e.filename}: {e.strerror}.", file=sys.stderr)
+        return 2
     except RuntimeError as e:
         if type(e).__name__ != "JaxRuntimeError" or "RESOURCE_EXHAUSTED" not in str(e):
             raise
@@ -60,8 +69,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"tdu: interrupted{_HINTS.get(words[0], '') if words else ''}.", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        return 1
 
 
 def _dispatch(words: Sequence[str]) -> int:

@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
 import struct
 import sys
@@ -37,10 +38,15 @@ from tdu.run.runners.protocol import Gone, Saved
 
 KEPT = 2
 _FORMAT = 5
-_WRITING = ".writing-"
 _MANIFEST = "manifest.json"
 _ARRAYS = "arrays.safetensors"
-_SEGMENT = re.compile(r"segment-(.+)\.safetensors")
+_MOST = 2**53
+"""Largest number in a manifest."""
+_NAME = re.compile(r"\d{12,13}", re.ASCII)
+"""Names of complete checkpoints."""
+_SEGMENT = re.compile(r"segment-([^/]+)\.safetensors")
+_OURS = re.compile(r"manifest\.json|(state-\w+|arrays|segment-[^/]+)\.safetensors")
+"""Names of the files of a checkpoint."""
 
 Say = Callable[[str], None]
 T = TypeVar("T")
@@ -68,9 +74,7 @@ class Manifest:
     @classmethod
     def read(cls, path: Path) -> "Manifest":
         """A manifest from its file; raises ValueError if it is not one."""
-        content = json.loads(path.read_text())
-        if not isinstance(content, dict):
-            raise ValueError("its manifest is not a table")
+        content = files.read_json(path)
         claimed = content.pop("manifest_sha256", None)
         if hashlib.sha256(canonical(content)).hexdigest() != claimed:
             raise ValueError("its manifest was changed")
@@ -81,7 +85,13 @@ class Manifest:
         content["log"] = Stamp(**content["log"])
         for several in ("other_logs", "parts"):
             content[several] = {name: Stamp(**stamp) for name, stamp in content[several].items()}
-        return cls(**content)
+        manifest = cls(**content)
+        stamps = (manifest.log, *manifest.other_logs.values(), *manifest.parts.values())
+        if not all(0 <= number <= _MOST for number in (manifest.step, manifest.seconds, *(s.bytes for s in stamps))):
+            raise ValueError("a number in its manifest is out of range")
+        if not all(map(_OURS.fullmatch, manifest.parts)):
+            raise ValueError("its manifest names other files")
+        return manifest
 
     def sha256(self) -> str:
         """Its checksum."""
@@ -113,12 +123,13 @@ def save(
     log: Stamp,
     other_logs: dict[str, Stamp],
     kept: int = KEPT,
+    spared: int = -1,
 ) -> Manifest:
-    """Writes the checkpoint of a step and deletes all but the last `kept`."""
+    """Writes the checkpoint of a step and deletes all but the last `kept` and the last up to step `spared`."""
     folder.mkdir(exist_ok=True)
-    for left_over in folder.glob(f"{_WRITING}*"):
-        shutil.rmtree(left_over)
-    unfinished = folder / f"{_WRITING}{step:012d}"
+    for left_over in folder.glob(f"{files.WRITING}*"):
+        _delete(left_over)
+    unfinished = folder / f"{files.WRITING}{secrets.token_hex(8)}"
     final = folder / f"{step:012d}"
     try:
         unfinished.mkdir()
@@ -137,15 +148,29 @@ def save(
         manifest.write(unfinished / _MANIFEST)
         files.flush_folder(unfinished)
         if final.exists():
-            shutil.rmtree(final)
+            _delete(final)
         os.rename(unfinished, final)
     except (OSError, Gone):
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
     files.flush_folder(folder)
-    for old in sorted(_finished(folder))[:-kept]:
-        shutil.rmtree(old)
+    finished = _finished(folder)
+    for old in {*finished[:-kept]} - {*[path for path in finished if int(path.name) <= spared][-1:]}:
+        _delete(old)
     return manifest
+
+
+def delete_after(folder: Path, step: int) -> None:
+    """Deletes checkpoints of later steps."""
+    for path in _finished(folder):
+        if int(path.name) > step:
+            _delete(path)
+
+
+def _delete(path: Path) -> None:
+    """Deletes a checkpoint. A link, and a folder that holds anything else, is left alone."""
+    if not path.is_symlink() and all(map(_OURS.fullmatch, os.listdir(path))):
+        shutil.rmtree(path)
 
 
 def load_latest(
@@ -191,7 +216,7 @@ def _reason(error: Exception) -> str:
 
 def _latest(folder: Path, use: Callable[[Path], T], say: Say, *, set_aside: bool) -> T | None:
     skipped: dict[Path, str] = {}
-    for path in sorted(_finished(folder), reverse=True):
+    for path in reversed(_finished(folder)):
         try:
             loaded = use(path)
         except _UNUSABLE as e:
@@ -247,7 +272,7 @@ def _write_segments(
     folder: Path, unfinished: Path, segments: Mapping[str, Callable[[], dict[str, np.ndarray]]]
 ) -> dict[str, Stamp]:
     """Writes segments; one that the last checkpoint has is linked."""
-    before = max(_finished(folder), default=None)
+    before = next(reversed(_finished(folder)), None)
     try:
         known = Manifest.read(before / _MANIFEST).parts if before is not None and segments else {}
     except _UNUSABLE:
@@ -353,4 +378,20 @@ def _as_leaf(name: str, stored: np.ndarray, expected: Leaf) -> Leaf:
 
 
 def _finished(folder: Path) -> list[Path]:
-    return [p for p in folder.glob("*") if p.name.isdigit()] if folder.is_dir() else []
+    """The complete checkpoints, oldest first; none if there is no such folder. One out of reach is an error."""
+    try:
+        names = os.listdir(folder)
+    except OSError as e:
+        if isinstance(e, FileNotFoundError) and not folder.is_symlink():
+            return []
+        raise RunError(f"{folder} cannot be read ({e.strerror}); is its disk mounted?") from None
+    return [p for name in sorted(filter(_NAME.fullmatch, names), key=int) if _is_checkpoint(p := folder / name)]
+
+
+def _is_checkpoint(path: Path) -> bool:
+    """Whether a folder with the name of a checkpoint is one, perhaps damaged, and not somebody's own folder."""
+    try:
+        names = os.listdir(path)
+    except OSError as e:
+        return not isinstance(e, NotADirectoryError)
+    return _MANIFEST in names or all(map(_OURS.fullmatch, names))

@@ -3,6 +3,7 @@
 import csv
 import errno
 import fcntl
+import io
 import os
 import re
 import shutil
@@ -11,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tdu import files
-from tdu.errors import RunError, writing
+from tdu.errors import RunError, reading, writing
 from tdu.run.folder import checkpoints, snapshots
 from tdu.run.folder.log import EMPTY, GrowingFile, Log, LogWriter, matches, read_log
 from tdu.run.folder.records import Json, RunConfig, RunResult, read_json, template, written_json
@@ -31,8 +32,8 @@ _LOCK = ".lock"
 _LOCK_FILE = ".lock-held"
 LOCKS = {_LOCK, _LOCK_FILE}
 """Files of the lock, which are not part of the run."""
-_BEFORE_THE_RUN = {*LOCKS, f".{CONFIG}.writing"}
-"""Files that may exist before the config does."""
+_HAS_CHECKPOINTS = ".has-checkpoints"
+"""An empty file that exists once a checkpoint was saved. Without its checkpoints, such a run does not begin anew."""
 
 
 class Folder:
@@ -58,11 +59,17 @@ class Folder:
         self._others: dict[str, LogWriter] = {}
         """Logs that are created with their first row."""
         self._record: GrowingFile | None = None
+        self._last_step = -1
+        """Step of the last checkpoint."""
+        for name in (CONFIG, RESULT):
+            for left_over in self.path.glob(f".{name}{files.WRITING}*"):
+                left_over.unlink(missing_ok=True)
 
     def _refuse_if_taken(self, resume: bool) -> None:
         if self.path.exists() and not self.path.is_dir():
             raise RunError(f"{self.path} is a file; choose another --out.")
-        names = {p.name for p in self.path.iterdir()} - _BEFORE_THE_RUN if self.path.is_dir() else set()
+        names = {*os.listdir(self.path)} - LOCKS if self.path.is_dir() else set()
+        names = {name for name in names if not name.startswith(f".{CONFIG}{files.WRITING}")}
         if names and not resume:
             begun = (
                 ""
@@ -101,7 +108,14 @@ class Folder:
             files.write_atomically(self.path / RESULT, written_json(result.to_file()))
 
     def open_logs(self, columns: tuple[Column, ...], at: checkpoints.Manifest | None) -> None:
-        """Opens the logs, truncated to their length at a checkpoint."""
+        """Opens the logs, truncated to their length at a checkpoint. Best agents of a later step are deleted."""
+        if at is None and os.path.lexists(self.path / _HAS_CHECKPOINTS):
+            raise RunError(
+                f"the checkpoints of {self.path} are missing, so it cannot be continued; put {self.path / CHECKPOINTS} "
+                "back (is a disk not mounted?) or choose another folder."
+            )
+        self._last_step = -1 if at is None else at.step
+        checkpoints.delete_after(self.path / BEST, self._last_step)
         self._log = LogWriter(self.path / LOG, columns, keep=EMPTY.bytes if at is None else at.log.bytes)
         for name in (LEARNER_LOG, EVALUATIONS):
             seen = EMPTY if at is None else at.other_logs.get(name, EMPTY)
@@ -141,9 +155,9 @@ class Folder:
     def note_event(self, *, steps: int, event: str) -> None:
         """Appends to events.csv, which is never truncated."""
         path = self.path / EVENTS
-        with writing(path), open(path, "a", newline="") as f:
+        with writing(path), io.TextIOWrapper(files.open_own(path, append=True), "utf-8", newline="") as f:
             rows = csv.writer(f, lineterminator="\n")
-            if not f.tell():
+            if not f.seek(0, os.SEEK_END):
                 rows.writerow(("time", "steps", "event"))
             rows.writerow((datetime.now(UTC).isoformat(timespec="milliseconds"), steps, event))
 
@@ -161,7 +175,7 @@ class Folder:
         for log in (self._log, *others.values()):
             log.flush()
         with writing(place):
-            return checkpoints.save(
+            manifest = checkpoints.save(
                 place,
                 saved,
                 step=step,
@@ -170,7 +184,12 @@ class Folder:
                 log=self._log.stamp(),
                 other_logs={name: log.stamp() for name, log in others.items()},
                 kept=1 if best else checkpoints.KEPT,
+                spared=self._last_step if best else -1,
             )
+            if not best:
+                self._last_step = step
+                files.open_own(self.path / _HAS_CHECKPOINTS).close()
+            return manifest
 
     def close(self) -> None:
         """Closes the logs and releases the lock."""
@@ -193,7 +212,7 @@ class _Lock:
     def __init__(self, folder: Path):
         self._folder, self._held = folder, False
         with writing(folder):
-            self._file = open(folder / _LOCK, "a")  # noqa: SIM115 (held for as long as the run)
+            self._file = files.open_own(folder / _LOCK)  # held for as long as the run
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -235,7 +254,7 @@ def is_in_use(folder: Path) -> bool:
     if (folder / _LOCK_FILE).exists() and not _is_stale(folder / _LOCK_FILE):
         return True
     try:
-        with open(folder / _LOCK, "r+") as lock:
+        with files.open_own(folder / _LOCK, create=False) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -247,7 +266,7 @@ def is_in_use(folder: Path) -> bool:
 def _is_stale(path: Path) -> bool:
     """Whether a lock file is of a process on this machine that no longer exists."""
     try:
-        pid, _, host = path.read_text().partition(" ")
+        pid, _, host = files.read_bytes(path, 1000).decode().partition(" ")
         if host != socket.gethostname():
             return False
         os.kill(int(pid), 0)
@@ -269,9 +288,19 @@ def make_folder(path: Path) -> None:
 
 
 def find_runs(folder: Path) -> list[Path]:
-    """The folders of all runs in a folder, including incomplete ones."""
-    found = {path.parent for name in (CONFIG, LOG, RESULT, CHECKPOINTS) for path in folder.glob(f"*/{name}")}
-    return sorted(found, key=_natural)
+    """The folders of all runs in a folder, including incomplete ones and those that cannot be read."""
+    with reading(folder):
+        inside = [folder / name for name in os.listdir(folder)]
+    return sorted(filter(_may_be_run, inside), key=_natural)
+
+
+def _may_be_run(folder: Path) -> bool:
+    try:
+        return not {CONFIG, LOG, RESULT, CHECKPOINTS}.isdisjoint(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
 
 
 def _natural(path: Path) -> list[tuple[int, int, str]]:
@@ -293,15 +322,15 @@ def read_template(path: Path) -> Json:
 
 def read_result(folder: Path) -> RunResult | None:
     """A run's result.json, or None if it has not finished. The checksums of result, config and log are verified."""
-    path = folder / RESULT
-    if not path.exists():
+    path, log = folder / RESULT, folder / LOG
+    if not os.path.lexists(path):
         return None
     result = RunResult.from_json(read_json(path), path)
     if not result.belongs_to(read_config(folder)):
         raise RunError(f"{path} is not the result of the run in {CONFIG}.")
-    log = folder / LOG
-    if result.log_sha256 is not None and (not log.exists() or files.sha256(log)[1] != result.log_sha256):
-        raise RunError(f"{log} was changed after the run wrote it.")
+    with reading(log):
+        if result.log_sha256 is not None and not (log.exists() and files.sha256(log)[1] == result.log_sha256):
+            raise RunError(f"{log} was changed after the run wrote it.")
     return result
 
 

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from tdu import files
-from tdu.errors import RunError, writing
+from tdu.errors import RunError, reading, writing
 from tdu.run.runners.rows import Column, Row, column
 
 Log = dict[str, np.ndarray]
@@ -28,6 +28,8 @@ class Stamp(NamedTuple):
     sha256: str
 
 
+_MAX_LINE = 2**20
+
 EMPTY = Stamp(0, hashlib.sha256().hexdigest())
 
 
@@ -38,7 +40,7 @@ class GrowingFile:
         """Opens the file and truncates it to its first `keep` bytes."""
         self._path = path
         with writing(path):
-            self._file = open(path, "r+b" if path.exists() else "w+b", buffering=0)  # noqa: SIM115
+            self._file = files.open_own(path)
             self._digest, self._bytes = hashlib.sha256(), 0
             while piece := self._file.read(min(2**20, keep - self._bytes)):
                 self._digest.update(piece)
@@ -78,8 +80,8 @@ class LogWriter(GrowingFile):
         super().__init__(path, keep=keep)
         self._columns = columns
         if keep and columns is None:
-            with open(path) as f:
-                self._columns = [column(name) for name in f.readline().rstrip("\n").split(",")]
+            with reading(path), files.open_regular(path) as f:
+                self._columns = [column(name) for name in next(_rows(f, keep), [])]
         elif columns is not None and not keep:
             self._write_header(columns)
 
@@ -118,11 +120,10 @@ class MemoryLog:
 def matches(path: Path, stamp: Stamp) -> bool:
     """Whether the beginning of a log matches a stamp."""
     try:
-        return files.sha256(path, upto=stamp.bytes) == stamp
+        with reading(path):
+            return files.sha256(path, upto=stamp.bytes) == stamp
     except FileNotFoundError:
         return stamp == EMPTY
-    except OSError as e:
-        raise RunError(f"{path} cannot be read ({e.strerror or e}).") from None
 
 
 def read_log(path: Path, *, upto: int | None = None) -> Log:
@@ -131,14 +132,12 @@ def read_log(path: Path, *, upto: int | None = None) -> Log:
     It is read row by row, so that only the arrays are in memory.
     """
     try:
-        with open(path, "rb") as f:
+        with reading(path), files.open_regular(path) as f:
             return _read(f, path, upto)
     except FileNotFoundError:
         return {}
     except UnicodeDecodeError:
         raise RunError(f"{path} is not a log.") from None
-    except OSError as e:
-        raise RunError(f"{path} cannot be read ({e.strerror or e}).") from None
 
 
 def _read(file: BinaryIO, path: Path, upto: int | None) -> Log:
@@ -154,14 +153,20 @@ def _read(file: BinaryIO, path: Path, upto: int | None) -> Log:
             except (ValueError, OverflowError):
                 kind = "a whole number" if c.whole else "a number"
                 raise RunError(f"the log's column {c.name} has a value that is not {kind}.") from None
-    return {c.name: np.array(values, _dtype(c)) for c, values in zip(columns, numbers, strict=True)}
+    log: Log = {c.name: np.array(values, _dtype(c)) for c, values in zip(columns, numbers, strict=True)}
+    for c in columns:
+        if c.whole and len(log[c.name]) and not 0 <= log[c.name].min() <= log[c.name].max() <= c.most:
+            raise RunError(f"column {c.name} of {path} has a value outside 0 to {c.most}.")
+    return log
 
 
 def _rows(file: BinaryIO, upto: int | None) -> Iterator[list[str]]:
     """The cells of the header and of every complete row within the first `upto` bytes."""
     read = 0
-    for line in file:
+    while line := file.readline(_MAX_LINE):
         read += len(line)
+        if len(line) == _MAX_LINE:
+            raise RunError("a log has a line that is too long.")
         if not line.endswith(b"\n") or (upto is not None and read > upto):
             return
         yield line.decode().rstrip("\r\n").split(",")

@@ -3,13 +3,15 @@
 import dataclasses
 import hashlib
 import json
-import math
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+from tdu import files
 from tdu.errors import RunError
+from tdu.options import MAX_ACTORS, MAX_ENVS, MAX_EPISODES, MAX_SEED, MAX_STEPS
 from tdu.run.runners.mastery import Until
 
 Json = dict[str, Any]
@@ -199,6 +201,12 @@ class RunResult:
         )
 
 
+_MOST = {"seed": MAX_SEED, "num_envs": MAX_ENVS, "actors": MAX_ACTORS, "episodes": MAX_EPISODES + MAX_ENVS}
+_MOST_COUNTED = 2 * MAX_STEPS
+"""The largest values of fields. A run may exceed its budget by a step of each of its environments."""
+_LARGEST_REAL = sys.float_info.max
+
+
 class _Fields:
     """Reads a record's fields and refuses missing ones and wrong types."""
 
@@ -226,13 +234,13 @@ class _Fields:
         return self._checked(name, isinstance(self._get(name), dict), "a table")
 
     def whole(self, name: str) -> int:
-        value = self._get(name)
-        fine = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-        return self._checked(name, fine, "a whole number of at least 0")
+        value, most = self._get(name), _MOST.get(name, _MOST_COUNTED)
+        fine = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
+        return self._checked(name, fine, f"a whole number from 0 to {most}")
 
     def real(self, name: str) -> float:
         value = self._get(name)
-        fine = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        fine = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST_REAL
         return self._checked(name, fine, "a finite number")
 
     def text_or_none(self, name: str) -> str | None:
@@ -279,14 +287,12 @@ def template(content: Json, path: Path) -> Json:
 def read_json(path: Path) -> Json:
     """The content of a JSON file."""
     try:
-        content = json.loads(path.read_text())
+        return files.read_json(path)
     except FileNotFoundError:
         raise RunError(f"{path} is missing.") from None
-    except (OSError, ValueError, RecursionError) as e:
-        raise RunError(f"{path} cannot be read: it is damaged, or not a file of a run ({e}).") from None
-    if not isinstance(content, dict):
-        raise RunError(f"{path} is not a run's file.")
-    return content
+    except (OSError, ValueError) as e:
+        reason = e.strerror if isinstance(e, OSError) else e
+        raise RunError(f"{path} cannot be read: it is damaged, or not a file of a run ({reason}).") from None
 
 
 def written_json(content: Json) -> bytes:

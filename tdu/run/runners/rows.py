@@ -20,7 +20,8 @@ class Column(NamedTuple):
 
     name: str
     whole: bool
-    """Whether its numbers are whole."""
+    """Whether its numbers are whole, from 0 to `most`."""
+    most: int = 2**53
 
     def number(self, value: Any) -> float:
         """A value as the Python number that its text in the file is read as."""
@@ -41,7 +42,7 @@ STANDARD = (
     Column("episode_len", whole=True),
     Column("episode_return", whole=False),
     Column("total_return", whole=False),
-    Column("head", whole=True),
+    Column("head", whole=True, most=2**16),
     Column("bonus", whole=False),
     Column("loss", whole=False),
     Column("largest_q", whole=False),

@@ -1,0 +1,256 @@
+"""Hostile or damaged folders of runs: one sentence, no code run, nothing outside the folder touched, nothing lost."""
+
+import base64
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import tracemalloc
+import zlib
+
+import numpy as np
+import pytest
+
+import tdu
+from tdu import cli, files
+from tdu.errors import RunError
+from tdu.run.folder import read_log, snapshots
+from tdu.run.folder.records import canonical
+
+TINY = {
+    "env": "deep_sea:size=4", "episodes": 30, "until": "budget", "hidden_sizes": (4,), "exploiters": 2, "explorers": 1,
+    "evaluation_episodes": 0, "checkpoint_seconds": 0, "progress": None,
+}  # fmt: skip
+
+
+class Killed(BaseException):
+    """Represents the end of the process."""
+
+
+def kill(row):
+    if row["episode"] == 20:
+        raise Killed
+
+
+def train(out, **changes):
+    return tdu.train(**TINY | {"out": out, "say": lambda words: None} | changes)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A finished run, and one that was killed after several checkpoints."""
+    folder = tmp_path_factory.mktemp("made")
+    train(folder / "finished")
+    train(folder / "cut", on_episode=lambda row: row["episode"] == 12)
+    with pytest.raises(Killed):
+        train(folder / "unfinished", on_episode=kill, evaluate_every=2, evaluation_episodes=1)
+    return folder
+
+
+@pytest.fixture
+def finished(made, tmp_path):
+    return shutil.copytree(made / "finished", tmp_path / "sweep" / "finished")
+
+
+@pytest.fixture
+def unfinished(made, tmp_path):
+    return shutil.copytree(made / "unfinished", tmp_path / "sweep" / "unfinished")
+
+
+def resume(out, **changes):
+    return train(out, resume=True, evaluate_every=2, evaluation_episodes=1, **changes)
+
+
+def contents(folder):
+    return {p: p.read_bytes() for p in folder.rglob("*") if p.is_file() and p.name != ".lock"}
+
+
+def refused(capsys, *words):
+    """Runs a command that must end with exit code 2 and one sentence; returns the sentence."""
+    assert cli.main([*map(str, words)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("tdu: ")
+    assert error.count("\n") == 1
+    return error
+
+
+def rewrite(path, **changes):
+    """Writes other values into a record, with a checksum that fits."""
+    content = json.loads(path.read_text()) | changes
+    del content["sha256"]
+    path.write_text(json.dumps(content | {"sha256": hashlib.sha256(canonical(content)).hexdigest()}))
+
+
+# Checkpoints out of reach.
+
+
+def missing(checkpoints):
+    pass
+
+
+def empty(checkpoints):
+    checkpoints.mkdir()
+
+
+def dangling(checkpoints):
+    checkpoints.symlink_to("/nowhere/at/all")
+
+
+def not_a_folder(checkpoints):
+    checkpoints.write_text("")
+
+
+@pytest.mark.parametrize("how", [missing, empty, dangling, not_a_folder])
+def test_a_run_whose_checkpoints_are_out_of_reach_does_not_begin_anew(unfinished, how):
+    checkpoints, kept = unfinished / "checkpoints", unfinished.parent / "kept"
+    checkpoints.rename(kept)
+    how(checkpoints)
+    before = contents(unfinished)
+    with pytest.raises(RunError, match=r"missing|cannot be read"):
+        resume(unfinished)
+    assert contents(unfinished) == before
+    if how is not missing:
+        (shutil.rmtree if how is empty else os.unlink)(checkpoints)
+    kept.rename(checkpoints)
+    assert resume(unfinished).result["episodes"] == 30
+
+
+# Links out of the folder.
+
+
+@pytest.mark.parametrize("name", ["log.csv", "learner.csv", "evaluations.csv", ".lock"])
+def test_nothing_is_written_through_a_link(unfinished, tmp_path, name):
+    victim = tmp_path / "victim"
+    victim.write_bytes((unfinished / name).read_bytes() if (unfinished / name).exists() else b"mine\n")
+    before = victim.read_bytes()
+    (unfinished / name).unlink(missing_ok=True)
+    (unfinished / name).symlink_to(victim)
+    with contextlib.suppress(RunError):
+        resume(unfinished)
+    assert victim.read_bytes() == before
+
+
+def test_a_file_is_replaced_and_not_what_it_links_to(tmp_path):
+    victim, page = tmp_path / "victim", tmp_path / "report.html"
+    victim.write_text("mine")
+    for name in (".report.html.writing", "report.html"):
+        (tmp_path / name).symlink_to(victim)
+    files.write_atomically(page, b"new")
+    assert (victim.read_text(), page.read_text(), page.is_symlink()) == ("mine", "new", False)
+
+
+def test_only_our_own_checkpoints_are_deleted(unfinished, tmp_path):
+    victim = tmp_path / "victim"
+    shutil.copytree(unfinished / "checkpoints", victim)
+    shutil.rmtree(unfinished / "checkpoints")
+    (unfinished / "checkpoints").symlink_to(victim)
+    precious = [victim / name / "photo.jpg" for name in ("2023", "000000000001", "202311181200", ".writing-mine")]
+    for photo in precious:
+        photo.parent.mkdir()
+        photo.write_text("mine")
+    (victim / ".writing-link").symlink_to(precious[0].parent)
+    with contextlib.suppress(RunError):
+        resume(unfinished)
+    assert all(photo.read_text() == "mine" for photo in precious)
+
+
+# Names and files that cannot be opened.
+
+
+@pytest.mark.parametrize("command", [
+    ["evaluate"], ["watch"], ["score"], ["report"], ["plot", "--out", "figure.svg"], ["train", "--config"],
+    ["train", "catch/0", "--resume", "--out"], ["train", "catch/0", "--out"], ["train", "catch/0", "--seeds", "2", "--out"],
+    ["sweep", "catch/0", "--out"], ["demo", "--out"],
+])  # fmt: skip
+def test_a_name_that_is_too_long_is_refused_in_one_sentence(command, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = "n" * 300
+    words = [*command, name] if "--out" not in command or command[-1] == "--out" else [command[0], name, *command[1:]]
+    assert "File name too long" in refused(capsys, *words)
+
+
+@pytest.mark.parametrize("name", ["config.json", "result.json", "log.csv", "evaluations.csv"])
+@pytest.mark.parametrize("kind", ["fifo", "zero", "folder"])
+def test_only_regular_files_are_opened(finished, unfinished, capsys, name, kind):
+    out = unfinished if name == "evaluations.csv" else finished
+    (out / name).unlink()
+    if kind == "fifo":
+        os.mkfifo(out / name)
+    elif kind == "zero":
+        (out / name).symlink_to("/dev/zero")
+    else:
+        (out / name).mkdir()
+    refused(capsys, "evaluate", out, "--episodes", "1")
+    cli.main(["score", str(out.parent), "--json"])
+    assert json.loads(capsys.readouterr().out)["runs"] == 1
+
+
+# Numbers out of range.
+
+
+HUGE = int("9" * 400)
+DEEP = {"beta": json.loads("[" * 300 + "]" * 300)}
+
+
+@pytest.mark.parametrize("changes", [{"seed": 2**64}, {"num_envs": 10**9}, {"steps": HUGE}, {"config": DEEP}])
+def test_a_config_with_a_number_out_of_range_is_refused(finished, unfinished, capsys, changes):
+    path = finished / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    refused(capsys, "train", "--config", path, "--out", finished / "new")
+    rewrite(path, **changes)
+    refused(capsys, "evaluate", finished)
+    refused(capsys, "train", "--resume", "--out", finished)
+    assert cli.main(["score", str(finished.parent), "--json"]) == 2
+    found = json.loads(capsys.readouterr().out)
+    assert (found["runs"], [*found["damaged"]]) == (1, ["finished"])
+
+
+@pytest.mark.parametrize("changes", [{"episodes": HUGE}, {"mean_return": HUGE}, {"mean_return": float("nan")}])
+def test_a_result_with_a_number_out_of_range_is_refused(finished, changes):
+    rewrite(finished / "result.json", **changes)
+    with pytest.raises(RunError, match=f"{next(iter(changes))} is not"):
+        tdu.load(finished)
+
+
+@pytest.mark.parametrize(("cell", "why"), [("1000000000", "head"), ("-1", "head"), ("9" * 400, "head")])
+def test_a_log_with_a_head_out_of_range_is_refused(finished, cell, why):
+    log = finished / "log.csv"
+    header, first, *rest = log.read_text().splitlines()
+    cells = first.split(",")
+    cells[header.split(",").index("head")] = cell
+    log.write_text("\n".join([header, ",".join(cells), *rest]) + "\n")
+    with pytest.raises(RunError, match=why):
+        read_log(log)
+
+
+def test_a_log_without_line_breaks_is_refused(tmp_path):
+    (tmp_path / "log.csv").write_bytes(b"1" * 2**21)
+    with pytest.raises(RunError, match="too long"):
+        read_log(tmp_path / "log.csv")
+
+
+def record_with(path, data, shape):
+    array = {"dtype": "float16", "shape": shape, "data": data}
+    layers = {"visits": [2, 1], "value": shape}
+    here = {"kind": "deep_sea", "rows": 1, "columns": 1, "goal": 0, "cells": [0], "layers": layers}
+    visits = snapshots.packed(np.zeros((2, 1), np.int32))
+    moment = {"episode": 1, "steps": 1, "bonus": None, "td": None, "td_size": None, "path": [0]}
+    about = {"format": snapshots.FORMAT, "exploiters": 2, "explorers": 1, "quantiles": [], "map": here}
+    path.write_bytes(snapshots.line(about) + snapshots.line(moment | {"maps": {"visits": visits, "value": array}}))
+
+
+@pytest.mark.parametrize("shape", [[1], [2**27], [-1]])
+def test_a_record_is_not_unpacked_beyond_its_size(tmp_path, shape):
+    """The arrays of a record of a few kilobytes would unpack to 64 MB."""
+    record_with(tmp_path / "fine", snapshots.packed(np.zeros(1, np.float16))["data"], [1])
+    assert len(snapshots.read(tmp_path / "fine").snapshots) == 1
+    packing, zeros = zlib.compressobj(9), bytes(2**22)
+    data = b"".join(packing.compress(zeros) for _ in range(16)) + packing.flush()
+    record_with(tmp_path / "record.jsonl", base64.b64encode(data).decode(), shape)
+    tracemalloc.start()
+    with pytest.raises(RunError, match="not a run's record"):
+        snapshots.read(tmp_path / "record.jsonl")
+    largest = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert largest < 2**23
