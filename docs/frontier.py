@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from tdu import files
-from tdu.report.collect import Shown, collect
+from tdu.report.collect import StoredRun, collect
 from tdu.report.films import gif
 
 PANEL, MARGIN, TITLE, FOOT, STEP, MILLISECONDS = 264, 14, 44, 30, 3, 90
@@ -35,7 +35,7 @@ def main(folder: str, out: str) -> None:
     print(f"{out}: {len(frames)} frames, {len(data) / 1e6:.2f} MB")
 
 
-def panel(run: Shown, episodes: np.ndarray) -> dict:
+def panel(run: StoredRun, episodes: np.ndarray) -> dict:
     """The map of a run in every frame: σ, or the visits since the last frame for an agent with one value function."""
     record = run.record
     about = record.about["map"]

@@ -96,8 +96,7 @@ def run(arguments: list[str]) -> int:
     cells = list(planned.values())
     out = parsed.out or Path("sweeps") / sweeps.file_name(parsed.targets[0])
     jobs = sweeps.missing(cells, out)
-    extra = [*watch_arguments(parsed), *(["--track", parsed.track] if parsed.track else [])]
-    jobs = [job._replace(arguments=[*job.arguments, *extra]) for job in jobs]
+    jobs = [job._replace(arguments=[*job.arguments, *watch_arguments(parsed)]) for job in jobs]
     if len(jobs) < len(cells):
         tell(f"{len(cells) - len(jobs)} of {len(cells)} runs are there already.")
     engine: progress.Engine = processes.run_all

@@ -16,6 +16,7 @@ from tdu.report import readme
 from tdu.run import folder as runs
 from tdu.run.folder import folder as folders
 from tdu.run.folder.log import Log
+from tdu.run.folder.records import RECENT
 from tdu.run.folder.snapshots import Record
 
 ROWS, TEXT, FILM = "runs.csv", "README.md", "film.gif"
@@ -25,8 +26,7 @@ _MAX_FILM_BYTES = 4_000_000
 class StoredRun(NamedTuple):
     """A run as its folder holds it."""
 
-    name: str
-    """The folder's name."""
+    folder: Path
     agent: str
     """The agent's label, with the budget where the agent has several on an environment."""
     config: runs.RunConfig
@@ -43,6 +43,11 @@ class StoredRun(NamedTuple):
     film: bytes | None
     notes: list[str]
     """Problems and warnings."""
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return self.folder.name
 
     @property
     def has_episodes(self) -> bool:
@@ -66,6 +71,12 @@ class StoredRun(NamedTuple):
         if self.trained_return is not None:
             returns.append(self.trained_return.mean)
         return max(returns, default=None)
+
+    @property
+    def last_return(self) -> float | None:
+        """Mean return of the last training episodes."""
+        returns = self.log.get("episode_return", np.zeros(0))[-RECENT:]
+        return float(returns.mean()) if len(returns) and np.isfinite(returns).all() else None
 
     def first_reached(self, target: float) -> tuple[int, int] | None:
         """Episode and step of the first evaluation that returned at least `target`."""
@@ -152,7 +163,7 @@ def read_run(folder: Path, *, with_record: bool = False) -> StoredRun:
         notes.append(f"its record is left out: {e}")
     film = _read_film(folder / FILM, notes.append) if with_record else None
     notes = list(dict.fromkeys(notes))
-    return StoredRun(folder.name, agent, config, result, state, _date(folder), log, evaluations, record, film, notes)
+    return StoredRun(folder, agent, config, result, state, _date(folder), log, evaluations, record, film, notes)
 
 
 def _checked(evaluations: Log) -> Log:
@@ -256,7 +267,8 @@ def budget_axis(shown: Sequence[StoredRun]) -> str:
 def label(config: runs.RunConfig) -> str:
     """The agent's name, its nearest preset if that is not the paper's, its changed options, and several environments."""
     preset, changed = _nearest_preset(config)
-    changed |= {"num_envs": config.num_envs} if config.num_envs != 1 else {}
+    if config.num_envs != agents.default_num_envs(config.agent, preset):
+        changed |= {"num_envs": config.num_envs}
     words = (f"{k}={'x'.join(map(str, v)) if isinstance(v, list) else v}" for k, v in changed.items())
     return " ".join((config.agent, *(() if preset == "paper" else (preset,)), *words))
 
@@ -268,7 +280,8 @@ def command(config: runs.RunConfig, seeds: Sequence[int]) -> str | None:
     preset, changed = _nearest_preset(config)
     flags = {"agent": config.agent, "preset": preset, "episodes": config.episodes, "steps": config.steps}
     flags |= {"until": config.until if config.until != "mastered" else None}
-    flags |= {"num_envs": config.num_envs if config.num_envs != 1 else None}
+    if config.num_envs != agents.default_num_envs(config.agent, preset):
+        flags |= {"num_envs": config.num_envs}
     flags |= {"engine": "ray", "actors": config.actors} if config.actors else {}
     several = len(seeds) > 1 and sorted(seeds) == list(range(len(seeds)))
     flags |= {"seeds": len(seeds)} if several else {"seed": seeds[0]}

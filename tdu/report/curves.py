@@ -2,7 +2,7 @@
 
 A seed's curve at x is the mean over the last `window` episodes that ended by x. The mean over seeds is defined only where
 every seed has a value: a seed that ends early would otherwise change the mean. Its 95 % interval is Student's t, cut at the
-range of the logged values. Values that are not finite are ignored.
+ends of a return in [0, 1] or [-1, 1] (`bounds`). Values that are not finite are ignored.
 """
 
 from collections.abc import Iterable, Sequence
@@ -59,9 +59,10 @@ def curve(log: Log, column: str, axis: str, at: np.ndarray, window: int) -> np.n
 
 
 def bounds(values: Iterable[np.ndarray]) -> Bounds:
-    """The range that an interval may not leave: [0, 1], extended to all logged values."""
+    """The range that an interval may not leave: [0, 1], or from the lowest value down to -1; open for other values."""
     finite = np.concatenate([np.ravel(some)[np.isfinite(np.ravel(some))] for some in values] or [np.zeros(0)])
-    return float(finite.min(initial=0.0)), float(finite.max(initial=1.0))
+    low, high = float(finite.min(initial=0.0)), float(finite.max(initial=1.0))
+    return low if low >= -1 else -np.inf, high if high <= 1 else np.inf
 
 
 def band(curves: np.ndarray, within: Bounds = NO_BOUNDS) -> Band:

@@ -14,6 +14,8 @@ class Headline(NamedTuple):
 
     seeds: int
     """Seeds with an evaluation of the trained policy."""
+    episodes: int
+    """Episodes of their evaluations."""
     mean: float | None
     low: float | None
     """95 % interval: over seeds, or over the evaluation's episodes where there is one seed."""
@@ -45,18 +47,18 @@ def headline(seeds: Sequence[StoredRun]) -> Headline:
     """Return of the trained policies of a group."""
     trained = [run.trained_return for run in seeds if run.trained_return is not None]
     if not trained:
-        return Headline(0, None, None, None, None)
+        return Headline(0, 0, None, None, None, None)
     best = max(run.best_return for run in seeds if run.best_return is not None)
     means = np.asarray([[one.mean] for one in trained])
     logged = [run.log["episode_return"] for run in seeds if "episode_return" in run.log]
-    within = curves.bounds([means, *logged])
+    within, episodes = curves.bounds([means, *logged]), sum(one.episodes for one in trained)
     if len(trained) == 1:
         mean, half = trained[0].mean, 1.96 * trained[0].standard_error
         if trained[0].episodes < _ENOUGH:
-            return Headline(1, mean, None, None, best)
-        return Headline(1, mean, max(mean - half, within[0]), min(mean + half, within[1]), best)
+            return Headline(1, episodes, mean, None, None, best)
+        return Headline(1, episodes, mean, max(mean - half, within[0]), min(mean + half, within[1]), best)
     band = curves.band(means, within)
-    return Headline(len(trained), float(band.mean[0]), float(band.low[0]), float(band.high[0]), best)
+    return Headline(len(trained), episodes, float(band.mean[0]), float(band.low[0]), float(band.high[0]), best)
 
 
 _ENOUGH = 5

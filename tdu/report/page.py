@@ -6,6 +6,7 @@ Tables are HTML, readable without a script. Charts are drawn by uPlot, which the
 import base64
 import html
 import json
+import shlex
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -17,6 +18,8 @@ from tdu.report import page_data, palette, readme
 from tdu.report.collect import FILM, Collected, CsvTable, Results, StoredRun, collect, command, groups
 from tdu.report.headline import Headline, first_as_good, headline, mastered, solved
 from tdu.report.page_parts import number_or_text, section, table
+from tdu.report.text import rounded
+from tdu.run.folder.records import RECENT
 
 _MAX_ROWS = 2000
 _MAX_CONFIGS = 12
@@ -32,7 +35,7 @@ def save(folders: Sequence[Path], out: Path, title: str | None = None) -> dict[s
     """Writes the page of these folders; returns the reason for each path that is left out."""
     if out.is_dir():
         raise UserError(f"{out} is a folder; name a file, for example {out / 'report.html'}.")
-    if out.exists() and b'id="data"' not in out.read_bytes():
+    if out.exists() and not _is_ours(out):
         raise UserError(f"{out} exists and is not a page of tdu report; choose another --out.")
     collected = collect(folders)
     names = ", ".join(dict.fromkeys(path.resolve().name for path in folders))
@@ -41,6 +44,14 @@ def save(folders: Sequence[Path], out: Path, title: str | None = None) -> dict[s
         out.parent.mkdir(parents=True, exist_ok=True)
         files.write_atomically(out, text.encode())
     return collected.left_out
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a file is a page that was written here."""
+    if not path.is_file():
+        return False
+    with open(path, "rb") as f:
+        return f.read(len(_SIGNED)) == _SIGNED.encode()
 
 
 def write(collected: Collected, title: str) -> str:
@@ -60,16 +71,16 @@ def write(collected: Collected, title: str) -> str:
     sections = [
         section("headline", "Results", _headlines(grouped, colours)),
         section("films", "Films of the trained policy", _films(shown)),
-        section("maps", "Exploration frontier", _maps(shown, data["maps"])),
         section("curves", "Learning curves", _curves(data["environments"], len(environments))),
         section("heads", "Acting heads and their returns", _heads(shown, data["strips"])),
-        section("distributions", "Bonus and TD error", _distributions(shown, data["distributions"])),
+        section("maps", "Exploration frontier", _maps(data["maps"])),
+        section("distributions", "Bonus and TD error", _distributions(data["distributions"])),
         section("runs", "Runs", _runs(shown)),
         section("config", "Configurations", _configs(grouped)),
         *(_results(f"results-{i}", one) for i, one in enumerate(collected.results)),
         section("missing", "Problems and missing data", _missing(collected)),
     ]
-    return _TEMPLATE.format(
+    return _SIGNED + _TEMPLATE.format(
         title=html.escape(title),
         chart_style=_file("uPlot.min.css"),
         style=_file("page.css"),
@@ -97,18 +108,21 @@ def _headlines(grouped: Groups, colours: dict[str, str]) -> str:
     note = f'<p class="note">{more} more agents and environments are in the tables.</p>' if more else ""
     finished = [run for seeds in grouped.values() for run in seeds if run.result is not None]
     if finished and not any(run.film for run in finished):
-        again = f"tdu watch {finished[0].name} --out {finished[0].name}/{FILM}"
+        folder = finished[0].folder
+        again = shlex.join(["tdu", "watch", str(folder), "--out", str(folder / FILM)])
         note += f'<p class="note">To add a film: <code>{html.escape(again)}</code>, then make this page again.</p>'
     return f'<div class="cards">{"".join(cards)}</div>{note}' if cards else ""
 
 
 def _card(env: str, agent: str, seeds: Sequence[StoredRun], colour: palette.Colour) -> str:
     """The result of one agent on one environment."""
-    found, first = headline(seeds), first_as_good(seeds)
-    facts = {"First reached": first, "Mastered": mastered(seeds), "Solved by the environment's rule": solved(seeds)}
+    found, mastery = headline(seeds), mastered(seeds)
+    facts = {"First this good": first_as_good(seeds), "Mastered": mastery}
+    if mastery is None:
+        facts["Solved by the environment's rule"] = solved(seeds)
     lines = [f"{name}: {when}." for name, when in facts.items() if when is not None]
-    if first is not None:
-        lines.append(f"Best evaluation: {found.best:.4g}.")
+    if found.best is not None and found.best != found.mean:
+        lines.append(f"Best evaluation: {rounded(found.best)}.")
     lines += _values(seeds)
     unfinished = sum(run.result is None for run in seeds)
     if unfinished:
@@ -129,34 +143,43 @@ def _returned(found: Headline, seeds: Sequence[StoredRun]) -> str:
     """The return of the trained policy, in large; of the last training episodes where there was no evaluation."""
     mean, label = (
         found.mean,
-        "evaluation return, 1 seed" if found.seeds == 1 else f"evaluation return, {found.seeds} seeds",
+        f"evaluation return, {_several(found.seeds, 'seed')}, {_several(found.episodes, 'episode')}",
     )
-    if found.low is not None:
-        label += f", 95 % interval {found.low:.4g} to {found.high:.4g}"
+    if found.low is not None and found.high is not None:
+        over = "seeds" if found.seeds > 1 else "episodes"
+        label += f". 95 % interval over {over}: {rounded(found.low)} to {rounded(found.high)}"
     if mean is None:
-        means = [
-            run.result.mean_return for run in seeds if run.result is not None and run.result.mean_return is not None
-        ]
-        mean, label = sum(means) / len(means) if means else None, "training return of the last episodes; no evaluation"
-    return f'<p class="big">{"–" if mean is None else f"{mean:.4g}"}</p><p class="label">{label}</p>'
+        means = [last for run in seeds if (last := run.last_return) is not None]
+        mean = sum(means) / len(means) if means else None
+        label = (
+            f"training return of the last {RECENT} episodes, {_several(len(means), 'seed')}. There was no evaluation"
+        )
+    return f'<p class="big">{"–" if mean is None else rounded(mean)}</p><p class="label">{label}.</p>'
+
+
+def _several(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _values(seeds: Sequence[StoredRun]) -> list[str]:
     """Largest |Q| beside the return that rewards allow, of the seed with the largest |Q|."""
-    pairs = [
-        (run.result.largest_q, run.result.possible_return)
+    found = [
+        (run.result.largest_q, run.result.possible_return, run.log["largest_q"][0])
         for run in seeds
         if run.result is not None and run.result.largest_q is not None and run.result.possible_return is not None
-    ]
-    if not pairs:
+        and len(run.log.get("largest_q", ()))
+    ]  # fmt: skip
+    if not found:
         return []
-    largest, possible = max(pairs)
-    verdict = " The values have diverged." if largest > _DRIFT * possible > 0 else ""
-    return [f"Largest |Q|: {largest:.3g}, possible return: {possible:.3g}.{verdict}"]
+    largest, possible, first = max(found)
+    if not any(allowed for _, allowed, _ in found):
+        return [f"Largest |Q|: {rounded(largest, 3)}. No reward was met."]
+    verdict = " The values have diverged." if largest > _DRIFT * max(possible, first) else ""
+    return [f"Largest |Q|: {rounded(largest, 3)}; possible return: {rounded(possible, 3)}.{verdict}"]
 
 
-_DRIFT = 2.0
-"""Values above this multiple of the possible return have diverged."""
+_DRIFT = 10.0
+"""Values have diverged above this multiple of the possible return and of the first episode's largest |Q|."""
 
 
 def _films(shown: Sequence[StoredRun]) -> str:
@@ -183,34 +206,27 @@ def _runs(shown: Sequence[StoredRun]) -> str:
         row["best evaluation"] = run.best_return if run.evaluations else None
         for name, when in (("mastered at episode", mastered([run])), ("solved at episode", solved([run]))):
             row[name] = when and (when.by_seed[run.config.seed] or "no")
-        row["last-100 return"] = result and result.mean_return
-        row["last return"] = float(log["episode_return"][-1]) if run.has_episodes and "episode_return" in log else None
+        row[f"last-{RECENT} return"] = run.last_return
         row |= {"largest |Q|": result and result.largest_q, "possible return": result and result.possible_return}
         rows.append(row | {"seconds": result and result.seconds, "folder": run.name})
     columns = [name for name in (rows[0] if rows else ()) if any(row[name] is not None for row in rows)]
     return table(columns, ([row[name] for name in columns] for row in rows), "runs") if rows else ""
 
 
-def _not_recorded(shown: Sequence[StoredRun], what: str, *, only: tuple[str, ...] = ("",)) -> str:
-    """How many runs on these environments have no record, and why."""
-    without = [run for run in shown if run.record is None and run.config.env.startswith(only) and run.has_episodes]
-    words = ""
-    for could, because in (
-        (True, "trained without <code>--record</code>"),
-        (False, "this agent cannot be recorded"),
-    ):
+def _not_recorded(shown: Sequence[StoredRun]) -> list[str]:
+    """How many runs have no record, and why."""
+    without = [run for run in shown if run.record is None and run.has_episodes]
+    words = []
+    for could, because in ((True, "trained without --record"), (False, "their agents cannot be recorded")):
         count = sum(agents.find(run.config.agent).can_be_recorded is could for run in without)
         if count:
-            have = "has" if count == 1 else "have"
-            whose = "This run has" if len(shown) == 1 else f"{count} of {len(shown)} runs {have}"
-            words += f'<p class="note">{whose} no {what}: {because}.</p>'
+            words.append(f"{count} of {_several(len(shown), 'run')} without maps and distributions: {because}")
     return words
 
 
-def _maps(shown: Sequence[StoredRun], maps: Sequence[page_data.Data]) -> str:
-    words = _not_recorded(shown, "map", only=("deep_sea", "binary_tree"))
+def _maps(maps: Sequence[page_data.Data]) -> str:
     if not maps:
-        return words
+        return ""
     layers = dict.fromkeys(layer["name"] for one in maps for layer in one["layers"])
     options = "".join(f"<option>{html.escape(name)}</option>" for name in layers)
     pictures = "".join(
@@ -229,7 +245,6 @@ def _maps(shown: Sequence[StoredRun], maps: Sequence[page_data.Data]) -> str:
         f'<div class="maps">{pictures}</div>'
         '<p class="note">Light cells have large values, dark cells small ones, hatched cells none. The scale is logarithmic '
         "and the same for all maps. The line is the greedy path of the exploiters' mean. ★ marks the reward.</p>"
-        f"{words}"
     )
 
 
@@ -278,10 +293,9 @@ def _heads(shown: Sequence[StoredRun], strips: Sequence[page_data.Data]) -> str:
     )
 
 
-def _distributions(shown: Sequence[StoredRun], distributions: Sequence[page_data.Data]) -> str:
-    words = _not_recorded(shown, "distributions")
+def _distributions(distributions: Sequence[page_data.Data]) -> str:
     if not distributions:
-        return words
+        return ""
     charts = "".join(
         f'<figure class="distribution" data-run="{i}" data-kind="{html.escape(kind)}">'
         f"<figcaption>{html.escape(kind)}: {html.escape(one['name'])}</figcaption>"
@@ -291,7 +305,7 @@ def _distributions(shown: Sequence[StoredRun], distributions: Sequence[page_data
     )
     return (
         f'<div class="charts">{charts}</div><p class="note">Over transitions from the replay: the median, the middle '
-        f"50 % and the middle 90 %.</p>{words}"
+        "50 % and the middle 90 %.</p>"
     )
 
 
@@ -342,6 +356,7 @@ def _missing(collected: Collected) -> str:
     items = [f"{name} is left out: {why}" for name, why in collected.left_out.items()]
     items += [f"{run.name}: {note}" for run in collected.runs for note in run.notes]
     items += [f"{one.name}: {note}" for one in collected.results for note in one.notes]
+    items += _not_recorded(collected.runs)
     for state in ("running", "cut off"):
         names = [run.name for run in collected.runs if run.state == state]
         if names:
@@ -360,10 +375,15 @@ def _file(name: str) -> str:
     return (resources.files("tdu.report") / "page" / name).read_text()
 
 
-_TEMPLATE = """<!doctype html>
+_SIGNED = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
+<meta name="generator" content="tdu report">
+"""
+"""The beginning of every page. Other files are never overwritten."""
+
+_TEMPLATE = """\
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <meta http-equiv="Content-Security-Policy"

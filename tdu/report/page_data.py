@@ -63,7 +63,12 @@ def environment(by_agent: dict[str, list[StoredRun]], places: int = curves.POINT
                 each = [_plain(seed) for seed in own] if len(own) > 1 else []
                 drawn[metric].append({"agent": agent, **of_band, "count": len(own), "seeds": each})
         axes[axis] = {"x": _plain(at), "metrics": drawn}
-    return {"window": window, "metrics": {name: METRICS[name] for name in metrics}, "axes": axes}
+    allowed = {
+        agent: max((run.result.possible_return or 0.0 for run in seeds if run.result is not None), default=0.0)
+        for agent, seeds in by_agent.items()
+    }
+    named = {name: METRICS[name] for name in metrics}
+    return {"window": window, "metrics": named, "axes": axes, "possible": allowed}
 
 
 def drawn_log(run: StoredRun) -> Log:

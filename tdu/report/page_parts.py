@@ -1,9 +1,12 @@
 """Parts of a page: sections, and tables that can be sorted and copied. All text is escaped."""
 
 import html
-import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+
+from tdu.report.text import rounded
+
+Cell = str | float | None
+"""A text, a number, or None for an unknown value."""
 
 
 class Html(str):
@@ -20,10 +23,10 @@ def section(name: str, title: str, content: str) -> str:
     return f'<section id="{name}"><h2>{escaped(title)}</h2>{content}</section>' if content else ""
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], name: str) -> str:
-    """A table that can be sorted and copied. A cell is a text, a number, or None for an unknown value."""
+def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], name: str) -> str:
+    """A table that can be sorted and copied."""
     rows = list(rows)
-    numeric = [all(_is_number(row[i]) or row[i] in (None, "–") for row in rows) for i in range(len(columns))]
+    numeric = [all(not isinstance(row[i], str) or row[i] == "–" for row in rows) for i in range(len(columns))]
     right = [' class="number"' if here else "" for here in numeric]
     head = "".join(
         f'<th scope="col" aria-sort="none"{side}><button type="button">{escaped(c)}</button></th>'
@@ -37,20 +40,16 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], name: str) -> s
     )
 
 
-def _is_number(cell: Any) -> bool:
-    return isinstance(cell, int | float) and not isinstance(cell, bool)
-
-
-def _cell(cell: Any, right: str) -> str:
+def _cell(cell: Cell, right: str) -> str:
     if cell is None:
         return f"<td{right}>–</td>"
-    if not _is_number(cell):
-        return f"<td{right}>{escaped(cell if isinstance(cell, str) else str(cell))}</td>"
-    words = str(cell) if isinstance(cell, int) else f"{cell:.4g}" if math.isfinite(cell) else "not a number"
-    return f'<td{right} data-value="{cell}">{html.escape(words)}</td>'
+    if isinstance(cell, str):
+        return f"<td{right}>{escaped(cell)}</td>"
+    words = f"{cell:,}" if isinstance(cell, int) else rounded(cell)
+    return f'<td{right} data-value="{cell}">{words}</td>'
 
 
-def number_or_text(text: str) -> Any:
+def number_or_text(text: str) -> Cell:
     """The value of a CSV cell."""
     for kind in (int, float):
         try:

@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -16,6 +17,7 @@ import tdu
 from tdu import agents
 from tdu.cli import main
 from tdu.report import collect, curves, headline, page, page_data, palette
+from tdu.report.text import rounded
 from tdu.run import folder as runs
 
 SMALL = {"hidden_sizes": (8,), "exploiters": 3, "batch_size": 16, "min_replay": 32, "learning_rate": 5e-3}
@@ -100,7 +102,6 @@ def test_the_numbers_are_the_log_s(browser, written, sweep):
         row = rows[folder.name]
         assert int(row["episodes"]) == log["episode"][-1] == 70
         assert int(row["steps"]) == log["steps"][-1]
-        assert float(row["last return"]) == log["episode_return"][-1]
         assert float(row["last-100 return"]) == result.mean_return
         assert float(row["evaluation return"]) == result.greedy_return.mean
     log = runs.read_log(sweep / "tdu-0" / "log.csv")
@@ -198,6 +199,9 @@ def test_every_choice_of_a_chart_draws(browser, written):
         { s.value = o.value; s.dispatchEvent(new Event('change')); } })()""")
     browser.run("document.querySelector('.every').click()")
     assert browser.problems == []
+    assert "possible return" in browser.run(
+        "document.querySelector('.curves .legend').textContent"
+    )  # beside largest |Q|
     assert browser.run("document.querySelectorAll('.u-wrap').length") >= 4
 
 
@@ -316,7 +320,7 @@ def test_missing_parts_are_reported(sweep, tmp_path, capsys):
     missing = (tmp_path / "page.html").read_text().partition('<section id="missing">')[2]
     for words in ("damaged", "failed", "cut off", "its record is left out", "empty"):
         assert words in missing, words
-    assert "no map: trained without" in (tmp_path / "page.html").read_text()
+    assert "without maps and distributions: trained without --record" in missing
 
 
 def test_a_log_with_nan_is_shown_but_for_that(sweep, tmp_path):
@@ -332,19 +336,22 @@ def test_a_log_with_nan_is_shown_but_for_that(sweep, tmp_path):
 
 
 def test_mistakes_are_one_sentence(sweep, tmp_path, capsys):
-    (tmp_path / "mine.html").write_text("my own page")
+    mine = '<!doctype html><script id="data">my own page</script>'
+    (tmp_path / "mine.html").write_text(mine)
+    os.mkfifo(tmp_path / "fifo.html")
     (tmp_path / "nothing").mkdir()
     for arguments, words in (
         ([str(tmp_path / "no")], "is not a folder"),
         ([str(tmp_path / "nothing")], "has no runs in it"),
         ([str(sweep), "--out", str(tmp_path / "mine.html")], "is not a page of tdu report"),
+        ([str(sweep), "--out", str(tmp_path / "fifo.html")], "is not a page of tdu report"),
         ([str(sweep), "--out", str(tmp_path)], "is a folder"),
     ):
         assert main(["report", *arguments]) == 2
         errors = capsys.readouterr().err
         assert words in errors
         assert errors.count("\n") == 1
-    assert (tmp_path / "mine.html").read_text() == "my own page"
+    assert (tmp_path / "mine.html").read_text() == mine
 
 
 def results(folder):
@@ -473,7 +480,8 @@ def test_the_interval_of_a_return_in_0_to_1_stays_there():
     assert cut.low.min() == 0
     assert cut.high.max() == 1
     np.testing.assert_array_equal(cut.mean, free.mean)
-    assert curves.bounds([np.array([-3.0, np.nan]), np.array([7.0])]) == (-3, 7)
+    assert curves.bounds([np.array([-0.1, np.nan]), np.array([1.0])]) == (-0.1, 1)
+    assert curves.bounds([np.array([-3.0, np.nan]), np.array([450.5])]) == (-np.inf, np.inf)  # 500 is possible
     assert curves.bounds([]) == (0, 1)
 
 
@@ -523,9 +531,9 @@ def test_agents_without_recording_differ_from_unrecorded_runs(sweep):
     bare = [run._replace(record=None) for run in runs_[:3]]
     bare[0] = bare[0]._replace(config=dataclasses.replace(bare[0].config, agent="tdu_ac", config={}))
     text = page.write(collect.Collected(bare, [], {}), "t")
-    for what in ("map", "distributions"):
-        assert f"1 of 3 runs has no {what}: this agent cannot be recorded" in text
-        assert f"2 of 3 runs have no {what}: trained without <code>--record</code>" in text
+    assert "1 of 3 runs without maps and distributions: their agents cannot be recorded" in text
+    assert "2 of 3 runs without maps and distributions: trained without --record" in text
+    assert 'id="maps"' not in text  # no empty sections
     assert text.count('class="curves"') == 1
 
 
@@ -563,7 +571,7 @@ def test_the_page_begins_with_the_result(browser, tried_out):
     assert float(browser.run("document.querySelector('.big').textContent")) == pytest.approx(mean, rel=1e-3, abs=1e-6)
     for words in (
         "2 seeds",
-        "First reached: step ",
+        "First this good: step ",
         "Largest |Q|",
         "possible return",
         "tdu train deep_sea",
@@ -578,7 +586,7 @@ def test_when_a_policy_was_first_as_good():
               "greedy_return": np.array([0.2, 0.9, 0.5]), "standard_error": np.zeros(3),
               "evaluation_episodes": np.full(3, 10)}  # fmt: skip
     config = runs.RunConfig("catch/0", "tdu", 0, 30, None, 1, "budget", {})
-    first = collect.StoredRun("a", "tdu", config, None, "running", "", {}, arrays, None, None, [])
+    first = collect.StoredRun(Path("a"), "tdu", config, None, "running", "", {}, arrays, None, None, [])
     later = first._replace(
         config=dataclasses.replace(config, seed=1), evaluations=arrays | {"greedy_return": np.zeros(3)}
     )
@@ -612,9 +620,15 @@ def test_solved_is_shown_only_where_it_applies(sweep):
     assert "olved" not in page.write(collect.Collected([bare], [], {}), "t").partition("<script")[0]
 
 
+def test_numbers_are_short_and_have_thousands_separators():
+    numbers = {12345678: "12,345,678", 1234.56: "1,235", 0.123456: "0.1235", -0.5: "-0.5", 0: "0", 100.0: "100"}
+    numbers |= {1.5e-7: "1.5e-07", float("nan"): "not a number", 1e300: "1e+300"}
+    assert {value: rounded(value) for value in numbers} == numbers
+
+
 def test_values_that_have_diverged_are_marked(sweep):
     run = collect.collect([sweep]).runs[0]
-    for largest, diverged in ((1.5, False), (50.0, True)):
+    for largest, diverged in ((2.5, False), (50.0, True)):
         result = dataclasses.replace(run.result, largest_q=largest, possible_return=1.0)
         text = page.write(collect.Collected([run._replace(result=result)], [], {}), "t")
         assert ("diverged" in text.partition("<script")[0]) is diverged
@@ -624,7 +638,7 @@ def test_a_film_in_the_folder_is_shown(browser, sweep, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(sweep / "bdqn-1", folder)
     assert main(["report", str(folder)]) == 0
-    assert "tdu watch run" in (folder / "report.html").read_text()
+    assert f"tdu watch {folder} --out {folder}/film.gif" in (folder / "report.html").read_text()
     assert main(["watch", str(folder), "--out", str(folder / "film.gif")]) == 0
     assert main(["report", str(folder)]) == 0
     browser.open(folder / "report.html")

@@ -7,7 +7,8 @@
   const colour = i => data.palette[i % data.palette.length][dark.matches ? 1 : 0];
   const dash = i => DASHES[i % DASHES.length];
   const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const shown = x => x == null ? "–" : Number.isInteger(x) ? String(x) : Number(x.toPrecision(3)).toString();
+  const shown = x => x == null ? "–" : Number.isInteger(x) ? x.toLocaleString("en-US") : Math.abs(x) < 1e-4
+    ? x.toPrecision(3) : Number(x.toPrecision(3)).toLocaleString("en-US", { maximumSignificantDigits: 3 });
   const made = (tag, text) => { const e = document.createElement(tag); if (text != null) e.textContent = text; return e; };
   const redraws = [];
 
@@ -29,19 +30,21 @@
   }
 
   // ------------------------------------------------------------------ charts
+  const WHOLE = Array.from({ length: 12 }, (_, i) => [1, 2, 5].map(x => x * 10 ** i)).flat();
   function axes(labelX, labelY) {
+    const incrs = labelX === "seconds" ? {} : { incrs: WHOLE };
     const common = { stroke: css("--ink"), grid: { stroke: css("--line"), width: 1 }, ticks: { stroke: css("--line") } };
-    return [{ ...common, label: labelX }, { ...common, label: labelY, size: 64 }];
+    return [{ ...common, ...incrs, label: labelX }, { ...common, label: labelY, size: 64 }];
   }
   function chart(place, options, columns) {
     place.replaceChildren();
     const size = { width: Math.max(place.clientWidth, 200), height: Math.min(320, Math.max(220, place.clientWidth * 0.45)) };
     return new uPlot({ legend: { show: false }, scales: { x: { time: false } }, ...size, ...options }, columns, place);
   }
-  function sample(i, j = i) {
+  function sample(i, j = i, wide = 2) {
     const ns = "http://www.w3.org/2000/svg", svg = document.createElementNS(ns, "svg"), line = document.createElementNS(ns, "line");
     svg.setAttribute("width", "34"); svg.setAttribute("height", "10"); svg.setAttribute("aria-hidden", "true");
-    for (const [k, v] of Object.entries({ x1: 0, x2: 34, y1: 5, y2: 5, stroke: colour(i), "stroke-width": 2.5,
+    for (const [k, v] of Object.entries({ x1: 0, x2: 34, y1: 5, y2: 5, stroke: colour(i), "stroke-width": wide,
       "stroke-dasharray": dash(j).join(" ") })) line.setAttribute(k, v);
     svg.append(line);
     return svg;
@@ -56,23 +59,28 @@
     figure.querySelector(".seeds").hidden = !several;
     const draw = () => {
       const here = env.axes[axis.value];
-      const curves = here.metrics[metric.value].map(c => ({ ...c, hue: data.colours[c.agent], dash: data.colours[c.agent] }));
+      const look = agent => ({ hue: data.colours[agent], dash: Object.keys(env.possible).indexOf(agent) });
+      const curves = here.metrics[metric.value].map(c => ({ ...c, ...look(c.agent) }));
       // Evaluations are drawn beside the training return, which includes exploration.
       const evaluated = metric.value === "episode_return" && here.metrics.greedy_return;
       if (evaluated) evaluated.forEach(c => {
-        const hue = data.colours[c.agent];
-        if (c.mean.some(x => x != null)) curves.push({ ...c, agent: c.agent + ", evaluation return", seeds: [], hue, dash: hue + 2 });
+        const more = { agent: c.agent + ", evaluation return", seeds: [], wide: 4, shade: false };
+        if (c.mean.some(x => x != null)) curves.push({ ...c, ...look(c.agent), ...more });
       });
+      if (metric.value === "largest_q") for (const [agent, possible] of Object.entries(env.possible)) if (possible) {
+        const none = here.x.map(() => null);
+        curves.push({ agent: agent + ", possible return", mean: here.x.map(() => possible), low: none, high: none, seeds: [], ...look(agent), wide: 1 });
+      }
       const columns = [here.x], series = [{}], bands = [], means = [];
       curves.forEach(c => {
         const add = (values, look) => { columns.push(values); series.push({ points: { show: false }, ...look }); };
         if (every.checked) c.seeds.forEach(s => add(s, { stroke: colour(c.hue) + "55", width: 1 }));
-        if (c.low.some(x => x != null)) {
+        if (c.shade !== false && c.low.some(x => x != null)) {
           add(c.high, { stroke: "transparent", auto: false }); add(c.low, { stroke: "transparent", auto: false });
           bands.push({ series: [columns.length - 2, columns.length - 1], fill: colour(c.hue) + "2e" });
         }
         const one = here.x.length < 3 || c.mean.filter(x => x != null).length === 1;
-        add(c.mean, { stroke: colour(c.hue), width: 2.5, dash: dash(c.dash), points: { show: one } });
+        add(c.mean, { stroke: colour(c.hue), width: c.wide ?? 2, dash: dash(c.dash), points: { show: one } });
         means.push(columns.length - 1);
       });
       // The interval of two seeds is twelve times as wide as their distance: it gets at most half of the height.
@@ -81,7 +89,7 @@
         let low = min, high = max;
         const room = (max - min) / 2, from = u.scales.x.min ?? -Infinity, to = u.scales.x.max ?? Infinity;
         for (const c of curves) here.x.forEach((x, k) => {
-          if (x < from || x > to || c.low[k] == null) return;
+          if (x < from || x > to || c.low[k] == null || c.shade === false) return;
           low = Math.min(low, c.low[k]); high = Math.max(high, c.high[k]);
         });
         return uPlot.rangeNum(Math.max(low, min - room), Math.min(high, max + room), 0.05, true);
@@ -89,7 +97,7 @@
       const legend = figure.querySelector(".legend");
       legend.replaceChildren(...curves.map(c => {
         const entry = made("span");
-        entry.append(sample(c.hue, c.dash), made("span", c.agent), made("b"));
+        entry.append(sample(c.hue, c.dash, c.wide), made("span", c.agent), made("b"));
         return entry;
       }));
       // Quoted: the value under the cursor, or the last one that all seeds have.
@@ -103,12 +111,12 @@
         scales: { x: { time: false }, y: { range } }, cursor: { points: { show: (u, i) => means.includes(i) } },
         hooks: { setCursor: [u => quote(u.cursor.idx)] } }, columns);
       quote(null);
-      const evaluation = "Evaluation return: the return of the trained policy without exploration, interpolated between evaluations.";
+      const evaluation = "Evaluation return: the return of the trained policy without exploration (wide lines), interpolated between evaluations.";
       figure.querySelector(".note").textContent = [
         metric.value === "bad_share" ? "Share of all episodes so far." : metric.value === "greedy_return" ? evaluation
           : env.window > 1 ? `Mean over the last ${env.window} episodes.` : "Every episode.",
         evaluated ? evaluation : "",
-        several ? "Thick: mean over seeds, as far as all seeds have run. Shaded: its 95 % interval. Faint: single seeds." : "",
+        several ? "Lines: mean over seeds, as far as all seeds have run. Shaded: its 95 % interval. Faint: single seeds." : "",
       ].filter(Boolean).join(" ");
     };
     for (const control of [metric, axis, every]) control.addEventListener("change", draw);
@@ -145,7 +153,7 @@
         });
       });
       const share = part => one.rows.filter(r => (r.head < one.exploiters) === part).reduce((n, r) => n + r.episodes, 0);
-      caption.textContent = `Episodes ${one.edges[0]} to ${one.edges[bins]}: exploiters acted in ${share(true)}, explorers in ${share(false)}. `
+      caption.textContent = `Episodes ${shown(one.edges[0])} to ${shown(one.edges[bins])}: exploiters acted in ${shown(share(true))}, explorers in ${shown(share(false))}. `
         + `Mean returns from ${shown(low)} (dark) to ${shown(high)} (light).`;
       const groups = [["exploiters", k => k < one.exploiters], ["explorers", k => k >= one.exploiters]]
         .filter(([, has]) => one.rows.some(r => has(r.head) && r.episodes));
@@ -229,12 +237,12 @@
       pen.strokeText("★", (gx + 1) * size, (gy + 1) * size); pen.fillText("★", (gx + 1) * size, (gy + 1) * size);
       const last = path.length ? at(path[path.length - 1]) : [0, 0], reached = map.goal === map.cells[path[path.length - 1]];
       const place = where < 0 ? "" : `, largest in row ${at(where)[1] + 1}, column ${at(where)[0] + 1}: ${shown(largest)}`;
-      figure.querySelector(".caption").textContent = `Episode ${map.episodes[frame]}, step ${map.steps[frame]}. ` + (layer
+      figure.querySelector(".caption").textContent = `Episode ${shown(map.episodes[frame])}, step ${shown(map.steps[frame])}. ` + (layer
         ? `${layer.about[0].toUpperCase() + layer.about.slice(1)}: ${filled} of ${count} cells${place}. ` : `This run has no ${what.value}. `)
         + (reached ? "The greedy path ends at the reward." : `The greedy path ends in row ${last[1] + 1}, column ${last[0] + 1}.`);
       figure.dataset.frame = frame;
     }
-    const show = () => { episode.textContent = times[moment.value]; moment.setAttribute("aria-valuetext", "episode " + times[moment.value]); figures.forEach(draw); };
+    const show = () => { episode.textContent = shown(times[moment.value]); moment.setAttribute("aria-valuetext", "episode " + times[moment.value]); figures.forEach(draw); };
     let timer = null;
     function stop() { clearInterval(timer); timer = null; play.textContent = "▶ play"; play.setAttribute("aria-pressed", "false"); }
     play.addEventListener("click", () => {
