@@ -83,7 +83,8 @@ def as_text(scored: Mapping[str, Scores], *, with_published: bool) -> list[str]:
     """Scores by experiment and by tag, with remarks."""
     others = published_scores() if with_published else {}
     rows = []
-    for name in (n for n in figures.ORDER if any(n in s["scores"] for s in scored.values())):
+    names = [n for n in figures.ORDER if any(n in s["scores"] for s in scored.values())]
+    for name in names:
         having = [s for s in scored.values() if name in s["scores"]]
         ran, every = min(s["settings"][name] for s in having)
         ending = f" ({ran} of {every} settings)" if ran < every else ""
@@ -93,9 +94,17 @@ def as_text(scored: Mapping[str, Scores], *, with_published: bool) -> list[str]:
         if name in DEEP_SEAS:
             cells = [number_words(s.get("every_episode", {}).get(name)) for s in scored.values()] + ["–"] * len(others)
             rows.append([f"{name}, checked at every episode{ending}", *cells])
+    left_out = [n for n in figures.ORDER if n not in names]
+    if len(names) > 1:
+        columns = [*(s["scores"] for s in scored.values()), *others.values()]
+        rows.append([f"mean of {len(names)} experiments", *(number_words(_mean_of(c, names)) for c in columns)])
     tags = sorted({tag for s in scored.values() for tag in s["tags"]})
     tag_rows = [[tag, *(number_words(s["tags"].get(tag)) for s in scored.values())] for tag in tags]
     parts = [markdown_table(["bsuite experiment", *scored, *others], rows)]
+    if len(names) > 1 and left_out:
+        parts.append(
+            f"The means, published ones too, leave out {len(left_out)} of 23 experiments: {', '.join(left_out)}."
+        )
     parts.append(markdown_table(["bsuite tag", *scored], tag_rows))
     if any(len(seeds) > 1 for s in scored.values() for seeds in s["by_seed"].values()):
         parts.append("Mean over seeds, with the lowest and the highest in brackets.")
@@ -104,6 +113,12 @@ def as_text(scored: Mapping[str, Scores], *, with_published: bool) -> list[str]:
     if any(not all(s["finished"].values()) for s in scored.values()):
         parts.append("\\* not all episodes have been run")
     return parts
+
+
+def _mean_of(scores: Mapping[str, float | None], names: Sequence[str]) -> float | None:
+    """Mean over these experiments; None if one of them has no score."""
+    values = [scores.get(name) for name in names]
+    return None if None in values else _mean_or_none(v for v in values if v is not None)
 
 
 def _seed_words(scored: Scores, experiment: str) -> str:

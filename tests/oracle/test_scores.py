@@ -94,6 +94,8 @@ def test_the_table_names_the_runs_behind_its_scores():
     table = summary.as_text(found, published=True)
     assert "| catch | 0.900 (0.800–1.000) |" in table
     assert "| bandit (1 of 20 settings) * | 0.500 |" in table
+    assert "| mean of 2 experiments | 0.700 |" in table
+    assert "leave out 21 of 23" in table
     assert "not all episodes" in table
     assert "over all settings" in table
 
