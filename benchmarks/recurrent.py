@@ -93,12 +93,12 @@ def run(name: str, agent: str, seed: int) -> dict[str, Any]:
         if reached and row["target_step"] is None:
             row.update(target_step=evaluation.steps, target_episode=evaluation.episode)
         in_a_row = in_a_row + 1 if reached else 0
-        return in_a_row == IN_A_ROW
+        return in_a_row < IN_A_ROW
 
     finished = tdu.train(
         task.env, "r2d2" if agent == "control" else agent, seed=seed, steps=task.steps, episodes=task.episodes,
         evaluation_episodes=task.evaluation_episodes if task.every else 0, evaluate_every=task.every or None,
-        on_evaluation=on_evaluation if task.every else None, progress=None, say=lambda words: None,
+        callbacks=[tdu.Callback(on_evaluation=on_evaluation)] if task.every else (), progress=None, say=lambda words: None,
         **OPTIONS.get(agent, {}),
     )  # fmt: skip
     result = finished.result

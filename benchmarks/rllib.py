@@ -101,7 +101,7 @@ def ours(seed: int, watch: Watch) -> dict[str, Any]:
     import tdu
 
     def on_evaluation(evaluation: Any) -> bool:
-        return watch.evaluation(evaluation.steps, evaluation.returns.mean)
+        return not watch.evaluation(evaluation.steps, evaluation.returns.mean)
 
     def progress(report: Any) -> None:
         if watch.row["startup_seconds"] is None:
@@ -109,7 +109,7 @@ def ours(seed: int, watch: Watch) -> dict[str, Any]:
 
     run = tdu.train(
         TASK, OURS, seed=seed, steps=MOST_STEPS, evaluate_every=100, evaluation_episodes=EPISODES,
-        on_evaluation=on_evaluation, progress=progress, say=lambda words: None,
+        callbacks=[tdu.Callback(on_evaluation=on_evaluation)], progress=progress, say=lambda words: None,
     )  # fmt: skip
     return watch.ended(run.result["steps"])
 

@@ -110,7 +110,7 @@ def resumed(folder: Path) -> dict[str, str]:
 
     options = {"env": "gym:CartPole-v1", "steps": 1500, "out": folder, "checkpoint_seconds": 0.0, "evaluate_every": 10}
     with contextlib.suppress(KeyboardInterrupt):
-        train(**options, on_episode=interrupt)
+        train(**options, callbacks=[tdu.Callback(on_episode=interrupt)])
     run = train(**options, resume=True)
     return of_run(run) | {
         f"{path.name} {k}": v for path in sorted(folder.glob("*.csv")) for k, v in of_file(path).items()

@@ -145,11 +145,12 @@ def ours(task: Task, agent: str, seed: int, **options: Any) -> dict[str, Any]:
         watch.episode(row["episode"], row["steps"], row["episode_return"])
 
     def on_evaluation(evaluation: Any) -> bool:
-        return watch.evaluation(evaluation.episode, evaluation.steps, evaluation.returns.mean)
+        return not watch.evaluation(evaluation.episode, evaluation.steps, evaluation.returns.mean)
 
     run = tdu.train(
         task.env, agent, seed=seed, steps=task.steps, evaluate_every=task.every, evaluation_episodes=EPISODES,
-        on_episode=on_episode, on_evaluation=on_evaluation, progress=None, say=said.append, **options,
+        callbacks=[tdu.Callback(on_episode=on_episode, on_evaluation=on_evaluation)], progress=None, say=said.append,
+        **options,
     )  # fmt: skip
     warned = any(words.startswith("values drift") for words in said)
     kept = {name: run.result[name] for name in ("episodes", "steps", "largest_q", "possible_return")}

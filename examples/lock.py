@@ -42,10 +42,8 @@ def make():
 if __name__ == "__main__":
     import tdu
 
-    def is_open(evaluation):
-        return evaluation.returns.mean > 0.95
-
+    until_open = tdu.Callback(on_evaluation=lambda tried: tried.returns.mean < 0.95)  # False ends the run
     seed = int(sys.argv[1]) if len(sys.argv) > 1 else 0
-    run = tdu.train(Lock(), seed=seed, return_cut="worse", evaluate_every=20, on_evaluation=is_open)
+    run = tdu.train(Lock(), seed=seed, return_cut="worse", evaluate_every=20, callbacks=[until_open])
     print(run)
     print("the combination is", [run.agent.act(right) for right in range(len(COMBINATION))])

@@ -12,19 +12,22 @@ if TYPE_CHECKING:
     from tdu import theory
     from tdu.errors import UserError
     from tdu.run.bsuite_agent import bsuite_agent
+    from tdu.run.callbacks import Callback
     from tdu.run.observers import Evaluation
+    from tdu.run.run import Run
     from tdu.run.runners.interaction import run_key
     from tdu.run.signals import Interrupted
-    from tdu.run.stored import Run, evaluate, load
+    from tdu.run.stored import evaluate, load
     from tdu.run.train import train
     from tdu.run.trained import TrainedAgent
 
 __version__ = "0.1.0"
 
 _MODULES = {
+    "Callback": "tdu.run.callbacks",
     "Evaluation": "tdu.run.observers",
     "Interrupted": "tdu.run.signals",
-    "Run": "tdu.run.stored",
+    "Run": "tdu.run.run",
     "TrainedAgent": "tdu.run.trained",
     "UserError": "tdu.errors",
     "bsuite_agent": "tdu.run.bsuite_agent",
@@ -35,6 +38,7 @@ _MODULES = {
 }
 
 __all__ = [
+    "Callback",
     "Evaluation",
     "Interrupted",
     "Run",

@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tdu.run.folder import LOG, Folder, evaluations_at, latest_checkpoint, read_log
+from tdu.run.folder.log import Log
 from tdu.run.folder.records import RunResult
 from tdu.run.observers import (
     Advisor,
     Checkpointer,
-    EpisodeCallback,
-    Evaluation,
+    EpisodeCallbacks,
     Evaluator,
     LiveRun,
     Logging,
@@ -19,9 +19,10 @@ from tdu.run.observers import (
 )
 from tdu.run.plan import Plan, make_runner
 from tdu.run.progress import Report
-from tdu.run.runners.rows import WALL_TIME, Row, plain_row
+from tdu.run.run import Moment, Run
+from tdu.run.runners.protocol import Saved
+from tdu.run.runners.rows import WALL_TIME, plain_row
 from tdu.run.signals import Interrupted
-from tdu.run.stored import Run
 from tdu.run.track import Tracker
 from tdu.run.trained import TrainedAgent
 
@@ -34,10 +35,8 @@ class Watch(NamedTuple):
     checkpoint_seconds: float
     evaluate_every: int | None = None
     """Episodes between evaluations during the run."""
-    on_episode: Callable[[Row], object] | None = None
-    """Called with every episode's log row; True ends the run."""
-    on_evaluation: Callable[[Evaluation], object] | None = None
-    """Called after every evaluation during the run; True ends the run."""
+    callbacks: Sequence[object] = ()
+    """The user's; see `callbacks.Callback`."""
     record: bool = False
     """Whether snapshots of the agent's values are stored."""
     record_every: int | None = None
@@ -58,22 +57,22 @@ class Loop:
         resuming: bool,
         say: Callable[[str], None],
         address: str | None = None,
+        continued: Run | None = None,
     ):
         runner, agent = make_runner(plan.config, plan.env, address=address, say=say)
         for note in runner.notes:
             say(note)
-        self._run = run = LiveRun(plan, runner, agent, folder, say)
+        self._run = run = LiveRun(plan, runner, agent, folder, watch.callbacks, say)
         recording = Recording(run, record=watch.record, every=watch.record_every)
         self._checkpointer = Checkpointer(run, recording, seconds=watch.checkpoint_seconds)
         self._evaluator = Evaluator(
-            run, self._checkpointer,
-            episodes=watch.evaluation_episodes, every=watch.evaluate_every, callback=watch.on_evaluation,
-        )  # fmt: skip
+            run, self._checkpointer, episodes=watch.evaluation_episodes, every=watch.evaluate_every
+        )
         self._logging = Logging(run)
         self._observers: Sequence[Observer] = (
             recording,
             Advisor(run),
-            EpisodeCallback(run, watch.on_episode),
+            EpisodeCallbacks(run),
             self._logging,
             self._evaluator,
             Tracker(run, watch.track),
@@ -83,6 +82,8 @@ class Loop:
         self._seconds_before = 0.0
         if folder is not None:
             self._restore(folder, resuming)
+        elif continued is not None:
+            self._continue(continued)
         run.clock_before = runner.clock
         for observer in self._observers:
             observer.start()
@@ -96,15 +97,25 @@ class Loop:
             folder.open_logs(run.columns, at=None)
             return
         saved, manifest = loaded
-        self._seconds_before = manifest.seconds
+        log = read_log(folder.path / LOG, upto=manifest.log.bytes)
+        self._restore_from(saved, manifest.seconds, log, evaluations_at(folder.path, manifest))
+        folder.open_logs(run.columns, at=manifest)
+
+    def _continue(self, run: Run) -> None:
+        """Continues a run without a folder."""
+        assert run.moment is not None
+        self._restore_from(run.moment.copied_state(), run.moment.seconds, run.log, run.evaluations)
+        self._logging.continue_from(run.log, run.moment.learner_log)
+
+    def _restore_from(self, saved: Saved, seconds: float, log: Log, evaluations: Log) -> None:
+        run = self._run
+        self._seconds_before = seconds
         run.runner.restore(saved)
         if not run.runner.exact:
             run.say("the state of its environments cannot be restored: they begin new episodes.")
-        run.restore(read_log(folder.path / LOG, upto=manifest.log.bytes))
-        evaluations = evaluations_at(folder.path, manifest)
+        run.restore(log)
         for observer in self._observers:
             observer.restore(saved, evaluations)
-        folder.open_logs(run.columns, at=manifest)
 
     @property
     def has_progress(self) -> bool:
@@ -154,12 +165,23 @@ class Loop:
         run, runner = self._run, self._run.runner
         for observer in self._observers:
             observer.finish()  # the last checkpoint is saved before the evaluation, which may use the environment
+        saved = runner.save() if run.folder is None else None  # before the evaluation too
         trained = TrainedAgent(runner.spec, run.agent, runner.params())
         result = self._result(trained)
         if run.folder is not None:
             run.folder.write_result(result)
-        final = self._checkpointer.final
-        return Run(result.to_json(), self._logging.log(), trained, run.config, self._evaluator.log(final))
+        finished = Run(
+            result.to_json(),
+            self._logging.log(),
+            trained,
+            run.config,
+            self._evaluator.log(self._checkpointer.final),
+            source=run.source,
+            path=None if run.folder is None else run.folder.path,
+            moment=None if saved is None else Moment(saved, run.stopwatch.seconds, self._logging.learner_log(), result),
+        )
+        run.call("on_end", finished)
+        return finished
 
     def _result(self, trained: TrainedAgent) -> RunResult:
         run, runner, config, clock = self._run, self._run.runner, self._run.config, self._run.runner.clock

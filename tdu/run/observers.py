@@ -7,7 +7,7 @@ import collections
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import jax
@@ -16,18 +16,20 @@ import numpy as np
 
 from tdu.errors import TrainingError, UserError
 from tdu.run import recording
+from tdu.run.callbacks import call
 from tdu.run.folder import (
     EVALUATIONS,
     LEARNER_LOG,
     LOG,
     Folder,
+    best_return,
     evaluations_at,
     latest_checkpoint,
     read_log,
     snapshots,
 )
 from tdu.run.folder.checkpoints import Manifest
-from tdu.run.folder.log import Log, MemoryLog
+from tdu.run.folder.log import Log, MemoryLog, rows_of
 from tdu.run.folder.records import RECENT, GreedyReturn, RunConfig
 from tdu.run.plan import AnyAgent, Plan
 from tdu.run.progress import Report
@@ -77,11 +79,18 @@ class LiveRun:
     """A run under way, as its observers see it."""
 
     def __init__(
-        self, plan: Plan, runner: Runner, agent: AnyAgent, folder: Folder | None, say: Callable[[str], None]
+        self,
+        plan: Plan,
+        runner: Runner,
+        agent: AnyAgent,
+        folder: Folder | None,
+        callbacks: Sequence[object],
+        say: Callable[[str], None],
     ) -> None:
         self.config: RunConfig = plan.config
         self.source = plan.source
         self.runner, self.agent, self.folder, self.say = runner, agent, folder, say
+        self._callbacks = callbacks
         self.columns = columns(runner.spec)
         self.signals = Signals(say)
         self.stopwatch = Stopwatch()
@@ -107,6 +116,10 @@ class LiveRun:
     def mean_return(self) -> float | None:
         """Mean return of the last `RECENT` episodes."""
         return float(np.mean(self.recent_returns)) if self.recent_returns else None
+
+    def call(self, name: str, *arguments: object) -> None:
+        """Calls the user's callbacks; one that returns False ends the run."""
+        self.stop_requested |= call(self._callbacks, name, *arguments)
 
     def add(self, row: Row) -> None:
         """Takes in the row of a finished episode."""
@@ -154,7 +167,7 @@ class Observer:
     """Watches a run. A method that is not overridden does nothing."""
 
     def restore(self, saved: Saved, evaluations: Log) -> None:
-        """Continues from a checkpoint and the evaluations up to it."""
+        """Continues from a checkpoint, or the end of a run without a folder, and the evaluations up to it."""
 
     def start(self) -> None:
         """Called once before the first step."""
@@ -299,15 +312,17 @@ def _against_drift(config: RunConfig) -> str:
     return f"try {', '.join(advice[:-1])} or {advice[-1]}."
 
 
-class EpisodeCallback(Observer):
-    """Calls `on_episode` of `tdu.train`."""
+class EpisodeCallbacks(Observer):
+    """Calls `on_start` and `on_episode` of the user's callbacks."""
 
-    def __init__(self, run: LiveRun, callback: Callable[[Row], object] | None):
-        self._run, self._callback = run, callback
+    def __init__(self, run: LiveRun):
+        self._run = run
+
+    def start(self) -> None:
+        self._run.call("on_start", self._run.config)
 
     def episode(self, row: Row) -> None:
-        if self._callback is not None:
-            self._run.stop_requested |= self._callback(dict(row)) is True
+        self._run.call("on_episode", dict(row))
 
 
 class Logging(Observer):
@@ -315,7 +330,12 @@ class Logging(Observer):
 
     def __init__(self, run: LiveRun):
         self._run = run
-        self._memory = MemoryLog(run.columns)
+        self._memory, self._learner_memory = MemoryLog(run.columns), MemoryLog()
+
+    def continue_from(self, log: Log, learner_log: Log) -> None:
+        """Continues the logs of a run without a folder."""
+        self._memory.append(rows_of(log))
+        self._learner_memory.append(rows_of(learner_log))
 
     def episode(self, row: Row) -> None:
         self._run.add(row)
@@ -327,6 +347,7 @@ class Logging(Observer):
             raise diverged(run.config, f"before step {run.runner.clock.steps}")
         if run.folder is None:
             self._memory.append(rows)
+            self._learner_memory.append(learner_rows)
         else:
             run.folder.append(rows)
             run.folder.append_to(LEARNER_LOG, learner_rows)
@@ -335,6 +356,10 @@ class Logging(Observer):
         """The whole log."""
         folder = self._run.folder
         return self._memory.arrays() if folder is None else read_log(folder.path / LOG)
+
+    def learner_log(self) -> Log:
+        """learner.csv of a run without a folder."""
+        return self._learner_memory.arrays()
 
 
 class Evaluation(NamedTuple):
@@ -356,19 +381,19 @@ class Evaluator(Observer):
         *,
         episodes: int,
         every: int | None,
-        callback: Callable[[Evaluation], object] | None,
     ):
         if every is not None and not isinstance(run.source, str) and not run.runner.exact:
             raise UserError("evaluate_every needs an environment whose state can be restored; give its id.")
         self._run, self._checkpointer = run, checkpointer
-        self._episodes, self._every, self._callback = episodes, every, callback
+        self._episodes, self._every = episodes, every
         self._evaluated = Clock(0, 0)
         """When the last evaluation was."""
         self._memory = MemoryLog()
 
     def restore(self, saved: Saved, evaluations: Log) -> None:
         if evaluations:
-            self._run.best_return = float(evaluations["greedy_return"].max())
+            self._memory.append(rows_of(evaluations))
+            self._run.best_return = best_return(evaluations)
             last = {name: numbers[-1].item() for name, numbers in evaluations.items()}
             self._run.last_evaluation = last
             self._evaluated = Clock(last["steps"], last["episode"])
@@ -406,9 +431,7 @@ class Evaluator(Observer):
             if returns.mean > run.best_return:
                 self._checkpointer.save(run.folder, best=True, saved=saved)
         run.best_return = max(run.best_return, returns.mean)
-        if self._callback is not None:
-            evaluation = Evaluation(clock.episodes, clock.steps, returns, trained)
-            run.stop_requested |= self._callback(evaluation) is True
+        run.call("on_evaluation", Evaluation(clock.episodes, clock.steps, returns, trained))
         if run.config.until_return is not None and returns.mean >= run.config.until_return:
             run.stop_requested = True
 
@@ -490,11 +513,13 @@ class Checkpointer(Observer):
 
 
 class ProgressReporter(Observer):
-    """Passes reports to a progress display."""
+    """Passes reports to a progress display and to `on_step` of the user's callbacks."""
 
     def __init__(self, run: LiveRun, show: Callable[[Report], None] | None):
         self._run, self._show = run, show
 
     def advanced(self, rows: list[Row]) -> None:
+        report = self._run.report()
         if self._show is not None:
-            self._show(self._run.report())
+            self._show(report)
+        self._run.call("on_step", report)

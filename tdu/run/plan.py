@@ -70,7 +70,7 @@ def resolve(
     env: Any = None,
     agent: str | None = None,
     *,
-    config: str | Path | None = None,
+    config: str | Path | RunConfig | None = None,
     seed: int | None = None,
     episodes: int | None = None,
     steps: int | None = None,
@@ -88,7 +88,7 @@ def resolve(
     notes = []
     given = options
     if config is not None:
-        template = read_template(Path(config))
+        template = config.to_json() if isinstance(config, RunConfig) else read_template(Path(config))
         if env is None and environments.parse(template.get("env", "")).source == environments.OBJECT:
             raise UserError(f"{config} is of a run on an object, which a file cannot hold; give the environment too.")
         env = template.get("env") if env is None else env

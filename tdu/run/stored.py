@@ -1,8 +1,8 @@
-"""A run that is over or paused: `Run`, `load` from its folder, and `evaluate` its agent."""
+"""Runs from their folders: `load`, and `evaluate` the agent."""
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +12,6 @@ from tdu.options import MAX_SEED, whole_number
 from tdu.run.folder import (
     CONFIG,
     LOG,
-    RunConfig,
     best_checkpoint,
     evaluations_at,
     final_checkpoint,
@@ -21,36 +20,12 @@ from tdu.run.folder import (
     read_log,
     read_result,
 )
-from tdu.run.folder.log import Log
 from tdu.run.plan import make_environment, make_runner, object_name
+from tdu.run.run import Run
 from tdu.run.trained import TrainedAgent, play, step_limit
 
 EPISODES = 200
 """Default number of episodes."""
-
-
-class Run(NamedTuple):
-    """A run: its result, its log, its trained agent and its config."""
-
-    result: dict[str, Any]
-    """The content of result.json; empty if the run has not finished."""
-    log: Log
-    """Arrays by column."""
-    agent: TrainedAgent
-    config: RunConfig
-    evaluations: Log
-    """Evaluations during the run (`evaluate_every`), arrays by column; empty without."""
-
-    def __repr__(self) -> str:
-        config, result = self.config, self.result
-        words = [f"env={config.env!r}", f"agent={config.agent!r}", f"seed={config.seed}"]
-        words.append(f"episodes={len(self.log.get('episode', ()))}")
-        if not result:
-            return f"Run({', '.join(words)}, not finished)"
-        words += [f"{name}={result[name]}" for name in ("solved_episode", "mastered_episode") if name in result]
-        mean = result["mean_return"]
-        words.append(f"mean_return={mean if mean is None else round(mean, 4)}")
-        return f"Run({', '.join(words)})"
 
 
 def load(path: str | Path, env: Any = None, say: Callable[[str], None] = tell, *, best: bool = False) -> Run:
@@ -98,6 +73,8 @@ def load(path: str | Path, env: Any = None, say: Callable[[str], None] = tell, *
         agent=TrainedAgent(runner.spec, agent, runner.params(saved)),
         config=config,
         evaluations=evaluations_at(path, manifest),
+        source=config.env if env is None else env,
+        path=path,
     )
 
 

@@ -1,7 +1,7 @@
 """`train`: an agent on an environment, from the first step to the result."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,14 +10,15 @@ from tdu.errors import RunError, UserError, tell
 from tdu.options import MAX_EPISODES, whole_number
 from tdu.run import progress as displays
 from tdu.run import recording
-from tdu.run.folder import Folder
+from tdu.run.callbacks import checked
+from tdu.run.folder import Folder, RunConfig, RunResult, best_return, evaluations_at
 from tdu.run.loop import Loop, Watch
-from tdu.run.observers import Evaluation
 from tdu.run.plan import Engine, Plan, plan, refuse_without_ray
 from tdu.run.progress import Report
+from tdu.run.run import Run
 from tdu.run.runners.mastery import Until
-from tdu.run.runners.rows import Row
-from tdu.run.stored import Run, load
+from tdu.run.runners.protocol import Clock
+from tdu.run.stored import load
 
 CHECKPOINT_SECONDS = 60.0
 """Default time between checkpoints."""
@@ -30,7 +31,7 @@ def train(
     env: Any = None,
     agent: str | None = None,
     *,
-    config: str | Path | None = None,
+    config: str | Path | RunConfig | None = None,
     seed: int | None = None,
     episodes: int | None = None,
     steps: int | None = None,
@@ -46,8 +47,7 @@ def train(
     success_return: float | None = None,
     record: bool = False,
     record_every: int | None = None,
-    on_episode: Callable[[Row], object] | None = None,
-    on_evaluation: Callable[[Evaluation], object] | None = None,
+    callbacks: Sequence[object] = (),
     progress: Callable[[Report], None] | Literal["auto", "plain"] | None = "auto",
     compiling: Callable[[], None] | None = None,
     say: Callable[[str], None] = tell,
@@ -55,6 +55,7 @@ def train(
     engine: Engine | None = None,
     actors: int | None = None,
     address: str | None = None,
+    continued: Run | None = None,
     **options: Any,
 ) -> Run:
     """Trains an agent and returns the run.
@@ -63,13 +64,14 @@ def train(
         env: an environment id, for example "deep_sea:size=20"; a dm_env or Gymnasium object, also a vector; or a
             `tdu.types.Environment`.
         agent: the agent's name; default "tdu".
-        config: a run's config.json or its folder. It provides every setting that is not given here.
+        config: a run's config.json, its folder or its `Run.config`. It provides every setting that is not given here.
         seed: seed of everything random in the run; default 0.
         episodes: maximum number of episodes. Default: the environment's own number, or no limit if `steps` is given.
         steps: maximum number of environment steps. Several environments are stepped together to the end of a round.
         num_envs: number of parallel environments. Default 1; recurrent agents: set by the preset.
         out: the run's folder. Without it, nothing is written to disk.
-        resume: continue the run in that folder; "if_there" starts a new one if there is none.
+        resume: continue the run in that folder; "if_there" starts a new one if there is none. With larger `episodes` or
+            `steps`, or another `until`, a finished run is trained longer.
         until: what ends the run before its budget is spent. "solved": the environment's own rule (bsuite's on Deep Sea,
             ten successes in a row on the Binary Tree). "mastered" (default): on Deep Sea, in addition, the greedy policy
             has followed the optimal path at 20 checks in a row, 5 episodes apart. "budget": nothing.
@@ -87,8 +89,7 @@ def train(
         record: store snapshots of the agent's values in record.jsonl, for the maps of `tdu report`; needs `out`. A run
             that records continues to record when it is resumed.
         record_every: the same, every this many episodes instead of the default schedule.
-        on_episode: called with every episode's log row; return True to end the run.
-        on_evaluation: called after every evaluation during the run; return True to end the run.
+        callbacks: functions or objects that the run calls; see `tdu.Callback`.
         progress: "auto" is a bar on a terminal and elsewhere a line every five seconds, "plain" always such lines, None
             nothing; or a function that is called with a report after every piece of the run.
         compiling: called just before compilation starts.
@@ -97,6 +98,7 @@ def train(
         engine: "ray" runs actors, replay and learner as processes of a Ray cluster (recurrent agents only).
         actors: number of actors on the cluster, each with `num_envs` environments; default: one per core of this machine.
         address: the cluster's address. Without it, a cluster is started on this machine.
+        continued: a run without a folder that is trained longer; see `Run.train`.
         **options: fields of the agent's config.
 
     Raises:
@@ -124,8 +126,7 @@ def train(
         raise UserError("evaluate_every needs evaluation_episodes of at least 1.")
     if planned.config.until_return is not None and evaluate_every is None:
         raise UserError("until_return is compared with evaluations during the run; give evaluate_every too.")
-    if on_evaluation is not None and evaluate_every is None:
-        raise UserError("on_evaluation is called after evaluations during the run; give evaluate_every too.")
+    calls = checked(callbacks, evaluates=evaluate_every is not None)
 
     with displays.shown(progress, f"{planned.config.agent} seed {planned.config.seed}") as show:
 
@@ -138,16 +139,51 @@ def train(
                 compiling()
             watch = Watch(
                 evaluation_episodes=evaluation_episodes, checkpoint_seconds=checkpoint_seconds,
-                evaluate_every=evaluate_every, on_episode=on_episode, on_evaluation=on_evaluation,
+                evaluate_every=evaluate_every, callbacks=calls,
                 record=record, record_every=record_every, progress=show, track=track,
             )  # fmt: skip
-            return Loop(planned, folder, watch, resuming=resuming, say=say, address=address)
+            return Loop(planned, folder, watch, resuming=resuming, say=say, address=address, continued=continued)
 
         if out is not None:
             return _in_folder(out, planned, start, resume=resume, env=env, say=say)
         if resume:
             raise RunError("there is nothing to resume without a folder; give out.")
+        if continued is not None and continued.moment is not None:
+            result = continued.moment.result
+            clock = Clock(result.steps, result.episodes)
+            best = best_return(continued.evaluations)
+            if not _goes_on(continued.config, planned.config, result, clock, best, "the run", say):
+                return continued
         return start(None, resuming=False).run()
+
+
+def _goes_on(
+    stored: RunConfig,
+    wanted: RunConfig,
+    result: RunResult | None,
+    clock: Clock,
+    best: float,
+    name: str,
+    say: Callable[[str], None],
+) -> bool:
+    """Whether a run with a config goes on under another one, which may only have other limits.
+
+    `result` is None if it has not finished; `best` is its best evaluation return.
+    """
+    if not stored.differs_only_in_limits(wanted):
+        raise RunError(
+            f"{name} was started with {stored.difference(wanted)}; resume it with the same settings, or start another run "
+            f"like it (--config {name}, and another --out)."
+        )
+    if stored != wanted and wanted.budget.spent(clock):
+        raise RunError(
+            f"{name} has taken {clock.steps:,} steps in {clock.episodes:,} episodes already; its new limit must be larger."
+        )
+    if result is None or not result.has_ended(wanted, best):
+        return True
+    longer = "--until budget trains on after that" if stored != wanted else "more --steps or --episodes train it longer"
+    say(f"{name} is finished already: {longer}.")
+    return False
 
 
 def _in_folder(
@@ -168,16 +204,15 @@ def _in_folder(
         stored = folder.read_config()
         if stored is None:
             folder.write_config(planned.config)
-        elif stored != planned.config:
-            difference = stored.difference(planned.config)
-            raise RunError(
-                f"{folder.path} was started with {difference}; resume it with the same settings, or start another run "
-                f"like it (--config {folder.path}, and another --out)."
-            )
-        if folder.read_result() is not None:
-            finished = load(folder.path, None if isinstance(env, str) else env, say)
-            say(f"{folder.path} is finished already.")
-            return finished
+        else:
+            result = folder.read_result()
+            clock = folder.clock(planned.config, say) if stored != planned.config else Clock(0, 0)
+            best = best_return(evaluations_at(folder.path, None))
+            done = result is not None and stored == planned.config and resume == "if_there"
+            if done or not _goes_on(stored, planned.config, result, clock, best, str(folder.path), say):
+                return load(folder.path, None if isinstance(env, str) else env, say)
+            if result is not None or stored != planned.config:
+                folder.extend(planned.config)
         loop = None
         try:
             loop = start(folder, resuming=bool(resume) and exists)

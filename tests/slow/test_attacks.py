@@ -42,9 +42,9 @@ def made(tmp_path_factory):
     """A finished run, and one that was killed after several checkpoints."""
     folder = tmp_path_factory.mktemp("made")
     train(folder / "finished")
-    train(folder / "cut", on_episode=lambda row: row["episode"] == 12)
+    train(folder / "cut", callbacks=[tdu.Callback(on_episode=lambda row: row["episode"] < 12)])
     with pytest.raises(Killed):
-        train(folder / "unfinished", on_episode=kill, evaluate_every=2, evaluation_episodes=1)
+        train(folder / "unfinished", callbacks=[tdu.Callback(on_episode=kill)], evaluate_every=2, evaluation_episodes=1)
     return folder
 
 

@@ -61,7 +61,9 @@ def test_a_run_that_was_cut_off_leaves_the_same_bytes(recorded, tmp_path):
             shutil.copytree(out, copied, ignore=shutil.ignore_patterns(".lock*"))
 
     out = tmp_path / "run"
-    tdu.train(SEA, "tdu", out=out, record_every=4, checkpoint_seconds=0.0, on_episode=copy, **HOW)
+    tdu.train(
+        SEA, "tdu", out=out, record_every=4, checkpoint_seconds=0.0, callbacks=[tdu.Callback(on_episode=copy)], **HOW
+    )
     assert (copied / "record.jsonl").read_bytes() != (whole / "record.jsonl").read_bytes()
     resumed = tdu.train(SEA, "tdu", out=copied, resume=True, **HOW)  # it continues recording without the option
     assert (copied / "record.jsonl").read_bytes() == (whole / "record.jsonl").read_bytes()

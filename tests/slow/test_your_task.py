@@ -313,7 +313,7 @@ def test_evaluations_are_on_schedule_and_change_nothing(env, tmp_path):
     seen = []
     run, _ = quiet(
         make(), seed=3, episodes=90, out=tmp_path / "run", evaluation_episodes=5, evaluate_every=20,
-        on_evaluation=seen.append,
+        callbacks=[tdu.Callback(on_evaluation=seen.append)],
     )  # fmt: skip
     evaluations = runs.read_log(tmp_path / "run" / "evaluations.csv")
     assert evaluations["episode"].tolist() == [20, 40, 60, 80] == [e.episode for e in seen]
@@ -378,15 +378,14 @@ def test_a_callback_ends_a_run(tmp_path):
 
     def three(row):
         rows.append(row)
-        return row["episode"] == 3
+        return row["episode"] < 3
 
-    run, _ = quiet(Corridor(), episodes=500, out=tmp_path / "run", on_episode=three)
+    run, _ = quiet(Corridor(), episodes=500, out=tmp_path / "run", callbacks=[tdu.Callback(on_episode=three)])
     assert [row["episode"] for row in rows] == [1, 2, 3]
     assert run.result["episodes"] == 3
     assert runs.read_result(tmp_path / "run").episodes == 3
-    ended, _ = quiet(
-        GRID, episodes=500, evaluation_episodes=1, evaluate_every=10, on_evaluation=lambda e: e.episode == 30
-    )
+    until_30 = tdu.Callback(on_evaluation=lambda e: e.episode < 30)
+    ended, _ = quiet(GRID, episodes=500, evaluation_episodes=1, evaluate_every=10, callbacks=[until_30])
     assert ended.result["episodes"] == 30
 
 

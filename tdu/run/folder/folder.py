@@ -4,6 +4,7 @@ import csv
 import errno
 import fcntl
 import io
+import math
 import os
 import re
 import shutil
@@ -15,8 +16,8 @@ from tdu import files
 from tdu.errors import RunError, reading, writing
 from tdu.run.folder import checkpoints, snapshots
 from tdu.run.folder.log import EMPTY, GrowingFile, Log, LogWriter, matches, read_log
-from tdu.run.folder.records import Json, RunConfig, RunResult, read_json, template, written_json
-from tdu.run.runners.protocol import Saved
+from tdu.run.folder.records import Json, RunConfig, RunResult, read_json, template, without_limits, written_json
+from tdu.run.runners.protocol import Clock, Saved
 from tdu.run.runners.rows import Column, Row
 
 CONFIG = "config.json"
@@ -97,6 +98,23 @@ class Folder:
         with writing(self.path / CONFIG):
             files.write_atomically(self.path / CONFIG, written_json(config.to_file()))
         self._is_begun_here = True
+
+    def clock(self, config: RunConfig, say: checkpoints.Say) -> Clock:
+        """Where the run is: at its end, or at its last checkpoint."""
+        result = self.read_result()
+        if result is not None:
+            return Clock(result.steps, result.episodes)
+        manifest = checkpoints.latest_manifest(self.path / CHECKPOINTS, _reason_against(self.path, config), say)
+        if manifest is None:
+            return Clock(0, 0)
+        return Clock(manifest.step, len(read_log(self.path / LOG, upto=manifest.log.bytes)["episode"]))
+
+    def extend(self, config: RunConfig) -> None:
+        """Gives the run other limits. It is unfinished from then on; its checkpoints stay valid."""
+        with writing(self.path / RESULT):
+            (self.path / RESULT).unlink(missing_ok=True)
+            files.flush_folder(self.path)
+        self.write_config(config)
 
     def read_result(self) -> RunResult | None:
         """The result of a finished run; None if it has not finished."""
@@ -342,6 +360,11 @@ def read_checked_log(folder: Path, config: RunConfig, result: RunResult | None, 
     return read_log(folder / LOG, upto=None if manifest is None else manifest.log.bytes)
 
 
+def best_return(evaluations: Log) -> float:
+    """The best evaluation return during a run; -inf if there is none."""
+    return float(evaluations["greedy_return"].max()) if evaluations else -math.inf
+
+
 def evaluations_at(folder: Path, at: checkpoints.Manifest | None) -> Log:
     """A run's evaluations, up to a checkpoint if one is given; empty if there are none."""
     return read_log(folder / EVALUATIONS, upto=None if at is None else at.other_logs.get(EVALUATIONS, EMPTY).bytes)
@@ -409,10 +432,10 @@ def best_checkpoint(folder: Path, config: RunConfig, like: Saved) -> tuple[Saved
 
 
 def _reason_against(folder: Path, config: RunConfig) -> checkpoints.ReasonAgainst:
-    run = config.to_json()
+    run = without_limits(config.to_json())
 
     def reason_against(manifest: checkpoints.Manifest) -> str | None:
-        if manifest.run != run:
+        if without_limits(manifest.run) != run:
             return "it belongs to another run"
         for name, stamp in ((LOG, manifest.log), *manifest.other_logs.items()):
             if not matches(folder / name, stamp):

@@ -117,6 +117,12 @@ class MemoryLog:
         return {c.name: np.array(numbers, _dtype(c)) for c, numbers in self._columns.items()}
 
 
+def rows_of(log: Log) -> list[Row]:
+    """A log as rows."""
+    values = zip(*(numbers.tolist() for numbers in log.values()), strict=True)
+    return [dict(zip(log, row, strict=True)) for row in values]
+
+
 def matches(path: Path, stamp: Stamp) -> bool:
     """Whether the beginning of a log matches a stamp."""
     try:

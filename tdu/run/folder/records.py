@@ -12,7 +12,9 @@ from typing import Any, get_args
 from tdu import files
 from tdu.errors import RunError
 from tdu.options import MAX_ACTORS, MAX_ENVS, MAX_EPISODES, MAX_SEED, MAX_STEPS
+from tdu.run.runners import mastery
 from tdu.run.runners.mastery import Until
+from tdu.run.runners.protocol import Budget, Clock
 
 Json = dict[str, Any]
 
@@ -21,6 +23,13 @@ RECENT = 100
 
 
 _MAY_BE_LEFT_OUT = ("actors", "until_return", "success_return")
+LIMITS = ("episodes", "steps", "until", "until_return")
+"""The fields of a config that only determine where the run ends. A run can be trained longer by changing them."""
+
+
+def without_limits(config: Json) -> Json:
+    """The fields of a run's config that determine what the run does until it ends."""
+    return {name: value for name, value in config.items() if name not in LIMITS}
 
 
 @dataclass(frozen=True)
@@ -46,6 +55,11 @@ class RunConfig:
     """The run ends when an evaluation reaches this return."""
     success_return: float | None = None
     """An evaluation episode with at least this return is a success; None if the environment reports success itself."""
+
+    @property
+    def budget(self) -> Budget:
+        """Its limits of episodes and steps."""
+        return Budget(self.episodes, self.steps)
 
     def to_json(self) -> Json:
         """The content of config.json without its checksum. Fields that may be None and are None are left out."""
@@ -86,6 +100,10 @@ class RunConfig:
     def digest(self) -> str:
         """Eight characters of the checksum, for the name of a folder."""
         return self.sha256()[:8]
+
+    def differs_only_in_limits(self, other: "RunConfig") -> bool:
+        """Whether the configs differ at most in their limits."""
+        return without_limits(self.to_json()) == without_limits(other.to_json())
 
     def difference(self, other: "RunConfig") -> str:
         """The first few fields in which two configs differ."""
@@ -141,6 +159,17 @@ class RunResult:
     greedy_depth: int | None = None
     """How many steps of it the greedy policy followed at the last check (`runners.mastery`)."""
     mastered_episode: int | None = None
+
+    def has_ended(self, config: RunConfig, best_return: float) -> bool:
+        """Whether a run with this config ends there. It may have other limits than the run, or a callback stopped the run.
+
+        `best_return` is of its evaluations during the run.
+        """
+        has_return = config.until_return is not None and best_return >= config.until_return
+        goal = mastery.is_reached(
+            config.until, self.solved_episode, self.mastered_episode, has_path=self.optimal_depth is not None
+        )
+        return goal or has_return or config.budget.spent(Clock(self.steps, self.episodes))
 
     def belongs_to(self, config: RunConfig) -> bool:
         """Whether it is the result of a run with this config."""

@@ -22,6 +22,13 @@ Until = Literal["mastered", "solved", "budget"]
 """When a run ends before its budget is spent: once the task is mastered and solved by its own rule, once it is solved, or
 never. A task without an optimal path cannot be mastered; there `mastered` means `solved`."""
 
+
+def is_reached(until: Until, solved_episode: int | None, mastered_episode: int | None, *, has_path: bool) -> bool:
+    """Whether a run has reached its goal. `has_path` is whether its task can be mastered."""
+    waits = until == "mastered" and has_path and mastered_episode is None
+    return until != "budget" and solved_episode is not None and not waits
+
+
 Values = Callable[[Params, Array], Array]
 Path = tuple[tuple[int, int], ...]
 

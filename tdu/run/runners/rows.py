@@ -143,8 +143,8 @@ class Progress:
 
     def has_reached(self, until: mastery.Until) -> bool:
         """Whether the run has reached its goal."""
-        waits = until == "mastered" and self._spec.optimal_path and self.mastered_episode is None
-        return until != "budget" and self.solved_episode is not None and not waits
+        has_path = bool(self._spec.optimal_path)
+        return mastery.is_reached(until, self.solved_episode, self.mastered_episode, has_path=has_path)
 
     def add(self, episode_return: float, bad: bool) -> None:
         """Counts a finished episode."""

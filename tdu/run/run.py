@@ -1,0 +1,101 @@
+"""A run that is over or paused: `Run`."""
+
+import copy
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from tdu.errors import RunError
+from tdu.run.folder import EVALUATIONS, LEARNER_LOG, Folder, RunConfig, RunResult
+from tdu.run.folder.log import Log, rows_of
+from tdu.run.runners.protocol import Saved
+from tdu.run.runners.rows import columns
+from tdu.run.trained import TrainedAgent
+
+
+class Moment(NamedTuple):
+    """The end of a run that has no folder. It can be continued from there."""
+
+    saved: Saved
+    seconds: float
+    """Time spent running."""
+    learner_log: Log
+    result: RunResult
+
+    def copied_state(self) -> Saved:
+        """A copy of the state, for a run that will change it."""
+        state, arrays, plain, segments = self.saved
+        return Saved(jax.tree.map(jnp.copy, state), dict(arrays), copy.deepcopy(plain), segments)
+
+
+@dataclass(frozen=True, repr=False)
+class Run:
+    """A run: its result, its log, its trained agent and its config."""
+
+    result: dict[str, Any]
+    """The content of result.json; empty if the run has not finished."""
+    log: Log
+    """Arrays by column."""
+    agent: TrainedAgent
+    config: RunConfig
+    evaluations: Log
+    """Evaluations during the run (`evaluate_every`), arrays by column; empty without."""
+    source: object = None
+    """The environment's id, or the object that was given."""
+    path: Path | None = None
+    """Its folder."""
+    moment: Moment | None = None
+    """Its end, if it has no folder. It holds the whole state, replay included."""
+
+    def __repr__(self) -> str:
+        config, result = self.config, self.result
+        words = [f"env={config.env!r}", f"agent={config.agent!r}", f"seed={config.seed}"]
+        words.append(f"episodes={len(self.log.get('episode', ()))}")
+        if not result:
+            return f"Run({', '.join(words)}, not finished)"
+        words += [f"{name}={result[name]}" for name in ("solved_episode", "mastered_episode") if name in result]
+        mean = result["mean_return"]
+        words.append(f"mean_return={mean if mean is None else round(mean, 4)}")
+        return f"Run({', '.join(words)})"
+
+    def train(self, **settings: Any) -> "Run":
+        """Trains the run longer, and returns it as it is then.
+
+        The result equals that of a run with these limits from the start. If the run has a folder, it is continued there.
+
+        >>> run = tdu.train("deep_sea:size=20", steps=40_000)
+        >>> run = run.train(steps=60_000)
+
+        Args:
+            **settings: `steps` or `episodes`, the new limits of the whole run; `until`; and how it is watched, as in
+                `tdu.train`: `callbacks`, `progress`, `evaluate_every` …
+        """
+        from tdu.run.train import train  # which imports this file
+
+        env = None if isinstance(self.source, str) else self.source
+        if self.moment is not None:
+            return train(env, config=self.config, continued=self, **settings)
+        assert self.path is not None
+        return train(env, config=self.path, out=self.path, resume=True, **settings)
+
+    def save(self, path: str | Path) -> None:
+        """Writes a run that was trained without `out` to a new folder, as `tdu train` would have left it."""
+        if self.moment is None:
+            raise RunError(f"this run is in {self.path} already; copy that folder.")
+        saved, seconds, learner_log, result = self.moment
+        folder = Folder(path, resume=False)
+        try:
+            folder.write_config(self.config)
+            folder.open_logs(columns(self.agent.spec), at=None)
+            folder.append(rows_of(self.log))
+            folder.append_to(LEARNER_LOG, rows_of(learner_log))
+            folder.append_to(EVALUATIONS, rows_of(self.evaluations))
+            manifest = folder.save_checkpoint(saved, step=result.steps, config=self.config, seconds=seconds)
+            log_sha256, checkpoint_sha256 = manifest.log.sha256, manifest.sha256()
+            folder.write_result(dataclasses.replace(result, log_sha256=log_sha256, checkpoint_sha256=checkpoint_sha256))
+        finally:
+            folder.close()

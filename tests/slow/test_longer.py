@@ -1,0 +1,126 @@
+"""A run is trained longer: it equals the run that had the larger budget from the start."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+import small
+from test_your_own import Corridor
+
+import tdu
+from tdu.cli import main
+
+HOW = {"seed": 3, "until": "budget", "evaluation_episodes": 3, "progress": None, "say": lambda words: None}
+NETWORKS = {"hidden_sizes": (8,), "exploiters": 2, "explorers": 1, "min_replay": 16, "batch_size": 8}
+SEA = "deep_sea:size=4"
+
+
+def assert_same(run, other):
+    """Equal logs, agents and results, but for time and checksums."""
+    for ours, theirs in ((run.log, other.log), (run.evaluations, other.evaluations)):
+        assert list(ours) == list(theirs)
+        for name in ours.keys() - {"seconds"}:
+            np.testing.assert_array_equal(ours[name], theirs[name], name)
+    for x, y in zip(*(jax.tree.leaves(r.agent.params) for r in (run, other)), strict=True):
+        np.testing.assert_array_equal(x, y)
+    results = [{k: v for k, v in r.result.items() if "second" not in k and "sha256" not in k} for r in (run, other)]
+    assert results[0] == results[1]
+    assert run.config == other.config
+
+
+@pytest.mark.parametrize("env", [SEA, Corridor], ids=["compiled", "stepwise"])
+def test_a_longer_run_equals_one_that_was_longer_from_the_start(env, tmp_path):
+    make = (lambda: env) if env is SEA else env
+    how = HOW | NETWORKS | {"evaluate_every": 20}
+    whole = tdu.train(make(), steps=410, **how)
+    short = tdu.train(make(), steps=150, **how)
+    watched = {name: how[name] for name in ("evaluation_episodes", "progress", "say", "evaluate_every")}
+    assert_same(short.train(steps=410, **watched), whole)
+    assert_same(short.train(steps=410, **watched), whole)  # the shorter run is unchanged
+
+    folder = tmp_path / "run"
+    short.save(folder)
+    resumed = tdu.train(make(), steps=410, out=folder, resume=True, **how)
+    assert_same(resumed, whole)
+    assert_same(tdu.load(folder, None if env is SEA else make()), whole)
+    with pytest.raises(tdu.UserError, match="copy that folder"):
+        resumed.save(tmp_path / "again")
+    if env is SEA:
+        assert_same(tdu.load(folder).train(steps=500, **watched), tdu.train(env, steps=500, **how))
+
+
+def test_a_run_that_a_callback_stopped_goes_on(tmp_path):
+    stop = tdu.Callback(on_episode=lambda row: row["episode"] < 5)
+    how = {"env": Corridor(), "episodes": 40} | HOW | NETWORKS
+    whole = tdu.train(**how)
+    stopped = tdu.train(**how, out=tmp_path / "run", callbacks=[stop])
+    assert stopped.result["episodes"] == 5
+    assert tdu.train(**how, out=tmp_path / "run", resume="if_there").result["episodes"] == 5
+    assert_same(tdu.train(**how, out=tmp_path / "run", resume=True), whole)
+
+
+def test_a_saved_run_is_an_ordinary_folder(tmp_path, capsys):
+    how = HOW | NETWORKS | {"episodes": 40, "evaluate_every": 15}
+    direct = tdu.train(SEA, out=tmp_path / "direct", **how)
+    tdu.train(SEA, **how).save(tmp_path / "saved")
+    assert_same(tdu.load(tmp_path / "saved"), direct)
+    for name in ("learner.csv", "evaluations.csv", "config.json"):
+        assert (tmp_path / "saved" / name).read_bytes() == (tmp_path / "direct" / name).read_bytes()
+    assert main(["evaluate", str(tmp_path / "saved"), "--episodes", "2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["episodes"] == 2
+    with pytest.raises(tdu.UserError, match="already exists"):
+        tdu.train(SEA, **how).save(tmp_path / "saved")
+
+
+def test_the_command_line_trains_longer_and_refuses_what_is_not_longer(tmp_path, capsys):
+    out, words = tmp_path / "run", ["--hidden-sizes", "8", "--exploiters", "2", "--explorers", "1", "--until", "budget"]
+    run = ["train", SEA, *words, "--out", str(out), "--progress", "none", "--evaluation-episodes", "0"]
+    assert main([*run, "--steps", "120"]) == 0
+    assert main([*run, "--steps", "200", "--resume"]) == 0
+    assert tdu.load(out).result["steps"] == 200
+    capsys.readouterr()
+    assert main([*run, "--steps", "100", "--resume"]) == 2
+    assert "200 steps" in capsys.readouterr().err
+    assert main([*run, "--steps", "300", "--resume", "--beta", "3"]) == 2
+    assert "beta" in capsys.readouterr().err
+    assert main([*run, "--steps", "200", "--resume"]) == 0
+    assert "finished already" in capsys.readouterr().err
+    assert tdu.load(out).result["steps"] == 200
+
+
+def test_a_task_that_is_solved_is_trained_on_with_until_budget():
+    options = {"evaluation_episodes": 0, "progress": None} | small.settings("tdu")
+    said = []
+    run = tdu.train(small.SEA, episodes=2000, seed=1, until="solved", say=said.append, **options)
+    episodes = run.result["episodes"]
+    assert episodes == run.result["solved_episode"] < 2000
+    assert run.train(episodes=3000, say=said.append) is run
+    assert "until budget" in said[-1]
+    assert run.train(until="budget", episodes=episodes + 7, progress=None).result["episodes"] == episodes + 7
+
+
+def test_callbacks(capsys):
+    calls = []
+
+    class Watch:
+        def on_start(self, config):
+            calls.append(("start", config.env))
+
+        def on_evaluation(self, evaluation):
+            calls.append(("evaluation", evaluation.episode))
+            return np.bool_(evaluation.episode < 20)
+
+        def on_end(self, run):
+            calls.append(("end", run.result["episodes"]))
+
+    steps = []
+    how = HOW | NETWORKS
+    run = tdu.train(
+        SEA, episodes=100, evaluate_every=10, callbacks=[Watch(), lambda report: steps.append(report.steps)], **how
+    )
+    assert calls == [("start", SEA), ("evaluation", 10), ("evaluation", 20), ("end", 20)]
+    assert steps[-1] == run.result["steps"] == 80
+    for wrong, word in ((3, "on_step"), (object(), "on_start"), (tdu.Callback(on_evaluation=print), "evaluate_every")):
+        with pytest.raises(tdu.UserError, match=word):
+            tdu.train(SEA, episodes=2, callbacks=[wrong], **how)
