@@ -42,8 +42,7 @@ def make():
 if __name__ == "__main__":
     import tdu
 
-    until_open = tdu.Callback(on_evaluation=lambda tried: tried.returns.mean < 0.95)  # False ends the run
     seed = int(sys.argv[1]) if len(sys.argv) > 1 else 0
-    run = tdu.train(Lock(), seed=seed, return_cut="worse", evaluate_every=20, callbacks=[until_open])
+    run = tdu.train(Lock(), seed=seed, return_cut="worse", evaluate_every=20, until_return=0.95)
     print(run)
     print("the combination is", [run.agent.act(right) for right in range(len(COMBINATION))])

@@ -40,8 +40,7 @@ if __name__ == "__main__":
     import tdu
 
     seed = int(sys.argv[1]) if len(sys.argv) > 1 else 0
-    until_learned = tdu.Callback(on_evaluation=lambda tried: tried.returns.mean < 0.95)  # False ends the run
-    run = tdu.train(Room(), seed=seed, evaluate_every=20, callbacks=[until_learned])
+    run = tdu.train(Room(), seed=seed, evaluate_every=20, until_return=0.95)
     print(run)
     print("the trained policy returns", run.result["greedy_return"]["mean"])
     print("in the first cell it goes", ("up", "down", "left", "right")[run.agent.act(0)])

@@ -83,8 +83,7 @@ def test_the_example_of_an_own_task_trains():
 def test_the_example_s_lock_is_opened():
     """With the example's settings. Without the cut, one seed of five opens it (`results/lock.csv`)."""
     example = imported("examples/lock.py")
-    until_open = tdu.Callback(on_evaluation=lambda tried: tried.returns.mean < 0.95)
-    is_open = {"evaluate_every": 20, "callbacks": [until_open]}
+    is_open = {"evaluate_every": 20, "until_return": 0.95}
     run = tdu.train(example.make(), episodes=400, return_cut="worse", progress=None, say=[].append, **is_open)
     assert tuple(run.agent.act(right) for right in range(12)) == example.COMBINATION
 

@@ -5,7 +5,6 @@ import json
 import jax
 import numpy as np
 import pytest
-import small
 from test_your_own import Corridor
 
 import tdu
@@ -90,9 +89,9 @@ def test_the_command_line_trains_longer_and_refuses_what_is_not_longer(tmp_path,
 
 
 def test_a_task_that_is_solved_is_trained_on_with_until_budget():
-    options = {"evaluation_episodes": 0, "progress": None} | small.settings("tdu")
     said = []
-    run = tdu.train(small.SEA, episodes=2000, seed=1, until="solved", say=said.append, **options)
+    options = NETWORKS | {"evaluation_episodes": 0, "progress": None}
+    run = tdu.train(SEA, episodes=2000, seed=1, until="solved", say=said.append, **options)
     episodes = run.result["episodes"]
     assert episodes == run.result["solved_episode"] < 2000
     assert run.train(episodes=3000, say=said.append) is run
@@ -100,7 +99,15 @@ def test_a_task_that_is_solved_is_trained_on_with_until_budget():
     assert run.train(until="budget", episodes=episodes + 7, progress=None).result["episodes"] == episodes + 7
 
 
-def test_callbacks(capsys):
+def test_a_run_that_reached_its_return_is_finished(tmp_path):
+    how = HOW | NETWORKS | {"env": Corridor(), "episodes": 60, "evaluate_every": 5, "out": tmp_path / "run"}
+    run = tdu.train(**how, until_return=-100)
+    assert run.result["episodes"] == 5
+    assert tdu.train(**how, until_return=-100, resume=True).result["episodes"] == 5
+    assert tdu.train(**how, resume=True).result["episodes"] == 60
+
+
+def test_callbacks():
     calls = []
 
     class Watch:
