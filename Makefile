@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOCK := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-header --no-annotate
 
-.PHONY: demo test check browser evidence bench format kill-test chaos-test mutation-test lock clean
+.PHONY: demo test check docs browser evidence bench format kill-test chaos-test mutation-test lock clean
 
 demo: $(VENV)/run.stamp
 	$(BIN)/tdu demo
@@ -21,6 +21,11 @@ check: $(VENV)/dev.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder tests/unit
+
+# The documentation site, with search and a reference of the library.
+docs: $(VENV)/docs.stamp
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "site/index.html is ready. Search needs a server: $(BIN)/python -m http.server --directory site"
 
 # The pages of tdu report are tested in a real Chromium. Without one, and without a way to install it, those tests are skipped.
 browser:
@@ -66,10 +71,16 @@ $(VENV)/dev.stamp: $(VENV)/run.stamp requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-dev.lock
 	@touch $@
 
+$(VENV)/docs.stamp: $(VENV)/run.stamp requirements-docs.lock
+	@echo "Installing the packages for the documentation; this takes a minute the first time."
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-docs.lock
+	@touch $@
+
 # Needs uv. The lock files contain versions and hashes, and no URLs.
 lock:
 	printf 'jax<0.11\ngymnasium<1.4\n' | $(LOCK) --extra build -c - -o requirements.lock > /dev/null
 	$(LOCK) --extra dev -c requirements.lock -o requirements-dev.lock > /dev/null
+	$(LOCK) --extra docs -c requirements-dev.lock -o requirements-docs.lock > /dev/null
 
 clean:
-	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build site *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
