@@ -1,6 +1,6 @@
 """Environments by id. `ADAPTERS` lists the sources; `ids` defines how ids are written."""
 
-from tdu.environments import atari, bsuite, built_in, factory, gymnasium, gymnax, objects
+from tdu.environments import atari, bsuite, built_in, factory, gymnasium, jax_native, objects
 from tdu.environments.adapter import Adapter, MadeEnvironment
 from tdu.environments.bsuite_twins import experiments
 from tdu.environments.ids import OBJECT, TWIN, EnvId, parse
@@ -21,7 +21,7 @@ ADAPTERS: dict[str, Adapter] = {
     TWIN: experiments.ADAPTER,
     "bsuite": bsuite.ADAPTER,
     "gym": gymnasium.ADAPTER,
-    "gymnax": gymnax.ADAPTER,
+    **jax_native.ADAPTERS,
     "atari": atari.ADAPTER,
     "python": factory.ADAPTER,
 }

@@ -7,14 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-import jax
-
 from tdu.environments.ids import EnvId
 from tdu.environments.python import PythonEnvironment, Seed
 from tdu.environments.settings import GYM_EPISODES
 from tdu.environments.vector import PythonVector, VectorEnvironment
 from tdu.errors import UserError
-from tdu.types import Environment, Key
+from tdu.types import Environment
 
 MadeEnvironment = Environment | VectorEnvironment
 """Compiled, or stepped from Python."""
@@ -58,8 +56,3 @@ def needs_extra(extra: str) -> Iterator[None]:
         raise UserError(
             f"this environment needs the extra '{extra}' ({e.name} is missing): pip install 'tdu[{extra}]'."
         ) from None
-
-
-def plain_key(key: Key) -> Key:
-    """One of our keys as a key of JAX's default implementation, for environments of other packages."""
-    return jax.random.wrap_key_data(jax.random.key_data(key))

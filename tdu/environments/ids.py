@@ -7,6 +7,7 @@
 | bsuite:cartpole/0                | bsuite     | cartpole/0  |                         |
 | gym:CartPole-v1                  | gym        | CartPole-v1 |                         |
 | atari/freeway:size=42            | atari      | freeway     | size=42                 |
+| navix:Navix-X:max_steps=9        | navix      | Navix-X     | max_steps=9             |
 """
 
 from typing import NamedTuple
@@ -99,4 +100,6 @@ def parse(text: str) -> EnvId:
         return EnvId(group, name, rest)
     if slash and not colon:
         return EnvId(TWIN, text)
-    return EnvId(prefix, settings=rest) if prefix in BUILT_IN else EnvId(prefix, rest)
+    if prefix in BUILT_IN:
+        return EnvId(prefix, settings=rest)
+    return EnvId(prefix, *rest.split(":", 1)) if prefix == "navix" else EnvId(prefix, rest)

@@ -6,7 +6,7 @@ from typing import Literal
 from tdu.options import option
 
 GYM_EPISODES = 1000
-"""Default number of episodes on Gymnasium, gymnax and Atari."""
+"""Default number of episodes on Gymnasium, Atari and other JAX libraries."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,18 @@ class AtariSettings:
     stack: int = option(4, "Pictures in an observation.", minimum=1, maximum=32)
     noops: int = option(30, "Frames at most in which nothing is done at first.", minimum=0, maximum=1000)
     cap: int = option(108_000, "Frames after which an episode is cut off; an action has 4.", minimum=4, maximum=10**9)
+
+
+@dataclass(frozen=True)
+class NavixSettings:
+    """Settings of `navix:NAME`; the defaults are navix's."""
+
+    max_steps: int = option(
+        100, "Steps after which an episode is cut off; MiniGrid's DoorKey has 10 per cell.", minimum=1
+    )
+    observation: Literal["symbolic", "symbolic_first_person"] = option(
+        "symbolic", "The whole grid, or the 7×7 cells before the agent."
+    )
 
 
 BuiltInSettings = DeepSeaSettings | BinaryTreeSettings | KeyDoorSettings
