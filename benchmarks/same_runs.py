@@ -1,9 +1,10 @@
 """Whether two commits give the same runs, bit for bit: every runner, every family of agents, a resume and a sweep.
 
-python benchmarks/same_runs.py --out before.json                      on one commit
-python benchmarks/same_runs.py --against before.json --out after.json on another, on the same machine
+    python benchmarks/same_runs.py --out before.json        # on one commit
+    python benchmarks/same_runs.py --against before.json --verdict results/same_runs.json   # on another, same machine
 
-The file has a hash for each column of each run's logs, and for the trained agent's values. Wall time is left out.
+before.json has a hash for each column of each run's logs, and for the trained agent's values. Wall time is left out. On an
+older commit, use a copy of this file.
 """
 
 import argparse
@@ -126,10 +127,19 @@ def sweep(folder: Path) -> dict[str, str]:
     return {f"log {i}": log for i, log in enumerate(logs)}
 
 
+def commit() -> str:
+    """The commit of the package."""
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    return subprocess.run(
+        command, cwd=Path(tdu.__file__).parent, check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--against", type=Path)
+    parser.add_argument("--verdict", type=Path, help="where to write which runs are equal")
     parser.add_argument("--only", nargs="*", help="names of runs that contain one of these")
     arguments = parser.parse_args()
 
@@ -147,20 +157,21 @@ def main() -> None:
                 found[name] = make(Path(folder) / "run")
                 print(name, flush=True)
     if arguments.out is not None:
-        arguments.out.write_text(json.dumps(found, indent=1) + "\n")
+        arguments.out.write_text(json.dumps({"commit": commit(), "runs": found}, indent=1) + "\n")
     if arguments.against is not None:
         before = json.loads(arguments.against.read_text())
-        different = []
+        runs: dict[str, dict[str, Any]] = {}
         for name, columns in found.items():
-            was = before.get(name, {})
+            was = before["runs"].get(name, {})
             changed = sorted(c for c in was if comparable(c, columns.get(c)) != comparable(c, was[c]))
-            new = sorted(set(columns) - set(was))
-            different += [name] if changed else []
-            print(
-                f"{name}: {'DIFFERENT: ' + ', '.join(changed) if changed else 'the same'}{f' (new: {new})' if new else ''}"
-            )
-        print(f"{len(found) - len(different)} of {len(found)} runs are the same.")
-        sys.exit(bool(different))
+            runs[name] = {"equal": bool(was) and not changed, "columns": len(was), "different": changed}
+            print(name, runs[name])
+        equal = sum(run["equal"] for run in runs.values())
+        print(f"{equal} of {len(runs)} runs are equal.")
+        if arguments.verdict is not None:
+            head = {"before": before["commit"], "after": commit(), "equal": f"{equal} of {len(runs)}"}
+            arguments.verdict.write_text(json.dumps(head | {"runs": runs}, indent=1) + "\n")
+        sys.exit(equal < len(runs))
 
 
 if __name__ == "__main__":
