@@ -40,7 +40,7 @@ def make(spec, config):
         learn=lambda state, batch: (state, ()),
         reward=reward,
     )
-    return assemble.ensemble(spec, config, explorers=config.explorers, bonus=paid)
+    return assemble.ensemble(spec, config, bonus=paid)
 
 
 agents.AGENTS["range"] = agents.Entry("Explorers paid for the range of TD errors.", Config, make)

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-Metrics = dict[str, Any]
+EitherArray = Any  # JAX's in compiled code, NumPy's or Python's elsewhere
+Metrics = dict[str, EitherArray]
 """Scalars by name, float32: of one learning step, or the totals of several."""
 
 UPDATES = "updates"
@@ -46,14 +47,14 @@ def on_host(metrics: Metrics) -> Metrics:
     return {name: np.asarray(x) for name, x in metrics.items()}
 
 
-def _maximum(a: Any, b: Any) -> Any:
+def _maximum(a: EitherArray, b: EitherArray) -> EitherArray:
     return np.maximum(a, b) if _in_numpy(a) and _in_numpy(b) else jnp.maximum(a, b)
 
 
-def _quotient(a: Any, b: Any) -> Any:
+def _quotient(a: EitherArray, b: EitherArray) -> EitherArray:
     """a / b. XLA would pick division or this product by the shapes around it; fixed here, logs have the same last digit."""
     return a / b if _in_numpy(a) else a * (1.0 / b)
 
 
-def _in_numpy(x: Any) -> bool:
+def _in_numpy(x: EitherArray) -> bool:
     return isinstance(x, np.ndarray | np.generic)

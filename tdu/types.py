@@ -11,12 +11,12 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import jax
 
 from tdu.metrics import STANDARD, Metrics, Reducers
+from tdu.metrics import EitherArray as EitherArray
 
 Array = jax.Array
 Key = jax.Array
 State = Any  # a pytree
 Params = Any  # a pytree
-EitherArray = Any  # JAX's in compiled code, NumPy's or Python's elsewhere
 
 Aux = TypeVar("Aux")
 Loss = Callable[[Array, Array, Array | None], tuple[Array, Aux]]

@@ -19,6 +19,7 @@ import numpy as np
 from reproduction.theory.statements import MAPPING_SEED, Progress, TableRow
 from tdu import agents, environments, values
 from tdu.agents import assemble
+from tdu.agents.config import EnsembleConfig
 from tdu.environments.binary_tree import onward_actions
 from tdu.environments.deep_sea import action_mapping
 from tdu.run.runners.compiled import CompiledRunner
@@ -88,9 +89,9 @@ def _runs(known: KnownTask, agent_name: str, training: Training) -> Iterator[Ite
     env = environments.make(known.env)
     assert isinstance(env, Environment)
     config = agents.configure(agent_name, training.options)
+    assert isinstance(config, EnsembleConfig)
     agent = agents.find(agent_name).make(env.spec, config)
-    heads = config.exploiters + getattr(config, "explorers", 0)
-    ensemble = values.make(env.spec, assemble.shape(config, heads=heads, prior_scale=config.prior_scale))
+    ensemble = values.make(env.spec, assemble.shape(config, heads=config.heads, prior_scale=config.prior_scale))
     evaluate = jax.jit(jax.vmap(ensemble.noiseless_q, in_axes=(None, 0)))
     assert isinstance(agent, Agent)
     budget = Budget(steps=training.checkpoints[-1], episodes=None)

@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from reproduction.theory import approximations, capacity
 from tdu.environments.binary_tree import onward_actions
 from tdu.environments.deep_sea import action_mapping
-from tdu.theory import approximations, bellman, bias, capacity, families
+from tdu.theory import bellman, bias, families
 from tdu.theory.mdp import MDP, Real, Whole, next_values, values
 from tdu.theory.posterior import Data, Posterior, gather, moments, prior
 

@@ -2,10 +2,10 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from tdu.agents import bdqn, cts, dqn, nns, q_ucb, qex, qu, rnd, su, tdu, tdu_ac
-from tdu.agents.config import PAPER_ONLY, PRESETS, SINGLE_PRESETS, DqnConfig, EnsembleConfig, Presets
+from tdu.agents.config import PAPER_ONLY, PRESETS, SINGLE_PRESETS, DqnConfig, EnsembleConfig, Presets, QConfig
 from tdu.agents.grids import GRIDS, paper_grids
 from tdu.agents.r2d2 import agent as r2d2_agent
 from tdu.agents.r2d2 import config as r2d2_config
@@ -20,6 +20,9 @@ __all__ = [
 
 RECURRENT_PRESETS = r2d2_config.PRESETS
 """Presets of the agents with a memory."""
+
+
+AgentConfig = QConfig | tdu_ac.TduAcConfig | r2d2_config.Config
 
 
 class Entry(NamedTuple):
@@ -102,20 +105,21 @@ def default_num_envs(name: str, preset: str) -> int:
     return find(name).num_envs.get(preset, 1)
 
 
-def configure(name: str, options: dict[str, Any], preset: str = "paper") -> Any:
+def configure(name: str, options: Mapping[str, object], preset: str = "paper") -> AgentConfig:
     """The agent's config: its defaults, then the preset's, then `options`."""
     entry = find(name)
     if preset not in entry.presets:
         if not any(preset in other.presets for other in AGENTS.values()):
             raise unknown("preset", preset, entry.presets)
         raise UserError(f"preset {preset} is for other agents; agent {name} has {', '.join(entry.presets)}.")
-    return build(entry.config, _applicable(entry, preset) | options, kind=f"agent {name}")
+    config: AgentConfig = build(entry.config, {**_applicable(entry, preset), **options}, kind=f"agent {name}")
+    return config
 
 
-def _applicable(entry: Entry, preset: str) -> dict[str, Any]:
+def _applicable(entry: Entry, preset: str) -> dict[str, object]:
     """The preset's options that the agent has. Without explorers, their number is added to the exploiters'."""
-    options: dict[str, Any] = dict(entry.presets[preset])
+    options = dict(entry.presets[preset])
     fields = {field.name for field in dataclasses.fields(entry.config)}
     if "explorers" in options and "explorers" not in fields:
-        options["exploiters"] += options.pop("explorers")
+        options["exploiters"] = sum(cast(int, options.pop(name)) for name in ("exploiters", "explorers"))
     return {name: value for name, value in options.items() if name in fields}

@@ -24,16 +24,16 @@ def single(
     return q_ensemble(spec, config, heads=heads, values=networks, bonus=bonus, behaviour=behaviour)
 
 
-def ensemble(
-    spec: EnvSpec, config: EnsembleConfig, *, explorers: int, bonus: Bonus, optimism: float | None = None
-) -> Agent:
+def ensemble(spec: EnvSpec, config: EnsembleConfig, *, bonus: Bonus, optimism: float | None = None) -> Agent:
     """An ensemble with priors and masks. One head acts per episode; with `optimism`, it maximises Q + optimism·σ(Q)."""
-    heads = Heads(config.exploiters, explorers, config.mask_prob, config.noise_scale, config.acting, config.head_steps)
-    behaviour = config.behaviour(heads.exploiters, heads.number)
+    heads = Heads(
+        config.exploiters, config.explorers, config.mask_prob, config.noise_scale, config.acting, config.head_steps
+    )
+    behaviour = config.behaviour()
     if optimism is not None:
         behaviour = behaviours.optimistic(behaviour, optimism, config.epsilon)
     prior_scale = config.prior_scale * (1.0 if spec.num_states is not None else config.dense_prior)
-    networks = shape(config, heads=heads.number, prior_scale=prior_scale)
+    networks = shape(config, heads=config.heads, prior_scale=prior_scale)
     networks = networks._replace(layout=config.ensemble, unit_prior=config.prior_size == "unit")
 
     def make(spec: EnvSpec) -> Agent:

@@ -8,4 +8,4 @@ from tdu.types import Agent, EnvSpec
 
 def make(spec: EnvSpec, config: EnsembleConfig) -> Agent:
     """The agent for an environment."""
-    return assemble.ensemble(spec, config, explorers=0, bonus=bonus.nothing())
+    return assemble.ensemble(spec, config, bonus=bonus.nothing())

@@ -5,12 +5,12 @@ from typing import Literal
 
 from tdu import behaviour as behaviours
 from tdu.adam import Adam
-from tdu.agents.units import Kind as RewardUnit
+from tdu.agents.units import RewardUnit
 from tdu.errors import UserError
 from tdu.networks import torsos
 from tdu.options import changed, option
 from tdu.types import Behaviour, Optimiser
-from tdu.values import Kind as Layout
+from tdu.values import EnsembleKind
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class QConfig:
     discount: float = option(0.99, "Discount factor γ.", minimum=0, maximum=1)
     batch_size: int = option(32, "Transitions per learning step.", minimum=1)
     hidden_sizes: tuple[int, ...] = option((64, 64), "Widths of the hidden layers.")
-    torso: torsos.Kind = option("auto", torsos.HELP)
+    torso: torsos.TorsoKind = option("auto", torsos.HELP)
     observations: Literal["raw", "standard"] = option(
         "raw",
         "Network inputs for vectors of numbers: unchanged (raw), or with mean 0 and deviation 1 (standard).",
@@ -102,7 +102,7 @@ class EnsembleConfig(LearnerConfig):
     """Options of every ensemble; the defaults are the paper's for BDQN."""
 
     exploiters: int = option(20, "Value functions trained on the reward (K).", minimum=1)
-    ensemble: Layout = option(
+    ensemble: EnsembleKind = option(
         "networks",
         "One network per head (networks), or linear heads on a shared network (heads), which is faster.",
     )
@@ -142,19 +142,29 @@ class EnsembleConfig(LearnerConfig):
     ucb_eta: float = option(8.0, "Weight η of UCB1's confidence bound.", minimum=0)
     explorer_prob: float = option(0.5, "Probability of an explorer with head_choice=mixed.", minimum=0, maximum=1)
 
-    def behaviour(self, exploiters: int, heads: int) -> Behaviour:
+    @property
+    def explorers(self) -> int:
+        """Value functions trained on reward plus bonus (N); an option of the agents that have some."""
+        return 0
+
+    @property
+    def heads(self) -> int:
+        """Exploiters and explorers."""
+        return self.exploiters + self.explorers
+
+    def behaviour(self) -> Behaviour:
         """How the head of an episode is chosen and acts."""
         match self.head_choice:
             case "uniform":
-                return behaviours.uniform(heads, self.epsilon)
+                return behaviours.uniform(self.heads, self.epsilon)
             case "ucb1":
-                return behaviours.ucb1(heads, self.ucb_eta, self.epsilon)
+                return behaviours.ucb1(self.heads, self.ucb_eta, self.epsilon)
             case "mixed":
-                return behaviours.mixed(exploiters, heads, self.explorer_prob, self.epsilon)
+                return behaviours.mixed(self.exploiters, self.heads, self.explorer_prob, self.epsilon)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.head_choice == "mixed" and getattr(self, "explorers", 0) < 1:
+        if self.head_choice == "mixed" and not self.explorers:
             raise UserError("head_choice mixed needs at least one explorer; use uniform or ucb1.")
         for name, choice in (("ucb_eta", "ucb1"), ("explorer_prob", "mixed")):
             if self.head_choice != choice and changed(self, name):

@@ -12,10 +12,10 @@ R2D2_EXPLORERS = (2, 3, 5)
 R2D2_HEADS = 10
 """Appendix E: β, λ, N, and the number of heads K + N."""
 
-Grid = dict[str, tuple[object, ...]]
+OptionValues = dict[str, tuple[object, ...]]
 """Values by option; a grid is their product."""
 
-GRIDS: dict[str, Grid] = {
+GRIDS: dict[str, OptionValues] = {
     "tdu": {"prior_scale": (0.0, 1.0, 3.0), "beta": (1e-3, 1e-2, 0.1, 1.0, 5.0, 10.0)},
     "bdqn": {"prior_scale": (0.0, 1.0, 3.0, 5.0, 10.0, 50.0, 100.0)},
     "qu": {"beta": BETAS},
@@ -42,10 +42,10 @@ GRIDS: dict[str, Grid] = {
 }
 """Table 3, and appendix E's β. The actor-critic is not in the paper: its β are those of the ablations."""
 
-_EXPLORERS_BY_PRIOR: tuple[Grid, ...] = tuple(
+_EXPLORERS_BY_PRIOR: tuple[OptionValues, ...] = tuple(
     {"explorers": (n,), "exploiters": (R2D2_HEADS - n,), "prior_scale": R2D2_PRIOR_SCALES} for n in R2D2_EXPLORERS
 )
-_MORE: dict[str, tuple[Grid, ...]] = {
+_MORE: dict[str, tuple[OptionValues, ...]] = {
     "tdu": ({"head_choice": ("ucb1",), "ucb_eta": ETAS},),
     "rnd": ({"beta": GRIDS["rnd"]["beta"], "features": GRIDS["rnd"]["features"], "normalise": (False,)},),
     "tdu_r2d2": _EXPLORERS_BY_PRIOR,
@@ -54,6 +54,6 @@ _MORE: dict[str, tuple[Grid, ...]] = {
 """Further grids: the bandit's η (appendix D), RND without normalisation, N × λ at β = 1 (appendix E)."""
 
 
-def paper_grids(agent: str) -> list[Grid]:
+def paper_grids(agent: str) -> list[OptionValues]:
     """All of the paper's grids for an agent."""
     return [GRIDS.get(agent, {}), *_MORE.get(agent, ())]

@@ -1,7 +1,7 @@
 """What all learners share: the metrics of a learning step, waiting for the next one, and the greedy policy."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from tdu.metrics import STANDARD, UPDATES, Metrics, Reducers
 from tdu.types import Actor, Array, Key, Params, TimeStep
 
-Update = Callable[[Any, Key], tuple[Any, Metrics]]
+S = TypeVar("S")
+Update = Callable[[S, Key], tuple[S, Metrics]]
 
 
 def metrics(*, loss: Array, largest_q: Array, bonus: Array | float = 0.0, **others: Array | float) -> Metrics:
@@ -25,10 +26,10 @@ def metrics(*, loss: Array, largest_q: Array, bonus: Array | float = 0.0, **othe
     return {name: jnp.asarray(number, jnp.float32) for name, number in numbers.items()}
 
 
-def when(ready: Array, update: Update, state: Any, key: Key, reducers: Reducers = STANDARD) -> tuple[Any, Metrics]:
+def when(ready: Array, update: Update[S], state: S, key: Key, reducers: Reducers = STANDARD) -> tuple[S, Metrics]:
     """`update` where the learner is ready; else the same state and metrics of 0."""
 
-    def wait(state: Any, key: Key) -> tuple[Any, Metrics]:
+    def wait(state: S, key: Key) -> tuple[S, Metrics]:
         del key
         return state, jax.tree.map(jnp.asarray, reducers.zeros())
 

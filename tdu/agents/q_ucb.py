@@ -19,4 +19,4 @@ class QUcbConfig(EnsembleConfig):
 
 def make(spec: EnvSpec, config: QUcbConfig) -> Agent:
     """The agent for an environment."""
-    return assemble.ensemble(spec, config, explorers=0, bonus=bonus.nothing(), optimism=config.beta)
+    return assemble.ensemble(spec, config, bonus=bonus.nothing(), optimism=config.beta)

@@ -20,4 +20,4 @@ class QuConfig(EnsembleConfig):
 
 def make(spec: EnvSpec, config: QuConfig) -> Agent:
     """The agent for an environment."""
-    return assemble.ensemble(spec, config, explorers=config.explorers, bonus=bonus.q_uncertainty(config.beta))
+    return assemble.ensemble(spec, config, bonus=bonus.q_uncertainty(config.beta))

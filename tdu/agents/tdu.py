@@ -32,7 +32,7 @@ class TduConfig(EnsembleConfig):
 def make(spec: EnvSpec, config: TduConfig) -> Agent:
     """The agent for an environment."""
     uncertainty = bonus.td_uncertainty(ladder(config), unbiased=config.divisor == "unbiased")
-    return assemble.ensemble(spec, config, explorers=config.explorers, bonus=uncertainty)
+    return assemble.ensemble(spec, config, bonus=uncertainty)
 
 
 def ladder(config: TduConfig) -> float | list[float]:

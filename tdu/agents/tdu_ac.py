@@ -32,7 +32,7 @@ class TduAcConfig:
     )
     entropy_cost: float = option(0.0, "Weight of the policy's entropy in its loss.", minimum=0)
     hidden_sizes: tuple[int, ...] = option((64, 64), "Widths of the hidden layers.")
-    torso: torsos.Kind = option("auto", torsos.HELP)
+    torso: torsos.TorsoKind = option("auto", torsos.HELP)
     learning_rate: float = option(3e-3, "Adam's learning rate.", above=0)
     adam_eps: float = option(1e-8, "Adam's ε.", above=0)
     critics: int = option(10, "Critics trained on the reward (K).", minimum=2)

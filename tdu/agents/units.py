@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from tdu.options import MAX_ENVS
 from tdu.types import Array, State, Transition
 
-Kind = Literal["one", "largest", "returns"]
+RewardUnit = Literal["one", "largest", "returns"]
 
 
 class Unit(NamedTuple):
@@ -40,7 +40,7 @@ class RewardStatistics(NamedTuple):
     """Largest reward above 0."""
 
 
-def make(kind: Kind, discount: float) -> Unit | None:
+def make(kind: RewardUnit, discount: float) -> Unit | None:
     """The unit of this kind; None for 1."""
     if kind == "one":
         return None

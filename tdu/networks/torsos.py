@@ -1,6 +1,7 @@
 """The option `torso`: what a network computes of an observation before its hidden layers, and its activation.
 
-Ensembles and R2D2 share this file. A new torso is a value of `Kind`, a function that returns a `Torso`, and a line in `make`.
+Ensembles and R2D2 share this file. A new torso is a value of `TorsoKind`, a function that returns a `Torso`,
+and a line in `make`.
 """
 
 import functools
@@ -17,7 +18,7 @@ from tdu.networks import inputs
 from tdu.networks.mlp import Activation, Layers, init_layer, init_mlp, relu
 from tdu.types import Array, EnvSpec, Key
 
-Kind = Literal["auto", "mlp", "conv", "layer_norm"]
+TorsoKind = Literal["auto", "mlp", "conv", "layer_norm"]
 
 HELP = (
     "Layers before the hidden layers: convolutions (conv), none (mlp), or convolutions for images only (auto). "
@@ -52,7 +53,7 @@ class Torso(NamedTuple):
         return layers[: len(self.shapes)], layers[len(self.shapes) :]
 
 
-def make(kind: Kind, spec: EnvSpec, *, filters: tuple[int, ...] | None = None, pixels: int = 0) -> Torso:
+def make(kind: TorsoKind, spec: EnvSpec, *, filters: tuple[int, ...] | None = None, pixels: int = 0) -> Torso:
     """The torso for an environment. Refuses a kind that does not fit its observations or changes nothing.
 
     Args:

@@ -3,7 +3,7 @@
 Finite MDPs, their posteriors and arrays of values; independent of agents, runners and environments.
 """
 
-from tdu.theory import approximations, bellman, capacity, families
+from tdu.theory import bellman, families
 from tdu.theory.bias import TransitionBias, transition_bias
 from tdu.theory.mdp import MDP, mdp, next_values, values
 from tdu.theory.posterior import Data, Posterior, SampleMoments, gather, moments, prior
@@ -14,9 +14,7 @@ __all__ = [
     "Posterior",
     "SampleMoments",
     "TransitionBias",
-    "approximations",
     "bellman",
-    "capacity",
     "families",
     "gather",
     "mdp",

@@ -10,12 +10,12 @@ from tdu.adam import Adam
 from tdu.errors import UserError
 from tdu.types import EnvSpec, Values, Weights
 from tdu.values.dense import dense
-from tdu.values.layout import Kind
+from tdu.values.layout import EnsembleKind
 from tdu.values.one_hot import one_hot
 from tdu.values.shape import EnsembleShape
 from tdu.values.weights import FOLDED, ONES, PLAIN
 
-__all__ = ["FOLDED", "PLAIN", "EnsembleShape", "Kind", "dense", "make", "one_hot", "table"]
+__all__ = ["FOLDED", "PLAIN", "EnsembleKind", "EnsembleShape", "dense", "make", "one_hot", "table"]
 
 
 def make(spec: EnvSpec, shape: EnsembleShape, *, weights: Weights = PLAIN, force_dense: bool = False) -> Values:

@@ -167,15 +167,7 @@ def dense(spec: EnvSpec, shape: EnsembleShape, weights: Weights = PLAIN) -> Valu
 
     never_changes = has_prior and not standardise
     return Values(
-        init=init,
-        evaluate=evaluate,
-        update=update,
-        params=params,
-        q=q,
-        noiseless_q=noiseless_q,
-        freeze=freeze,
-        frozen_q=frozen_q,
-        rebase=rebase,
-        rescaled=rescaled,
+        init=init, evaluate=evaluate, update=update, params=params, q=q, noiseless_q=noiseless_q, freeze=freeze,
+        frozen_q=frozen_q, rebase=rebase, rescaled=rescaled,
         prior=prior if never_changes else None,
-    )
+    )  # fmt: skip

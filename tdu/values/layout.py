@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from tdu.networks.mlp import Layers, Linear, init_ensemble
 from tdu.types import Array, Key
 
-Kind = Literal["networks", "heads"]
+EnsembleKind = Literal["networks", "heads"]
 Apply = Callable[[Layers, Array], Array]
 
 
@@ -36,7 +36,7 @@ class Layout(NamedTuple):
     """trunk_mean(gradient of the heads' summed loss) -> the same, the trunk's layers divided by H; None without a trunk."""
 
 
-def make(kind: Kind, heads: int, actions: int) -> Layout:
+def make(kind: EnsembleKind, heads: int, actions: int) -> Layout:
     """The layout of this kind."""
     return _separate(heads) if kind == "networks" else _shared(heads, actions)
 

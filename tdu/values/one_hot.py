@@ -195,14 +195,6 @@ def one_hot(spec: EnvSpec, shape: EnsembleShape, weights: Weights = PLAIN) -> Va
         return state._replace(params=params, target=target)
 
     return Values(
-        init=init,
-        evaluate=evaluate,
-        update=update,
-        params=params,
-        q=q,
-        noiseless_q=noiseless_q,
-        freeze=freeze,
-        frozen_q=frozen_q,
-        rebase=rebase,
-        rescaled=rescaled,
-    )
+        init=init, evaluate=evaluate, update=update, params=params, q=q, noiseless_q=noiseless_q, freeze=freeze,
+        frozen_q=frozen_q, rebase=rebase, rescaled=rescaled,
+    )  # fmt: skip

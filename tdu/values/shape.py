@@ -25,10 +25,10 @@ class EnsembleShape(NamedTuple):
     double: bool
     optimiser: Optimiser
     """Other than `Adam`, it makes every ensemble dense."""
-    torso: torsos.Kind = "auto"
+    torso: torsos.TorsoKind = "auto"
     standard: bool = False
     """Whether observations that are vectors are standardised (`values/standard.py`)."""
-    layout: layouts.Kind = "networks"
+    layout: layouts.EnsembleKind = "networks"
     """One network for each head, or linear heads on a shared trunk."""
     unit_prior: bool = False
     """Whether a prior's features are scaled to length 1, so that its size does not depend on the observation's width."""

@@ -8,9 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from reproduction.theory import approximations, capacity
 from tdu.environments import binary_tree, deep_sea
 from tdu.errors import UserError
-from tdu.theory import MDP, Data, approximations, bellman, bias, capacity, families, gather, mdp, moments, prior, values
+from tdu.theory import MDP, Data, bellman, bias, families, gather, mdp, moments, prior, values
 from tdu.theory.bias import condition_of_the_text, same_sign, transition_bias, weights
 from tdu.theory.mdp import next_values
 

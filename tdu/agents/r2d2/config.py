@@ -34,7 +34,7 @@ class Config:
     adam_eps: float = option(1e-3, "Adam's ε.", above=0)
     clip: float = option(40.0, "Largest norm of the gradient; larger ones are scaled down.", above=0)
     target_period: int = option(400, "Learning steps between copies of the target network.", minimum=1, maximum=10**8)
-    torso: torsos.Kind = option("auto", torsos.HELP)
+    torso: torsos.TorsoKind = option("auto", torsos.HELP)
     filters: tuple[int, ...] = option((32, 64, 64), "Filters of the convolutions; as many of them as fit the image.")
     pixels: int = option(
         0,

@@ -174,7 +174,7 @@ def stream_steps(roll: Roll, row: int) -> tuple[Steps, Memory]:
     return found, jax.tree.map(column, roll.memory)
 
 
-class Writer:
+class StreamWriter:
     """Cuts one stream into sequences.
 
     Args:
@@ -252,7 +252,7 @@ class Streams:
         self._heads, self._mask_prob, self._seed = heads, mask_prob, seed
         self._count = 0
         """Sequences cut so far."""
-        self._writers = [Writer(shape, memory, number, self._draw_mask) for number in numbers]
+        self._writers = [StreamWriter(shape, memory, number, self._draw_mask) for number in numbers]
 
     def cut(self, roll: Roll) -> list[Sequence]:
         """Adds the steps of a roll; returns the sequences that are now complete."""
