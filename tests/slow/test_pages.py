@@ -109,3 +109,26 @@ def test_the_readme_s_episodes_are_the_pages():
         for a in ("tdu", "bdqn")
     ]
     assert f"TDU scores {scores[0]} and BDQN {scores[1]} on stochastic Deep Sea" in claims
+
+
+def test_the_readme_s_results_are_the_pages():
+    readme, claims, task = ((ROOT / name).read_text() for name in ("README.md", "docs/claims.md", "docs/your-task.md"))
+    rows_of_claims = [line.split(" | ") for line in claims.splitlines() if re.match(r"\| C\d ", line)]
+    verdicts = [re.match(r"\[([a-z ]+)", cells[2]).group(1) for cells in rows_of_claims]
+    counts = [verdicts.count(word) for word in ("reproduced", "partly reproduced", "checked", "not yet enough data")]
+    assert sum(counts) == 9
+    number = {1: "one", 2: "two", 3: "three", 4: "four", 5: "five"}
+    words = "{} are reproduced, {} partly. The theory is checked, with corrections. {} need more data."
+    assert words.format(number[counts[0]].capitalize(), number[counts[1]], number[counts[3]].capitalize()) in readme
+    assert counts[2] == 1
+    ratio = re.search(r"^\| tdu, dqn \|.*?\| ([\d.]+) \(", task, re.MULTILINE).group(1)
+    assert f"TDU needs {ratio} of the steps of DQN with the same settings" in readme
+    scaling = (ROOT / "results" / "scaling" / pages.PAGE).read_text()
+    mean, best = re.search(r"at episode (\d+) \(.*?\+ OIS (\d,\d+)", scaling).groups()
+    assert f"at episode {int(mean):,} on average" in readme
+    assert f"weaker rule: {best}." in readme
+    cells = next(line.split(" | ") for line in scaling.splitlines() if line.startswith("| 100 |"))
+    seconds, stochastic = cells[3], cells[5]
+    assert f"in {seconds.removesuffix(' s')} seconds on one core" in readme
+    episodes = [int(e.replace(",", "")) for e in stochastic.split(", ")]
+    assert f"at episode {round(sum(episodes) / 3):,} on average" in readme
