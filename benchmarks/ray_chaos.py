@@ -30,7 +30,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's own processes would starve its workers on a busy machine
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -43,8 +43,10 @@ import tdu
 from tdu.run.folder import read_log
 
 ACTORS, ENVS, PERIOD = 3, 2, 32
-SLACK = 2 * PERIOD + ACTORS * ENVS * 20
-"""The allowed lead of acting, as the run states it."""
+ROLLS = ACTORS * ENVS * 20
+"""Steps of a roll of every actor."""
+SLACK = 2 * PERIOD + ROLLS
+"""The allowed lead of acting, as the run states it. Every actor may hand in one roll more before it waits."""
 LONGEST_STALL = 30.0
 STORE = 100 * 2**20
 OPTIONS = {
@@ -53,6 +55,13 @@ OPTIONS = {
     "--learn-period": PERIOD, "--rollout": 20, "--num-envs": ENVS,
 }  # fmt: skip
 HEALTH = {"health_check_initial_delay_ms": 2000, "health_check_period_ms": 1000, "health_check_failure_threshold": 10}
+
+
+class Checkpoint(NamedTuple):
+    steps: int
+    """Steps that the replay had received."""
+    ahead: int
+    """Of these, the steps that learning had yet to account for."""
 
 
 class Run:
@@ -111,16 +120,25 @@ class Run:
             self.process.send_signal(signal.SIGINT)
         return self.process.wait(120 * self.patience)
 
-    @property
-    def ahead(self) -> int:
-        """Steps beyond those that the learning steps account for, up to a constant."""
-        return self.steps - PERIOD * self.updates
+    def checkpoint(self) -> "Checkpoint":
+        """The numbers of the last checkpoint."""
+        while True:
+            try:
+                newest = max((self.out / "checkpoints").glob("[0-9]*/manifest.json"))
+                plain = json.loads(newest.read_text())["plain"]
+                break
+            except FileNotFoundError:  # a newer one has replaced it
+                continue
+        received = plain["steps"] + sum(message["steps"] for message in plain["pending"])
+        replay = plain["replay"]
+        return Checkpoint(received, received - replay["learns_from"] - PERIOD * replay["updates"])
 
-    def has_caught_up(self, limit: int, since: int) -> bool:
-        """Whether learning was never further behind than `limit` in the last five reports, of which there are enough."""
-        return len(self.history) >= since and all(
-            steps - PERIOD * updates <= limit for _, steps, updates, _ in self.history[-5:]
-        )
+    def events(self) -> list[str]:
+        """What happened to its processes, according to the run."""
+        if not (self.out / "events.csv").exists():
+            return []
+        with open(self.out / "events.csv", newline="") as f:
+            return [row["event"] for row in csv.DictReader(f)]
 
 
 _HEEDING = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
@@ -187,7 +205,6 @@ def measure(cluster: Cluster, folder: Path, minutes: float, patience: float) -> 
     try:
         startup = run.wait("the first learning", lambda: run.updates > 20 and run.alive == ACTORS, 400)
         run.wait("a checkpoint", lambda: any((run.out / "checkpoints").glob("[0-9]*")), 100)
-        usual = run.ahead
         began = time.monotonic()
         while len(kills) < 4 or time.monotonic() - began < 60 * minutes:
             kind = ("actor", "learner", "replay", "node")[len(kills) % 4]
@@ -197,11 +214,17 @@ def measure(cluster: Cluster, folder: Path, minutes: float, patience: float) -> 
             rest = 60 * minutes / 4 if minutes <= 2 else 20.0
             run.wait("a moment under load", _after(min(rest, 10.0)), 60)
         seconds = time.monotonic() - began
-        settled = len(run.history) + 10
-        run.wait("learning to make up for what was lost", lambda: run.has_caught_up(usual + SLACK, since=settled), 200)
+        recovered = run.steps
+        run.wait(
+            "a checkpoint in which learning has made up for what was lost",
+            lambda: (last := run.checkpoint()).steps > recovered and last.ahead <= SLACK + ROLLS,
+            200,
+        )
     finally:
         code = run.interrupt()
-    time.sleep(3)
+    empty_by = time.monotonic() + 30 * patience
+    while stored() > 0 and time.monotonic() < empty_by:
+        time.sleep(0.5)
     how = {"startup": round(startup, 1), "seconds": round(seconds, 1), "code": code}
     outcome = verdict(cluster, run, kills, store, how)
     if minutes > 2:
@@ -229,20 +252,20 @@ def _after(seconds: float) -> Any:
 def strike(cluster: Cluster, run: Run, kind: str) -> dict[str, Any]:
     """Kills a process or node and waits until the cluster has recovered; returns the seconds."""
     killed = time.monotonic()
+    sign = "was lost" if kind == "node" else " died ("
+    seen = sum(sign in event for event in run.events())
     if kind == "node":
         victim = sorted(cluster.worker_nodes, key=lambda node: node.unique_id)[0]
         homes = {k: [p for p in processes(cluster, k) if _parent(p) == _raylet(victim)] for k in _KINDS}
         cluster.remove_node(victim, allow_graceful=False)
-        time.sleep(5)
-        cluster.add_node(num_cpus=2, object_store_memory=STORE)
         more = {"held": {k: len(pids) for k, pids in homes.items() if pids}}
     else:
-        pid = _serving(cluster, kind)
-        os.kill(pid, signal.SIGKILL)
+        os.kill(_serving(cluster, kind), signal.SIGKILL)
         more = {}
+    noticed = run.wait("the run to notice it", lambda: sum(sign in event for event in run.events()) > seen, 60)
+    if kind == "node":
+        cluster.add_node(num_cpus=2, object_store_memory=STORE)
     whole = time.monotonic()
-    # Messages in transit at the kill do not count: two more reports must show progress.
-    time.sleep(1)
     steps, updates = run.steps, run.updates
     acts = run.wait("steps again", lambda: run.steps > steps, 120)
     run.wait("all actors again", lambda: run.alive == ACTORS and len(processes(cluster, "Rollout")) == ACTORS, 120)
@@ -252,17 +275,31 @@ def strike(cluster: Cluster, run: Run, kind: str) -> dict[str, Any]:
         "seconds_to_kill_and_repair": round(whole - killed, 1),
         "struck": killed,
         "whole": whole,
-        "seconds_until_steps": round(acts + 1, 1),
+        "seconds_until_noticed": round(noticed, 1),
+        "seconds_until_steps": round(acts, 1),
         "seconds_until_all_is_as_before": round(again, 1),
     }
 
 
 def _serving(cluster: Cluster, kind: str) -> int:
-    """A rollout; or the replay or learner that has worked more, because the other is its spare."""
+    """A rollout; or the replay or learner that works, while its spare is idle."""
     pids = processes(cluster, {"actor": "Rollout"}.get(kind, kind.capitalize()))
-    return max(
-        pids, key=lambda pid: sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
-    )
+    if kind == "actor":
+        return pids[0]
+    before = {pid: _ticks(pid) for pid in pids}
+    while True:  # a spare that has just been started is busy for a while
+        time.sleep(1.0)
+        worked = {pid: _ticks(pid) - before[pid] for pid in pids}
+        *others, most = sorted(pids, key=worked.__getitem__)
+        if worked[most] >= 20 and all(worked[pid] < worked[most] / 3 for pid in others):
+            return most
+        if worked[most] >= 200:
+            before = {pid: _ticks(pid) for pid in pids}
+
+
+def _ticks(pid: int) -> int:
+    """Processor time of a process, in hundredths of a second."""
+    return sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
 
 
 _KINDS = ("Rollout", "Replay", "Learner")
@@ -294,14 +331,11 @@ def verdict(
 ) -> dict[str, Any]:
     loaded = tdu.load(run.out)
     log, config = loaded.log, loaded.config
-    with open(run.out / "events.csv") as f:
-        events = [row["event"] for row in csv.DictReader(f)]
+    events = run.events()
     taken = sum(path.stat().st_size for path in run.books.glob("steps-*"))
     played = (run.books / "episodes").stat().st_size
     learner = read_log(run.out / "learner.csv")
-    manifest = json.loads(max((run.out / "checkpoints").glob("[0-9]*/manifest.json")).read_text())["plain"]
-    received = manifest["steps"] + sum(message["steps"] for message in manifest["pending"])
-    ahead = received - manifest["replay"]["learns_from"] - PERIOD * manifest["updates"]
+    ahead = run.checkpoint().ahead
     steps = int(log["steps"][-1])
     resumed = [event for event in events if "resumed from learning step" in event and "checkpoint at step" in event]
     refilled = [event for event in events if "the replay goes on with" in event and "checkpoint at step" in event]
@@ -341,9 +375,7 @@ def verdict(
             < counts["actor"] + counts["learner"] + counts["replay"],
             "a lost node is not among the events": sum("was lost" in event for event in events) < counts["node"],
             "something was left in the object store": left > 0,
-            f"the ratio was not held (acting is {ahead} steps ahead)": not -PERIOD
-            <= ahead
-            <= SLACK + ACTORS * ENVS * 20,
+            f"the ratio was not held (acting is {ahead} steps ahead)": not -PERIOD <= ahead <= SLACK + ROLLS,
             "the run did not end by being interrupted and saved": how["code"] != 130,
         }.items()
         if is_wrong

@@ -171,7 +171,10 @@ class ReplayProcess:
                 return ELSEWHERE
             news, self._news = self._news, []
             ids = self._replay.ids
-            there = {"oldest": ids.start, "next": ids.stop, "lineage": self._lineage, "learns_from": self._learns_from}
+            there = {
+                "oldest": ids.start, "next": ids.stop, "lineage": self._lineage,
+                "learns_from": self._learns_from, "updates": self._updates,
+            }  # fmt: skip
             return news, there, self._replay.priorities()
 
     def segment(self, lineage: int, first: int, last: int) -> dict[str, np.ndarray] | None:

@@ -2,15 +2,30 @@
 
 import os
 import re
+import resource
 import socket
+import time
 import warnings
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from tdu.errors import UserError
-from tdu.run.processes import in_own_folder, one_line
+from tdu.errors import TrainingError, UserError
+from tdu.run.processes import cores, in_own_folder, one_line
+
+PATIENCE = 300.0
+"""Seconds without an answer, or without a step, after which a run gives up."""
+
+_HEAD_PATIENCE = 10.0
+"""Seconds without an answer of the cluster's head. After 60 seconds, Ray itself would end the process."""
+
+_SILENCE = 5.0
+"""Seconds after which an address counts as silent."""
+
+_ROOM = "see whether `ulimit -u` allows more processes and whether the temporary folder (RAY_TMPDIR or /tmp) has space"
 
 
-def connect(address: str | None, workers: int | None) -> Any:
+def connect(address: str | None, workers: int | None) -> ModuleType:
     """Ray, connected to the cluster at the address, or to a new one on this machine."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
@@ -29,14 +44,71 @@ def connect(address: str | None, workers: int | None) -> Any:
     }
     if address in (None, "local"):
         settings |= {"num_cpus": workers, "include_dashboard": False}
+        _refuse_low_limit(workers or cores())
     try:
         with warnings.catch_warnings():  # JAX warns of every fork; here a fork becomes another program at once
             warnings.filterwarnings("ignore", message=r"os\.fork\(\)", category=RuntimeWarning)
             ray.init(address=address or "local", **settings)
-    except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as e:
+    except Exception as e:  # Ray raises plain Exceptions too
         ray.shutdown()
         raise UserError(_why_not_connected(address, str(e))) from None
     return ray
+
+
+def _refuse_low_limit(workers: int) -> None:
+    """Refuses a limit of processes (`ulimit -u`, which counts threads) with which Ray hangs while it starts."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    needed, user = 400 + 50 * workers, os.getuid()
+    if limit == resource.RLIM_INFINITY or user == 0:
+        return
+    used = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            used += len(os.listdir(process / "task")) if process.stat().st_uid == user else 0
+        except OSError:  # it has ended
+            continue
+    if limit < used + needed:
+        raise UserError(
+            f"Ray needs about {needed} processes and threads for {workers} workers, and the limit of {limit} "
+            f"(`ulimit -u`) leaves {max(limit - used, 0)}; raise it, or use fewer workers."
+        )
+
+
+class Machines:
+    """The machines of a cluster. A driver needs two processes of Ray: the head's GCS, and the raylet of its machine."""
+
+    def __init__(self, ray: ModuleType):
+        context = ray.get_runtime_context()
+        self._ray, self._own, self._head = ray, context.get_node_id(), context.gcs_address
+        self._heard_at = time.monotonic()
+
+    def living(self) -> dict[str, str] | None:
+        """Addresses by id; None if the head does not answer at the moment.
+
+        Raises:
+            TrainingError: the head does not answer for too long, or this machine's raylet has died.
+        """
+        try:
+            _greet(self._head)  # one that was just killed may still accept a connection
+        except OSError:  # calls to it would hang
+            if time.monotonic() - self._heard_at > _HEAD_PATIENCE:
+                raise TrainingError(
+                    f"the head of the Ray cluster (its GCS at {self._head}) has died; {_CONTINUE}"
+                ) from None
+            return None
+        self._heard_at = time.monotonic()
+        living = {node["NodeID"]: node["NodeManagerAddress"] for node in self._ray.nodes() if node["Alive"]}
+        if self._own not in living:
+            raise TrainingError(f"the raylet of this machine, through which the run reaches Ray, has died; {_CONTINUE}")
+        return living
+
+
+_CONTINUE = "everything up to the last checkpoint is saved; continue with the same command (tdu train: and --resume)."
+
+
+def nothing_starts(seconds: float) -> TrainingError:
+    """The error for a cluster on which no process has started for that long."""
+    return TrainingError(f"Ray has started no process in {seconds:.0f} seconds; {_ROOM}.")
 
 
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
@@ -45,19 +117,25 @@ _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0)
 
 def _refuse_silence(address: str) -> None:
     """Refuses an address at which no cluster answers; Ray itself would try for minutes."""
-    host, colon, port = address.rpartition("://")[2].rpartition(":")
+    _, colon, port = address.rpartition("://")[2].rpartition(":")
     if not colon or not port.isdigit():
         if address in ("auto", "local"):
             return
         raise UserError(f"'{address}' is not the address of a Ray cluster; write host:port.")
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=5) as connection:
-            if os.environ.get("RAY_USE_TLS", "0") != "1":  # with TLS, only Ray's own certificates get an answer
-                connection.sendall(_HELLO)
-                if connection.recv(9)[3:4] != b"\x04":
-                    raise OSError("it is not Ray")
+        _greet(address.rpartition("://")[2])
     except (OSError, OverflowError) as e:
         raise UserError(f"no Ray cluster answers at {address} ({getattr(e, 'strerror', None) or e}).") from None
+
+
+def _greet(address: str) -> None:
+    """Raises an OSError if no Ray answers at host:port."""
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host.strip("[]"), int(port)), timeout=_SILENCE) as connection:
+        if os.environ.get("RAY_USE_TLS", "0") != "1":  # with TLS, only Ray's own certificates get an answer
+            connection.sendall(_HELLO)
+            if connection.recv(9)[3:4] != b"\x04":
+                raise OSError("it is not Ray")
 
 
 def _environment_of_workers() -> dict[str, str]:
@@ -80,7 +158,7 @@ def _why_not_connected(address: str | None, reason: str) -> str:
         )
     reason = one_line(reason)[:200].rstrip(".")
     if address in (None, "local"):
-        return f"Ray does not start on this machine ({reason})."
+        return f"Ray does not start on this machine ({reason}); {_ROOM}."
     return (
         f"the Ray cluster at {address} refuses the connection ({reason}); if it needs a token, set RAY_AUTH_MODE=token."
     )

@@ -9,12 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from tdu.cluster import connection
+from tdu.cluster.connection import PATIENCE
 from tdu.cluster.messages import ELSEWHERE
 from tdu.errors import TrainingError, UserError
 from tdu.run.processes import one_line
-
-PATIENCE = 300.0
-"""Seconds without an answer, or without a step, after which a run gives up."""
 
 _TRIES = 3
 """Failures of a rollout after which the run fails."""
@@ -64,7 +62,8 @@ class Crew:
         self._evaluator: Process | None = None
         self._coming: dict[str, Any] = {}
         """Calls for news that have yet to return."""
-        self._nodes = self._living_nodes()
+        self._machines = connection.Machines(ray)
+        self._nodes = self._machines.living() or {}
         self._looked_at = 0.0
         """When machines were last counted."""
 
@@ -77,6 +76,11 @@ class Crew:
     def alive(self) -> int:
         """Rollouts at work."""
         return sum(process.busy is not None for process in self.processes if process.is_rollout)
+
+    @property
+    def ready(self) -> int:
+        """Processes at work or ready to take over."""
+        return sum(process.busy is not None for process in self.processes)
 
     @property
     def machines(self) -> int:
@@ -134,7 +138,9 @@ class Crew:
         if now - self._looked_at < 1.0:
             return
         self._looked_at = now
-        nodes = self._living_nodes()
+        nodes = self._machines.living()
+        if nodes is None:
+            return
         for lost in self._nodes.keys() - nodes.keys():
             self.event(f"machine {self._nodes[lost]} ({lost[:8]}) was lost; {len(nodes)} are left.")
         for new in nodes.keys() - self._nodes.keys():
@@ -232,6 +238,3 @@ class Crew:
         if self._evaluator is None:
             self._evaluator = Process(kind, self._make(kind, threads=2))
         return self._evaluator
-
-    def _living_nodes(self) -> dict[str, str]:
-        return {node["NodeID"]: node["NodeManagerAddress"] for node in self.ray.nodes() if node["Alive"]}

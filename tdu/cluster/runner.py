@@ -24,7 +24,8 @@ from tdu.agents.r2d2.agent import RecurrentAgent
 from tdu.agents.r2d2.replay import check_room
 from tdu.cluster import connection
 from tdu.cluster.actors import SEGMENT
-from tdu.cluster.crew import PATIENCE, Crew, Process
+from tdu.cluster.connection import PATIENCE
+from tdu.cluster.crew import Crew, Process
 from tdu.cluster.messages import Counters, Rolled, slack
 from tdu.errors import RunError, TrainingError, UserError
 from tdu.metrics import UPDATES
@@ -76,6 +77,7 @@ class RayRunner(SequenceRunner):
         """Steps and time when the first message of this session arrived."""
         self._moved_at: float | None = None
         """When the last message arrived."""
+        self._started_at = time.monotonic()
         self._trained, self._learning_seconds = 0, 0.0
         self._event: Callable[[str], None] = say
         self._reload: Callable[[], Saved | None] = lambda: None
@@ -127,8 +129,10 @@ class RayRunner(SequenceRunner):
         return rows
 
     def _check_advanced(self, steps_before: int) -> None:
-        """Raises an error if no step was taken for too long, after the first."""
+        """Raises an error if no step was taken for too long, after the first, or if no process starts."""
         del steps_before
+        if not self._served and time.monotonic() - self._started_at > PATIENCE:
+            raise connection.nothing_starts(PATIENCE)
         if self._moved_at is not None and time.monotonic() - self._moved_at > PATIENCE:
             raise TrainingError(
                 f"no step was taken for {PATIENCE:.0f} seconds, with {self._crew.alive} of {self._actors} actors alive; "
@@ -147,6 +151,8 @@ class RayRunner(SequenceRunner):
             learning=self._trained / max(self._learning_seconds, 1e-9),
             capacity=self._filled["capacity"],
         )
+        if self._moved_at is None:
+            return f"starting: {self._crew.ready} of {len(self._crew.processes)} processes are ready"
         return f"{status}; {self._crew.alive} of {self._actors} actors alive"
 
     @property

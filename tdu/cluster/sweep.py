@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tdu.cluster import connection
-from tdu.errors import RunError
+from tdu.errors import RunError, UserError
 from tdu.run.folder import LOCKS, is_in_use
 from tdu.run.processes import Job, Lines, Outcome, Tell, ended, one_line, parse_report
 
@@ -36,8 +36,13 @@ def run_all(
     """Runs every job; one that fails does not stop the others. Without an address, a cluster is started on this machine."""
     if not jobs:
         return []
-    ray = connection.connect(address, workers)
     root = jobs[0].out.parent.absolute()
+    try:
+        ray = connection.connect(address, workers)
+    except UserError:
+        with contextlib.suppress(OSError):
+            root.rmdir()  # nothing was begun
+        raise
     marker = root / f".sweep-{secrets.token_hex(8)}"
     outcomes = []
     try:
@@ -52,10 +57,17 @@ def run_all(
             ): job
             for job in jobs
         }
+        machines, heard_at = connection.Machines(ray), time.monotonic()
         while waiting:
+            machines.living()
             ready, _ = ray.wait(list(waiting), num_returns=1, timeout=1.0)
             under_way = {job.name for job in waiting.values()}
-            for name, report in _take(ray, latest).items():
+            reports = _take(ray, latest)
+            if reports is not None:
+                heard_at = time.monotonic()
+            elif time.monotonic() - heard_at > connection.PATIENCE:
+                raise connection.nothing_starts(connection.PATIENCE)
+            for name, report in (reports or {}).items():
                 if name in under_way:
                     tell(name, report)
             for reference in ready:
@@ -103,11 +115,12 @@ def _shipped() -> tuple[type, Callable[..., tuple[int, str, bytes | None]]]:
     return Latest, work
 
 
-def _take(ray: Any, latest: Any) -> dict[str, dict[str, Any]]:
+def _take(ray: Any, latest: Any) -> dict[str, dict[str, Any]] | None:
+    """The reports since the last call; None while their process has not started, or is restarted."""
     try:
-        return ray.get(latest.take.remote(), timeout=10)
+        return ray.get(latest.take.remote(), timeout=5)
     except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError):
-        return {}  # it is restarted; the reports were only for the display
+        return None
 
 
 class _ReportingOutput(io.RawIOBase):
