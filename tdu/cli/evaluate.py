@@ -3,7 +3,7 @@
 import json
 
 from tdu.cli.output import own_output
-from tdu.cli.parser import Parser, add_success, folder, whole
+from tdu.cli.parser import Parser, add_success, add_trust, folder, whole
 from tdu.errors import tell
 from tdu.options import MAX_SEED
 from tdu.run.processes import use_one_core
@@ -36,6 +36,7 @@ def run(arguments: list[str]) -> int:
         action="store_true",
         help="act on the explorers' mean value, as in the paper's ablation (recurrent agents only)",
     )
+    add_trust(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parsed = parser.parse_args(arguments)
     use_one_core()
@@ -43,7 +44,7 @@ def run(arguments: list[str]) -> int:
         words = f"playing {parsed.episodes} episodes; compiling takes some seconds …"
         played = evaluate(
             parsed.run, episodes=parsed.episodes, seed=parsed.seed, best=parsed.best, explorers=parsed.explorers,
-            success_return=parsed.success_return,
+            success_return=parsed.success_return, trust=parsed.trust,
             on_loaded=None if parsed.json else lambda: tell(words),
         )  # fmt: skip
         if parsed.json:

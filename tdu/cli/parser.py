@@ -51,6 +51,15 @@ def _int_or_text(text: str) -> int | str:
         return text
 
 
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """The argument that allows to import what a run's folder names."""
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="import the module that a run or config file names (python:MODULE:NAME, gym:MODULE:NAME); it can be any code",
+    )
+
+
 def add_length(parser: argparse.ArgumentParser, default: str) -> None:
     """Arguments for the length of a run and its number of environments."""
     from tdu.run.runners.mastery import Until

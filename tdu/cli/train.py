@@ -11,10 +11,10 @@ from typing import Any, TextIO
 
 from tdu import agents, environments, options
 from tdu.cli.output import own_output
-from tdu.cli.parser import Parser, add_length, add_preset, add_watch, folder, number, watch_arguments, whole
+from tdu.cli.parser import Parser, add_length, add_preset, add_trust, add_watch, folder, number, watch_arguments, whole
 from tdu.errors import UserError, tell, unknown
 from tdu.options import MAX_ACTORS, MAX_SEED
-from tdu.run import progress, sweeps, track
+from tdu.run import consent, progress, sweeps, track
 from tdu.run.folder import CONFIG, read_result, read_template
 from tdu.run.one_core import stay_on_one_core
 from tdu.run.plan import DEFAULT_AGENT, plan, refuse_without_ray, resolve
@@ -135,7 +135,8 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     chooser = Parser(add_help=False, allow_abbrev=False)
     for name in ("--agent", "--config", "--out"):
         chooser.add_argument(name)
-    chooser.add_argument("--resume", action="store_true")
+    for name in ("--resume", "--trust"):
+        chooser.add_argument(name, action="store_true")
     agent = _agent_of(chooser.parse_known_args(arguments)[0])
     entry = agents.find(agent)
     parser = Parser(
@@ -155,6 +156,7 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="a run's config.json, for every setting that is not given here"
     )
+    add_trust(parser)
     add_preset(parser)
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--seed", type=whole("seed", 0, MAX_SEED), help="seed of everything random (default 0)")
@@ -237,14 +239,16 @@ def _agent_of(chosen: argparse.Namespace) -> str:
         return str(chosen.agent)
     file = chosen.config or (chosen.out if chosen.resume else None)
     if file and (chosen.config or (Path(file) / CONFIG).exists()):
-        return str(read_template(Path(file)).get("agent", DEFAULT_AGENT))
+        name = str(read_template(Path(file)).get("agent", DEFAULT_AGENT))
+        consent.require(name, Path(file), trust=chosen.trust)
+        return name
     return DEFAULT_AGENT
 
 
 def _settings(parsed: argparse.Namespace, given: dict[str, Any]) -> dict[str, Any]:
     names = (
         "env", "agent", "config", "seed", "episodes", "steps", "num_envs", "until", "preset", "engine", "actors",
-        "until_return", "success_return",
+        "until_return", "success_return", "trust",
     )  # fmt: skip
     return {name: getattr(parsed, name) for name in names} | given
 

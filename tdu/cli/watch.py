@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from tdu.cli.output import own_output
-from tdu.cli.parser import Parser, folder, whole
+from tdu.cli.parser import Parser, add_trust, folder, whole
 from tdu.environments import pictures
 from tdu.errors import UserError
 from tdu.options import MAX_SEED
@@ -35,12 +35,13 @@ def run(arguments: list[str]) -> int:
         "--out", type=Path, metavar="FILE", help="film.gif; or film.mp4, which needs ffmpeg or the extra films"
     )
     parser.add_argument("--fps", type=whole("fps", 1, 100), default=12, help="frames per second (default 12)")
+    add_trust(parser)
     parsed = parser.parse_args(arguments)
     if parsed.out is not None:
         films.check(parsed.out)
     use_one_core()
     with own_output() as output:
-        trained = load(parsed.run, best=parsed.best)
+        trained = load(parsed.run, best=parsed.best, trust=parsed.trust)
         policy, description = films.chosen(trained.agent, head=parsed.head, explorer=parsed.explorer)
         stage = pictures.stage(trained.config.env, parsed.seed)
         moments = films.played(stage, policy, episodes=parsed.episodes, longest=films.MAX_FRAMES)

@@ -25,12 +25,14 @@ def summarise(folder: Path, target: float | None = None) -> Summary:
     found, damaged, notes = _read(folder)
     by_agent: dict[str, dict[str, dict[int, StoredRun]]] = {}
     kept_runs = list[StoredRun]()
+    furthest = dict[tuple[str, str, int], StoredRun]()
     for run in found:
-        seeds = by_agent.setdefault(run.agent, {}).setdefault(run.config.env, {})
-        kept = seeds.setdefault(run.config.seed, run)
-        if kept is not run:
+        furthest[_identity(run)] = max(furthest.get(_identity(run), run), run, key=_progress)
+    for run in found:
+        if (kept := furthest[_identity(run)]) is not run:
             notes.append(f"{run.name} is the same run as {kept.name} and is left out.")
         else:
+            by_agent.setdefault(run.agent, {}).setdefault(run.config.env, {})[run.config.seed] = run
             kept_runs.append(run)
     described = {
         name: {
@@ -51,6 +53,14 @@ def summarise(folder: Path, target: float | None = None) -> Summary:
         "agents": described,
         "atari": atari_scores.summarise(kept_runs),
     }
+
+
+def _identity(run: StoredRun) -> tuple[str, str, int]:
+    return run.agent, run.config.env, run.config.seed
+
+
+def _progress(run: StoredRun) -> tuple[bool, int]:
+    return run.result is not None, len(run.log.get("episode", ()))
 
 
 def _read(folder: Path) -> tuple[list[StoredRun], dict[str, str], list[str]]:

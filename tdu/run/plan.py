@@ -13,6 +13,7 @@ from tdu.agents.r2d2.agent import RecurrentAgent
 from tdu.environments import MadeEnvironment
 from tdu.errors import UserError, unknown
 from tdu.options import MAX_ACTORS, MAX_ENVS, MAX_EPISODES, MAX_SEED, MAX_STEPS, as_json, whole_number
+from tdu.run import consent
 from tdu.run.folder import RunConfig, read_template
 from tdu.run.processes import cores
 from tdu.run.runners.compiled import CompiledRunner
@@ -81,6 +82,7 @@ def resolve(
     actors: int | None = None,
     until_return: float | None = None,
     success_return: float | None = None,
+    trust: bool = False,
     **options: Any,
 ) -> Resolved:
     """Every setting of a run, checked: what is given, else what the file `config` holds, else the default."""
@@ -88,10 +90,13 @@ def resolve(
     notes = []
     given = options
     if config is not None:
+        path = None if isinstance(config, RunConfig) else Path(config)
         template = config.to_json() if isinstance(config, RunConfig) else read_template(Path(config))
         if env is None and environments.parse(template.get("env", "")).source == environments.OBJECT:
             raise UserError(f"{config} is of a run on an object, which a file cannot hold; give the environment too.")
-        env = template.get("env") if env is None else env
+        if env is None and "env" in template:
+            env = template["env"]
+            consent.require(env, path, trust=trust)
         seed = template.get("seed") if seed is None else seed
         num_envs = template.get("num_envs") if num_envs is None else num_envs
         until = template.get("until") if until is None else until
@@ -101,7 +106,9 @@ def resolve(
         if episodes is None and steps is None:
             episodes, steps = template.get("episodes"), template.get("steps")
         its_agent = template.get("agent", DEFAULT_AGENT)
-        agent = its_agent if agent is None else agent
+        if agent is None:
+            consent.require(its_agent, path, trust=trust)
+            agent = its_agent
         if agent != its_agent:
             notes.append(f"{config} is of a run of {its_agent}, so {agent} has its own default options")
         elif preset is None:

@@ -36,7 +36,7 @@ class Job(NamedTuple):
         if self.settings is None:
             return self
         path.write_text(json.dumps(self.settings))
-        return self._replace(arguments=["--config", str(path), *self.arguments], settings=None)
+        return self._replace(arguments=["--config", str(path), "--trust", *self.arguments], settings=None)
 
 
 Tell = Callable[[str, dict[str, Any]], None]

@@ -37,7 +37,7 @@ class Run:
     """A run: its result, its log, its trained agent and its config."""
 
     result: dict[str, Any]
-    """The content of result.json; empty if the run has not finished."""
+    """The content of result.json; empty if the run has not finished, and with its best agent."""
     log: Log
     """Arrays by column."""
     agent: TrainedAgent
@@ -80,7 +80,7 @@ class Run:
         if self.moment is not None:
             return train(env, config=self.config, continued=self, **settings)
         assert self.path is not None
-        return train(env, config=self.path, out=self.path, resume=True, **settings)
+        return train(env, config=self.path, out=self.path, resume=True, trust=True, **settings)
 
     def save(self, path: str | Path) -> None:
         """Writes a run that was trained without `out` to a new folder, as `tdu train` would have left it."""

@@ -9,6 +9,7 @@ import numpy as np
 from tdu import agents, environments
 from tdu.errors import RunError, UserError, tell
 from tdu.options import MAX_SEED, whole_number
+from tdu.run import consent
 from tdu.run.folder import (
     CONFIG,
     LOG,
@@ -28,19 +29,30 @@ EPISODES = 200
 """Default number of episodes."""
 
 
-def load(path: str | Path, env: Any = None, say: Callable[[str], None] = tell, *, best: bool = False) -> Run:
+def load(
+    path: str | Path,
+    env: Any = None,
+    say: Callable[[str], None] = tell,
+    *,
+    best: bool = False,
+    trust: bool = False,
+) -> Run:
     """A run from its folder: finished, or as of its last checkpoint.
 
     Args:
         path: the run's folder.
         env: the environment object, if the run was trained on one.
         say: called with warnings, for example about a damaged checkpoint.
-        best: load the agent with the best evaluation during the run, and the logs up to it.
+        best: load the agent with the best evaluation during the run, and the logs up to it, without the result.
+        trust: import the module that the run's environment or agent names (python:MODULE:NAME, gym:MODULE:NAME). It may
+            contain any code, so load only runs of people whom you trust. Not needed where `env` is given.
     """
     path = Path(path)
     if not (path / CONFIG).exists():
         raise RunError(f"{path} is not a run's folder.")
     config = read_config(path)
+    for name in (config.agent, *((config.env,) if env is None else ())):
+        consent.require(name, path, trust=trust)
     result = read_result(path)
     trained_on = environments.parse(config.env)
     was_object = trained_on.source == environments.OBJECT
@@ -68,7 +80,7 @@ def load(path: str | Path, env: Any = None, say: Callable[[str], None] = tell, *
         raise RunError(f"{path} has no checkpoint yet.")
     saved, manifest = loaded
     return Run(
-        result={} if result is None else result.to_json(),
+        result={} if result is None or best else result.to_json(),
         log=read_log(path / LOG, upto=manifest.log.bytes),
         agent=TrainedAgent(runner.spec, agent, runner.params(saved)),
         config=config,
@@ -89,6 +101,7 @@ def evaluate(
     best: bool = False,
     explorers: bool = False,
     success_return: float | None = None,
+    trust: bool = False,
 ) -> dict[str, Any]:
     """Mean return of a run's greedy policy over new episodes, with its standard error, mean length and success rate.
 
@@ -104,10 +117,11 @@ def evaluate(
             paper's ablation.
         success_return: an episode with at least this return counts as a success; default: the run's own. Without one, the
             environment's info["is_success"] counts; where there is none, `success_rate` is None.
+        trust: as of `load`.
     """
     episodes = whole_number("episodes", episodes, 1, 10**6)
     seed = whole_number("seed", seed, 0, MAX_SEED)
-    run = load(path, env, say, best=best)
+    run = load(path, env, say, best=best, trust=trust)
     config = run.config
     if not len(run.log["episode"]):
         raise UserError(

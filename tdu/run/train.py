@@ -56,6 +56,7 @@ def train(
     actors: int | None = None,
     address: str | None = None,
     continued: Run | None = None,
+    trust: bool = False,
     **options: Any,
 ) -> Run:
     """Trains an agent and returns the run.
@@ -99,6 +100,7 @@ def train(
         actors: number of actors on the cluster, each with `num_envs` environments; default: one per core of this machine.
         address: the cluster's address. Without it, a cluster is started on this machine.
         continued: a run without a folder that is trained longer; see `Run.train`.
+        trust: import the module that `config` names as environment or agent (python:MODULE:NAME, gym:MODULE:NAME).
         **options: fields of the agent's config.
 
     Raises:
@@ -107,7 +109,8 @@ def train(
     refuse_without_ray(engine, address=address)
     planned = plan(
         env, agent, config=config, seed=seed, episodes=episodes, steps=steps, num_envs=num_envs, until=until,
-        preset=preset, engine=engine, actors=actors, until_return=until_return, success_return=success_return, **options,
+        preset=preset, engine=engine, actors=actors, until_return=until_return, success_return=success_return,
+        trust=trust, **options,
     )  # fmt: skip
     if planned.config.actors and out is None:
         raise UserError("a run on a cluster needs a folder for its checkpoints; give out.")
@@ -210,7 +213,7 @@ def _in_folder(
             best = best_return(evaluations_at(folder.path, None))
             done = result is not None and stored == planned.config and resume == "if_there"
             if done or not _goes_on(stored, planned.config, result, clock, best, str(folder.path), say):
-                return load(folder.path, None if isinstance(env, str) else env, say)
+                return load(folder.path, None if isinstance(env, str) else env, say, trust=True)  # it was made above
             if result is not None or stored != planned.config:
                 folder.extend(planned.config)
         loop = None

@@ -254,3 +254,64 @@ def test_a_record_is_not_unpacked_beyond_its_size(tmp_path, shape):
     largest = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert largest < 2**23
+
+
+# Code that a folder names.
+
+TASK = """
+from tdu import environments
+
+def make():
+    open("called", "a").write("x")
+    return environments.make("deep_sea:size=3")
+"""
+
+
+def killed_at_once(row):
+    raise Killed
+
+
+QUICK = TINY | {"env": "python:task:make", "episodes": 3}
+
+
+@pytest.fixture
+def calls(tmp_path, monkeypatch):
+    """The working folder has a module task.py; the function counts the calls of its environment."""
+    (tmp_path / "task.py").write_text(TASK)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "called").touch()
+    return lambda: (tmp_path / "called").stat().st_size
+
+
+@pytest.mark.parametrize("env", ["python:os:abort", "gym:evil:Foo-v0", "python:evil:make"])
+def test_a_module_that_a_file_names_is_not_imported(env, tmp_path, capsys, calls):
+    (tmp_path / "evil.py").write_text("open('called', 'a').write('x')")
+    (tmp_path / "config.json").write_text(json.dumps({"env": env, "episodes": 1}))
+    error = refused(capsys, "train", "--config", "config.json")
+    assert f"'{env.split(':')[1]}'" in error
+    assert "--trust" in error
+    assert calls() == 0
+
+
+def test_a_run_on_the_user_s_module_is_used_with_consent_only(calls, capsys, tmp_path):
+    out = tmp_path / "run"
+    said = {"say": lambda words: None}
+    with pytest.raises(Killed):
+        tdu.train(**QUICK, out=out, callbacks=[tdu.Callback(on_episode=killed_at_once)], **said)
+    before = calls()
+    commands = [["evaluate", out], ["watch", out], ["train", "--resume", "--out", out], ["train", "--config", out]]
+    for words in commands:
+        assert "'task'" in refused(capsys, *words)
+    for use in (tdu.load, tdu.evaluate, lambda path, **how: tdu.train(config=path, **how)):
+        with pytest.raises(RunError, match="trust=True"):
+            use(out)
+    assert calls() == before
+    assert cli.main(["train", "python:task:make", "--resume", "--out", str(out), "--progress", "none"]) == 0
+    assert cli.main(["evaluate", str(out), "--episodes", "1", "--trust"]) == 0
+    assert len(tdu.load(out, trust=True).log["episode"]) == len(tdu.load(out, "python:task:make").log["episode"]) == 3
+    before = calls()
+    for path in (out / "checkpoints").glob("*9/arrays.safetensors"):
+        path.write_bytes(b"no")
+    with pytest.raises(RunError, match="cannot be used"):
+        tdu.load(out, trust=True)
+    assert calls() == before

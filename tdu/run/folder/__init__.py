@@ -21,6 +21,7 @@ from tdu.run.folder.folder import (
     read_record,
     read_result,
     read_template,
+    verify,
 )
 from tdu.run.folder.log import read_log
 from tdu.run.folder.records import GreedyReturn, RunConfig, RunResult, read_json
@@ -51,4 +52,5 @@ __all__ = [
     "read_record",
     "read_result",
     "read_template",
+    "verify",
 ]

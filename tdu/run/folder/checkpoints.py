@@ -196,6 +196,11 @@ def latest_manifest(folder: Path, reason_against: ReasonAgainst, say: Say) -> Ma
     return _latest(folder, lambda path: _manifest(path, reason_against), say, set_aside=False)
 
 
+def verify(folder: Path, reason_against: ReasonAgainst) -> None:
+    """Raises RunError if there are checkpoints and none of them matches its checksums."""
+    _latest(folder, lambda path: _verified(path, reason_against), lambda words: None, set_aside=False)
+
+
 def load_step(folder: Path, step: int, like: Saved, reason_against: ReasonAgainst) -> tuple[Saved, Manifest]:
     """The checkpoint of one step; raises RunError with the reason if it cannot be used."""
     try:
@@ -244,12 +249,18 @@ def _manifest(path: Path, reason_against: ReasonAgainst) -> Manifest:
     return manifest
 
 
-def _load(path: Path, like: Saved, reason_against: ReasonAgainst) -> tuple[Saved, Manifest]:
+def _verified(path: Path, reason_against: ReasonAgainst) -> Manifest:
+    """The manifest of a checkpoint whose files match their checksums; segments are verified when they are read."""
     manifest = _manifest(path, reason_against)
-    segments = {found[1]: name for name in manifest.parts if (found := _SEGMENT.fullmatch(name))}
     for name, stamp in manifest.parts.items():
-        if name not in segments.values() and files.sha256(path / name) != stamp:
+        if not _SEGMENT.fullmatch(name) and files.sha256(path / name) != stamp:
             raise ValueError("its data do not match the manifest's checksum")
+    return manifest
+
+
+def _load(path: Path, like: Saved, reason_against: ReasonAgainst) -> tuple[Saved, Manifest]:
+    manifest = _verified(path, reason_against)
+    segments = {found[1]: name for name in manifest.parts if (found := _SEGMENT.fullmatch(name))}
     leaves: dict[str, Leaf] = {}
     for name, expected in _state_parts(like.state).items():
         if name not in manifest.parts:

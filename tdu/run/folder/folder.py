@@ -365,6 +365,12 @@ def best_return(evaluations: Log) -> float:
     return float(evaluations["greedy_return"].max()) if evaluations else -math.inf
 
 
+def verify(folder: Path) -> None:
+    """Raises RunError unless config, result, log and a checkpoint match their checksums."""
+    config, result = read_config(folder), read_result(folder)
+    checkpoints.verify(folder / CHECKPOINTS, _reason_against(folder, config, result))
+
+
 def evaluations_at(folder: Path, at: checkpoints.Manifest | None) -> Log:
     """A run's evaluations, up to a checkpoint if one is given; empty if there are none."""
     return read_log(folder / EVALUATIONS, upto=None if at is None else at.other_logs.get(EVALUATIONS, EMPTY).bytes)
@@ -400,19 +406,8 @@ def final_checkpoint(
     folder: Path, config: RunConfig, result: RunResult, like: Saved
 ) -> tuple[Saved, checkpoints.Manifest]:
     """The checkpoint of a finished run's last step."""
-    against = _reason_against(folder, config)
-
-    def reason_against(manifest: checkpoints.Manifest) -> str | None:
-        if result.checkpoint_sha256 not in (None, manifest.sha256()):
-            return f"it is not the one in {RESULT}"
-        for name in (LEARNER_LOG, EVALUATIONS, RECORD):
-            size = (folder / name).stat().st_size if (folder / name).exists() else 0
-            if size != manifest.other_logs.get(name, EMPTY).bytes:
-                return f"{name} is not the log it belongs to"
-        return against(manifest)
-
     try:
-        return checkpoints.load_step(folder / CHECKPOINTS, result.steps, like, reason_against)
+        return checkpoints.load_step(folder / CHECKPOINTS, result.steps, like, _reason_against(folder, config, result))
     except RunError as e:
         raise RunError(
             f"{folder} is finished, but its last checkpoint cannot be used ({e}); to get its agent, run it again in "
@@ -431,10 +426,18 @@ def best_checkpoint(folder: Path, config: RunConfig, like: Saved) -> tuple[Saved
     return found
 
 
-def _reason_against(folder: Path, config: RunConfig) -> checkpoints.ReasonAgainst:
+def _reason_against(folder: Path, config: RunConfig, result: RunResult | None = None) -> checkpoints.ReasonAgainst:
+    """Why a checkpoint is not one of this run, or with a result not the one of its last step."""
     run = without_limits(config.to_json())
 
     def reason_against(manifest: checkpoints.Manifest) -> str | None:
+        if result is not None:
+            if result.checkpoint_sha256 not in (None, manifest.sha256()):
+                return f"it is not the one in {RESULT}"
+            for name in (LEARNER_LOG, EVALUATIONS, RECORD):
+                size = (folder / name).stat().st_size if (folder / name).exists() else 0
+                if size != manifest.other_logs.get(name, EMPTY).bytes:
+                    return f"{name} is not the log it belongs to"
         if without_limits(manifest.run) != run:
             return "it belongs to another run"
         for name, stamp in ((LOG, manifest.log), *manifest.other_logs.items()):
