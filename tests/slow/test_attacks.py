@@ -262,7 +262,8 @@ TASK = """
 from tdu import environments
 
 def make():
-    open("called", "a").write("x")
+    with open("called", "a") as f:
+        f.write("x")
     return environments.make("deep_sea:size=3")
 """
 
@@ -285,7 +286,7 @@ def calls(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("env", ["python:os:abort", "gym:evil:Foo-v0", "python:evil:make"])
 def test_a_module_that_a_file_names_is_not_imported(env, tmp_path, capsys, calls):
-    (tmp_path / "evil.py").write_text("open('called', 'a').write('x')")
+    (tmp_path / "evil.py").write_text(TASK + "make()")
     (tmp_path / "config.json").write_text(json.dumps({"env": env, "episodes": 1}))
     error = refused(capsys, "train", "--config", "config.json")
     assert f"'{env.split(':')[1]}'" in error
@@ -312,6 +313,6 @@ def test_a_run_on_the_user_s_module_is_used_with_consent_only(calls, capsys, tmp
     before = calls()
     for path in (out / "checkpoints").glob("*9/arrays.safetensors"):
         path.write_bytes(b"no")
-    with pytest.raises(RunError, match="cannot be used"):
+    with pytest.raises(RunError, match="can be used"):
         tdu.load(out, trust=True)
     assert calls() == before
