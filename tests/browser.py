@@ -109,7 +109,7 @@ class Browser:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
-    def until(self, expression, seconds=60):
+    def until(self, expression, seconds=300):
         """Waits for an expression to be true."""
         end = time.monotonic() + seconds
         while not self.run(expression):

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -23,8 +25,14 @@ from tdu.run.progress import Report
 SMALL = ["--grid", "hidden_sizes=4", "--grid", "exploiters=2", "--grid", "explorers=1", "--grid", "batch_size=4"]
 
 
-def run(*arguments, check=0):
-    found = subprocess.run([sys.executable, "-m", "tdu", *arguments], capture_output=True, text=True, timeout=500)
+OURS = os.environ | {
+    "PYTHONPATH": os.pathsep.join([str(Path(tdu.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+}
+
+
+def run(*arguments, folder=None, check=0):
+    command = [sys.executable, "-m", "tdu", *arguments]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=folder, env=OURS)
     assert found.returncode == check, found.stderr
     return found
 
@@ -172,44 +180,77 @@ def test_a_sweep_goes_on_and_one_failure_harms_no_other(tmp_path, monkeypatch, c
     assert "1 of 4 runs have not finished" in table
 
 
-SOME_SECONDS = [
-    "sweep",
-    "deep_sea:size=20",
-    "--seeds",
-    "2",
-    "--episodes",
-    "4000",
-    "--until",
-    "budget",
-    "--agent",
-    "dqn",
-]
-SOME_SECONDS += ["--grid", "hidden_sizes=8", "--grid", "batch_size=4", "--progress", "plain"]
+GATE = """
+import os, time
+import gymnasium
+
+class Gate(gymnasium.Wrapper):
+    episodes = 0
+
+    def reset(self, **settings):
+        self.episodes += 1
+        if self.episodes == 20:
+            open(f"waiting-{os.getpid()}", "w").close()
+            while not os.path.exists("open"):
+                time.sleep(0.05)
+        return self.env.reset(**settings)
+
+def make():
+    return Gate(gymnasium.make("FrozenLake-v1"))
+"""
+GATED = [
+    "sweep", "python:gate:make", "--seeds", "2", "--episodes", "40", "--agent", "dqn", "--preset", "paper", "--grid",
+    "hidden_sizes=4", "--grid", "batch_size=4", "--progress", "plain", "--out", "sweep",
+]  # fmt: skip
+"""Its runs wait in the middle until their folder has a file `open`."""
+
+
+def gated(folder):
+    (folder / "gate.py").write_text(GATE)
+    return folder
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    out = tmp_path_factory.mktemp("sweeps") / "undisturbed"
-    assert "2 of 2 runs" in run(*SOME_SECONDS, "--out", str(out)).stdout
-    return out
+    folder = gated(tmp_path_factory.mktemp("sweeps"))
+    (folder / "open").touch()
+    assert "2 of 2 runs" in run(*GATED, folder=folder).stdout
+    return folder / "sweep"
+
+
+def wait_for_runs(process, folder):
+    """The processes of runs that wait at the gate, once there is one."""
+    for _ in range(6000):
+        assert process.poll() is None, process.communicate()
+        waiting = [int(path.name.partition("-")[2]) for path in folder.glob("waiting-*")]
+        if waiting:
+            return waiting
+        time.sleep(0.1)
+    raise AssertionError("no run has begun")
+
+
+def assert_same_logs(one, other):
+    assert {folder.name for folder in one.iterdir()} == {folder.name for folder in other.iterdir()}
+    for folder in one.iterdir():
+        assert _log(folder) == _log(other / folder.name)
 
 
 def test_a_sweep_on_ray_outlives_a_killed_worker(tmp_path, undisturbed):
     """Real Ray: the same logs as on one machine, although a worker is killed in the middle."""
-    command = [sys.executable, "-m", "tdu", *SOME_SECONDS, "--out", str(tmp_path / "ray"), "--engine", "ray"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command = [sys.executable, "-m", "tdu", *GATED, "--engine", "ray"]
+    settings = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": gated(tmp_path), "env": OURS}
+    process = subprocess.Popen(command, **settings)
     try:
-        victim = _worker_of(process, tmp_path / "ray")
-        os.kill(victim, signal.SIGKILL)
-        out, err = process.communicate(timeout=400)
+        os.kill(wait_for_runs(process, tmp_path)[0], signal.SIGKILL)
+        (tmp_path / "open").touch()
+        out, err = process.communicate(timeout=600)
     finally:
         if process.poll() is None:
             process.kill()
             process.communicate()
     assert process.returncode == 0, err
     assert "2 of 2 runs" in out
-    for folder in undisturbed.iterdir():
-        assert _log(folder) == _log(tmp_path / "ray" / folder.name)
+    assert_same_logs(undisturbed, tmp_path / "sweep")
 
 
 def test_what_a_run_reports_is_what_a_sweep_reads():
@@ -224,7 +265,8 @@ def test_what_a_run_reports_is_what_a_sweep_reads():
     assert said.startswith("at most 3:20 left  last-100 return 0.400  trained policy 1.000 at episode 200  bonus")
 
 
-def test_workers_report_their_progress():
+def test_workers_report_their_progress(monkeypatch):
+    monkeypatch.setattr(distributed, "time", SimpleNamespace(monotonic=lambda: 100.0))
     latest = distributed._shipped()[0]()
     output = distributed._text_stream(distributed._ReportingOutput(lambda report: latest.put("run", report)))
     report = dict.fromkeys(parallel._NUMBERS | parallel._OPTIONAL_NUMBERS, 3)
@@ -237,20 +279,18 @@ def test_workers_report_their_progress():
 
 def test_ctrl_c_leaves_a_sweep_that_can_be_continued(tmp_path, undisturbed):
     """As a terminal does it: every process of the foreground gets the signal."""
-    out = tmp_path / "sweep"
-    command = [sys.executable, "-m", "tdu", *SOME_SECONDS, "--out", str(out)]
     # Where the tests run in the background, SIGINT is ignored; a terminal's programs do not ignore it.
     heeding = (
         "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
     )
-    command = [sys.executable, "-c", heeding, *command]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+    command = [sys.executable, "-c", heeding, sys.executable, "-m", "tdu", *GATED]
+    settings = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": gated(tmp_path), "env": OURS}
+    process = subprocess.Popen(command, start_new_session=True, **settings)
     try:
-        _worker_of(process, out)
+        wait_for_runs(process, tmp_path)
         os.killpg(process.pid, signal.SIGINT)
-        _, err = process.communicate(timeout=100)
+        (tmp_path / "open").touch()
+        _, err = process.communicate(timeout=600)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -260,31 +300,15 @@ def test_ctrl_c_leaves_a_sweep_that_can_be_continued(tmp_path, undisturbed):
     assert "Traceback" not in err
     with pytest.raises(ProcessLookupError):  # nobody is left in the group
         os.killpg(process.pid, 0)
+    out = tmp_path / "sweep"
     assert not all((run / "result.json").exists() for run in out.iterdir())
-    assert "2 of 2 runs" in run(*SOME_SECONDS, "--out", str(out)).stdout
-    for folder in undisturbed.iterdir():
-        assert _log(folder) == _log(out / folder.name)
+    assert "2 of 2 runs" in run(*GATED, folder=tmp_path).stdout
+    assert_same_logs(undisturbed, out)
 
 
 def _log(folder):
     """A run's log without its wall times."""
     return [line.rsplit(",", 1)[0] for line in (folder / "log.csv").read_text().splitlines()]
-
-
-def _worker_of(process, folder):
-    """A process below Ray's that holds a run's lock open, once its log has begun."""
-    for _ in range(2000):
-        assert process.poll() is None, process.communicate()
-        logs = [p for p in folder.glob("*/log.csv") if p.stat().st_size > 300]
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                held = {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
-            except OSError:
-                continue
-            if any(str(p) in held for p in logs):
-                return int(pid)
-        time.sleep(0.1)
-    raise AssertionError("no worker has begun")
 
 
 @pytest.mark.parametrize(
