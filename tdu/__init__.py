@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tdu.run.signals import Interrupted
     from tdu.run.stored import evaluate, load
     from tdu.run.train import train
-    from tdu.run.trained import TrainedAgent
+    from tdu.run.trained import TrainedAgent, load_agent
 
 __version__ = "0.1.0"
 
@@ -33,6 +33,7 @@ _MODULES = {
     "bsuite_agent": "tdu.run.bsuite_agent",
     "evaluate": "tdu.run.stored",
     "load": "tdu.run.stored",
+    "load_agent": "tdu.run.trained",
     "run_key": "tdu.run.runners.interaction",
     "train": "tdu.run.train",
 }
@@ -47,6 +48,7 @@ __all__ = [
     "bsuite_agent",
     "evaluate",
     "load",
+    "load_agent",
     "run_key",
     "theory",
     "train",

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from tdu.environments.parts import flatten
-from tdu.errors import EnvironmentFault
+from tdu.errors import EnvironmentFault, UserError
 from tdu.types import EnvSpec
 
 
@@ -17,12 +17,20 @@ def carried_dtype(dtype: Any) -> str:
     return "int32" if found.kind in "iu" else "float32"
 
 
-def encode(spec: EnvSpec, observation: object) -> np.ndarray:
+def encode(spec: EnvSpec, observation: object, *, given_to: str = "") -> np.ndarray:
     """One observation with the spec's shape and type, or the index of the state if it is one-hot.
 
     Raises:
-        EnvironmentFault: if it does not match the environment's own specification.
+        EnvironmentFault: if it does not match the environment's own specification; or a UserError, if the user gave it to
+            the function of that name.
     """
+    try:
+        return _encoded(spec, observation, f"{given_to} was given" if given_to else f"{spec.name} returned")
+    except EnvironmentFault as e:
+        raise (UserError(str(e)) if given_to else e) from None
+
+
+def _encoded(spec: EnvSpec, observation: object, source: str) -> np.ndarray:
     if spec.parts is not None and isinstance(observation, dict | tuple):
         observation = flatten(spec.parts, observation, spec.name)
     try:
@@ -31,29 +39,29 @@ def encode(spec: EnvSpec, observation: object) -> np.ndarray:
     except (TypeError, ValueError):
         x = np.asarray("")
     if x.dtype.kind not in "biuf":
-        raise EnvironmentFault(f"{spec.name} returned an observation that is not an array of numbers.")
+        raise EnvironmentFault(f"{source} an observation that is not an array of numbers.")
     if spec.num_states is not None and x.shape == () and x.dtype.kind in "biu":
         return _state(spec, int(x))
     if spec.num_states is not None and spec.observation_shape == ():
-        raise EnvironmentFault(f"{spec.name} must return whole numbers as observations, not {observation!r}.")
+        raise EnvironmentFault(f"{source} {observation!r}; observations of {spec.name} must be whole numbers.")
     if x.shape != spec.observation_shape:
         raise EnvironmentFault(
-            f"{spec.name} returned an observation of shape {x.shape}; its specification has {spec.observation_shape}."
+            f"{source} an observation of shape {x.shape}; {spec.name} has observations of shape {spec.observation_shape}."
         )
     with np.errstate(over="ignore", invalid="ignore"):
         carried = np.asarray(x, spec.dtype if spec.num_states is None else np.float32)
     if carried.dtype.kind == "f":
         if not np.isfinite(carried).all():
-            raise EnvironmentFault(f"{spec.name} returned an observation with a number that is not finite.")
+            raise EnvironmentFault(f"{source} an observation with a number that is not finite.")
     elif carried.dtype != x.dtype and not np.array_equal(carried, x):
-        raise EnvironmentFault(f"{spec.name} returned an observation that does not fit into {spec.dtype}.")
+        raise EnvironmentFault(f"{source} an observation that does not fit into {spec.dtype}.")
     if spec.num_states is None:
         return carried.copy() if np.may_share_memory(carried, x) else carried  # the environment may overwrite it
     ones = np.flatnonzero(x)
     if ones.size == 0:
         return np.asarray(spec.num_states, np.int32)
     if ones.size > 1 or x.flat[ones[0]] != 1:
-        raise EnvironmentFault(f"{spec.name} returned an observation that is not one-hot.")
+        raise EnvironmentFault(f"{source} an observation that is not one-hot.")
     return np.asarray(ones[0], np.int32)
 
 

@@ -166,7 +166,7 @@ class Loop:
         for observer in self._observers:
             observer.finish()  # the last checkpoint is saved before the evaluation, which may use the environment
         saved = runner.save() if run.folder is None else None  # before the evaluation too
-        trained = TrainedAgent(runner.spec, run.agent, runner.params())
+        trained = TrainedAgent(runner.spec, run.agent, runner.params(), run.config.origin)
         result = self._result(trained)
         if run.folder is not None:
             run.folder.write_result(result)

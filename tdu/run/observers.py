@@ -412,7 +412,7 @@ class Evaluator(Observer):
         # A concurrent run goes on meanwhile, so the agent is saved as it is evaluated.
         saved = runner.save() if run.folder is not None and runner.is_concurrent else None
         params = jax.tree.map(jnp.copy, runner.params(saved))  # the next step would overwrite them
-        trained = TrainedAgent(runner.spec, run.agent, params)
+        trained = TrainedAgent(runner.spec, run.agent, params, run.config.origin)
         since = clock.steps - self._evaluated.steps
         self._evaluated = clock
         with contextlib.nullcontext() if isinstance(run.source, str) else runner.borrow_environment():

@@ -82,7 +82,7 @@ def load(
     return Run(
         result={} if result is None or best else result.to_json(),
         log=read_log(path / LOG, upto=manifest.log.bytes),
-        agent=TrainedAgent(runner.spec, agent, runner.params(saved)),
+        agent=TrainedAgent(runner.spec, agent, runner.params(saved), config.origin),
         config=config,
         evaluations=evaluations_at(path, manifest),
         source=config.env if env is None else env,

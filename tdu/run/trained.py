@@ -2,16 +2,19 @@
 
 import math
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tdu import environments, random
+from tdu import agents, environments, random
 from tdu.agents.r2d2.agent import RecurrentAgent
 from tdu.environments.observations import encode
 from tdu.environments.vector import VectorEnvironment
+from tdu.errors import RunError, UserError
+from tdu.run import agent_file
 from tdu.run.runners.interaction import run_key
 from tdu.types import Actor, Agent, Array, Environment, EnvSpec, Examiner, Key, Params, State, TimeStep
 
@@ -24,7 +27,7 @@ _MAX_STEPS = 10**7
 
 
 @lru_cache(maxsize=8)
-def _programs(agent: Agent | RecurrentAgent) -> tuple[Any, Any, Any]:
+def _programs(agent: Agent | RecurrentAgent) -> tuple[Any, ...]:
     evaluator = agent.evaluator
 
     def values(params: Params, acting: State, observation: Array, reward: Array) -> Array:
@@ -35,17 +38,22 @@ def _programs(agent: Agent | RecurrentAgent) -> tuple[Any, Any, Any]:
     def act(params: Params, acting: State, timestep: TimeStep, key: Key, count: Array) -> tuple[Array, State]:
         return evaluator.act(params, acting, timestep, jax.random.fold_in(key, count))
 
-    return jax.jit(values), jax.jit(evaluator.begin), jax.jit(act)
+    of_batch = jax.vmap(values, in_axes=(None, None, 0, None))
+    return jax.jit(values), jax.jit(of_batch), jax.jit(evaluator.begin), jax.jit(act)
 
 
 class TrainedAgent:
     """A trained agent. A recurrent one remembers what it has seen since `begin_episode`."""
 
-    def __init__(self, spec: EnvSpec, agent: Agent | RecurrentAgent, params: Params):
+    def __init__(
+        self, spec: EnvSpec, agent: Agent | RecurrentAgent, params: Params, origin: agent_file.Origin | None = None
+    ):
         self.spec = spec
         self.agent = agent
+        self.origin = origin
+        """What it was made from, where it can be saved."""
         self.params = jax.tree.map(jnp.asarray, params)
-        self._values, self._begin, self._act = _programs(agent)
+        self._values, self._values_of_batch, self._begin, self._act = _programs(agent)
         self._key = run_key(0)
         self._acts = 0
         self.begin_episode()
@@ -63,22 +71,68 @@ class TrainedAgent:
         self._acting: State = self._begin(self.params, self._key)
 
     def values(self, observation: Any, reward: float = 0.0) -> np.ndarray:
-        """Value of every action, [A]. A one-hot observation may be an array or an index.
+        """Value of every action, [A]; for a batch of B observations, [B, A].
 
-        A recurrent agent's values depend on its memory, which this call does not change.
+        A one-hot observation may be an array or an index. The values of an agent with a memory depend on it; this call does
+        not change it.
         """
-        return np.asarray(self._values(self.params, self._acting, encode(self.spec, observation), np.float32(reward)))
+        if (batch := self._batch(observation)) is not None:
+            return np.asarray(self._values_of_batch(self.params, self._acting, batch, np.float32(reward)))
+        encoded = encode(self.spec, observation, given_to="agent.values")
+        return np.asarray(self._values(self.params, self._acting, encoded, np.float32(reward)))
 
-    def act(self, observation: Any, reward: float = 0.0) -> int:
-        """The greedy action, in the environment's numbering. Only recurrent agents use `reward`, the last step's."""
-        timestep = TimeStep(encode(self.spec, observation), np.float32(reward), np.float32(1), np.bool_(False))
-        return self.act_on(timestep) + self.spec.first_action
+    def act(self, observation: Any, reward: float = 0.0) -> Any:
+        """The greedy action, in the environment's numbering; for a batch of B observations, an array of B actions.
+
+        Only agents with a memory use `reward`, the last step's. They act on one observation at a time.
+        """
+        if (batch := self._batch(observation)) is not None:
+            values = self._values_of_batch(self.params, self._acting, batch, np.float32(reward))
+            return np.argmax(values, axis=1) + self.spec.first_action
+        encoded = encode(self.spec, observation, given_to="agent.act")
+        return (
+            self.act_on(TimeStep(encoded, np.float32(reward), np.float32(1), np.bool_(False))) + self.spec.first_action
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Writes the agent to a file that `tdu.load_agent` reads, without the environment and without the replay."""
+        if self.origin is None:
+            raise RunError("only the agent of a run can be saved.")
+        agent_file.write(Path(path), self.spec, self.origin, self.params)
+
+    def _batch(self, observation: Any) -> np.ndarray | None:
+        """Encoded observations [B, …]; None if it is a single observation."""
+        spec = self.spec
+        if spec.parts is None and not isinstance(observation, dict):
+            shape = np.shape(observation)
+            is_index = spec.num_states is not None and shape[1:] == ()
+            if not shape or shape == spec.observation_shape or not (shape[1:] == spec.observation_shape or is_index):
+                return None
+        elif not isinstance(observation, list):
+            return None
+        if self.agent.evaluator.remembers:
+            raise UserError("an agent with a memory acts on one observation at a time.")
+        return np.stack([encode(spec, one, given_to="agent.act") for one in observation])
 
     def act_on(self, timestep: TimeStep) -> int:
         """The greedy action for a time step of an `Environment`."""
         action, self._acting = self._act(self.params, self._acting, timestep, self._key, np.uint32(self._acts % 2**32))
         self._acts += 1
         return int(action)
+
+
+def load_agent(path: str | Path) -> TrainedAgent:
+    """The agent that `agent.save` wrote. It needs no environment: `agent.act(observation)`."""
+    spec, origin, arrays = agent_file.read(Path(path))
+    agent = agents.find(origin.agent).make(spec, agents.configure(origin.agent, origin.options))
+    like = jax.eval_shape(lambda: agent.params(agent.init(run_key(0))))
+    wanted = {name: (x.shape, x.dtype) for name, x in agent_file.named(like).items()}
+    if wanted != {name: (x.shape, x.dtype) for name, x in arrays.items()}:
+        raise RunError(
+            f"the networks in {path} are not those of {origin.agent} with its options; another version wrote it."
+        )
+    params = jax.tree.unflatten(jax.tree.structure(like), [arrays[name] for name in wanted])
+    return TrainedAgent(spec, agent, params, origin)
 
 
 def step_limit(longest_episode: int) -> int:

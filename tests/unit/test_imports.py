@@ -13,7 +13,7 @@ FLOORS = (
     ("values", "bonus", "behaviour"),
     ("agents",),
     ("environments",),
-    ("run.runners", "run.trained"),
+    ("run.runners", "run.trained", "run.agent_file"),
     ("run.folder",),
     ("run", "cluster"),
     ("report", "demo"),

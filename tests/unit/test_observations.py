@@ -12,7 +12,7 @@ from diary import Diary
 from gymnasium import spaces
 
 from tdu import agents, bonus, environments
-from tdu.errors import EnvironmentFault
+from tdu.errors import UserError
 from tdu.run.runners.protocol import Budget
 from tdu.run.runners.stepwise import StepwiseRunner
 from tdu.run.trained import TrainedAgent, play
@@ -90,7 +90,7 @@ def test_a_trained_agent_sees_bytes_as_its_training_did(twins):
         np.testing.assert_array_equal(agent.values(seen), agent.values(seen.astype(np.int64)))
         assert agent.act(seen) == int(np.argmax(agent.values(seen)))
         assert np.abs(agent.values(seen) - agent.values(seen // 2)).max() > 1e-3
-    with pytest.raises(EnvironmentFault, match="does not fit into uint8"):
+    with pytest.raises(UserError, match="does not fit into uint8"):
         agent.act(np.full((2, 2), 0.5))
 
 
@@ -153,7 +153,7 @@ def test_an_empty_observation_is_accepted():
     compiled = play(SEA._replace(step=step), agent, episodes=2).returns
     np.testing.assert_allclose(play(sea, agent, episodes=2).returns, compiled, rtol=1e-6)
     for wrong, words in ((10, "states 0 to 8, not 10"), (np.ones((3, 3)), "not one-hot"), (np.eye(9)[4], "shape")):
-        with pytest.raises(EnvironmentFault, match=words):
+        with pytest.raises(UserError, match=words):
             agent.act(wrong)
 
 
@@ -183,14 +183,14 @@ def test_states_are_what_the_environment_calls_them():
         assert agent.act(floor) == int(np.argmax(q))
     np.testing.assert_array_equal(play(Floors(), agent, episodes=2).returns, [3.0, 3.0])
     for wrong in (0, 9, 14):
-        with pytest.raises(EnvironmentFault, match=f"has states 10 to 13, not {wrong}"):
+        with pytest.raises(UserError, match=f"has states 10 to 13, not {wrong}"):
             agent.act(wrong)
 
 
 @pytest.mark.parametrize("named", [0.0, 1.0, 3.5, np.float32(2)])
 def test_a_state_that_is_not_a_whole_number_is_reported(named):
     """A 1.0 is not the one of a one-hot array."""
-    with pytest.raises(EnvironmentFault, match="must return whole numbers as observations, not"):
+    with pytest.raises(UserError, match="must be whole numbers"):
         beginner(environments.make(Floors()).spec).act(named)
 
 

@@ -12,6 +12,7 @@ from typing import Any, get_args
 from tdu import files
 from tdu.errors import RunError
 from tdu.options import MAX_ACTORS, MAX_ENVS, MAX_EPISODES, MAX_SEED, MAX_STEPS
+from tdu.run.agent_file import Origin
 from tdu.run.runners import mastery
 from tdu.run.runners.mastery import Until
 from tdu.run.runners.protocol import Budget, Clock
@@ -55,6 +56,11 @@ class RunConfig:
     """The run ends when an evaluation reaches this return."""
     success_return: float | None = None
     """An evaluation episode with at least this return is a success; None if the environment reports success itself."""
+
+    @property
+    def origin(self) -> Origin:
+        """What its agent is made from."""
+        return Origin(self.agent, self.config)
 
     @property
     def budget(self) -> Budget:
