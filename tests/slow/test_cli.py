@@ -6,9 +6,10 @@ import re
 import signal
 import subprocess
 import sys
-import time
+from pathlib import Path
 
 import pytest
+from gate import gated, wait_for_runs
 
 from tdu.cli import main, train
 
@@ -212,30 +213,17 @@ def test_what_an_environment_prints_spoils_no_json(tmp_path, monkeypatch):
 def test_ctrl_c_saves_and_the_run_goes_on(tmp_path):
     """A real process, a real signal, and the exit code that a shell expects."""
     out = tmp_path / "run"
-    shared = [
-        "deep_sea:size=20",
-        "--episodes",
-        20_000,
-        "--until",
-        "budget",
-        "--agent",
-        "dqn",
-        "--out",
-        out,
-        "--hidden-sizes",
-        8,
-    ]
-    shared += ["--batch-size", 4, "--progress", "none"]
+    words = "train python:gate:make --episodes 40 --agent dqn --out run --hidden-sizes 4 --batch-size 4 --progress none"
     heeding = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); import tdu.cli as c; "
-    command = [sys.executable, "-c", heeding + "sys.exit(c.main(sys.argv[1:]))", "train", *map(str, shared)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command = [sys.executable, "-c", heeding + "sys.exit(c.main(sys.argv[1:]))", *words.split()]
+    paths = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    settings = {"cwd": gated(tmp_path), "env": os.environ | {"PYTHONPATH": paths}, "text": True}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **settings)
     try:
-        for _ in range(1200):
-            if (out / "log.csv").exists() and (out / "log.csv").stat().st_size > 300:
-                break
-            time.sleep(0.1)
+        wait_for_runs(process, tmp_path)
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=100)
+        (tmp_path / "open").touch()
+        _, errors = process.communicate(timeout=600)
     finally:
         process.kill()
     assert process.returncode == 130, errors

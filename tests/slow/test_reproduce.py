@@ -4,10 +4,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from gate import gated, wait_for_runs
 
 from reproduction import catalogue, deep_sea_runs, pages, reproduce, rows
 from reproduction.experiment import Findings, Grid, Own, Verdict, cell, select
@@ -19,6 +19,9 @@ from tdu.errors import UserError
 ROOT = Path(__file__).parents[2]
 SMALL = {"hidden_sizes": (8,), "exploiters": 2, "explorers": 1, "min_replay": 16, "batch_size": 8}
 ROW = RunRow("deep_sea:size=10", "tdu", "paper", "", 0, 10_000, 49, 49, 490, 1.0, 3, 0.5, "abc1234", "a processor")
+
+
+OURS = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])}
 
 
 def text_of(path):
@@ -237,33 +240,31 @@ def test_a_run_that_time_or_a_signal_cut_off_goes_on_from_its_checkpoint(tmp_pat
     """The process is ended in the middle of a run; started again it ends with the row that it would have had."""
     code = (
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # ignored in the background
-        "from tdu import cli; from reproduction import catalogue, deep_sea_runs\n"
-        "from reproduction.experiment import Grid, Findings, cell\n"
-        f"small = {SMALL!r}\n"
-        "c = cell('deep_sea:size=12', 'tdu', 0, episodes=4000, **small)\n"
-        "g = Grid('x', {}, '', lambda p: [c], '', deep_sea_runs.measure, lambda r: Findings({}, '', {}))\n"
+        "from tdu import cli; from reproduction import catalogue\n"
+        "from reproduction.experiment import Grid, Findings, Measured, cell\n"
+        "c = cell('python:gate:make', 'dqn', 0, episodes=40, hidden_sizes=(4,), batch_size=4)\n"
+        "g = Grid('x', {}, '', lambda p: [c], '', lambda *_: Measured(), lambda r: Findings({}, '', {}))\n"
         "catalogue.EXPERIMENTS.clear(); catalogue.EXPERIMENTS['tiny'] = g\n"
         "sys.exit(cli.main(sys.argv[1:]))"
     )
-    arguments = asking(tmp_path)
-    log = []
-    with subprocess.Popen([sys.executable, "-c", code, *arguments], stderr=subprocess.PIPE, text=True) as process:
-        deadline = time.monotonic() + 240
-        while time.monotonic() < deadline and not log:
-            log = [p for p in (tmp_path / "s").glob("*/log.csv") if len(text_of(p)) > 50]
-            time.sleep(0.05)
+    command = [sys.executable, "-c", code, *asking(tmp_path)]
+    settings = {"text": True, "cwd": gated(tmp_path), "env": OURS}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, **settings) as process:
+        wait_for_runs(process, tmp_path)
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        (tmp_path / "open").touch()
+        _, said = process.communicate(timeout=600)
     assert process.returncode == 130
     assert "continue with the same command" in said
     assert not (tmp_path / "r" / "tiny" / FILE).exists()
-    before = len(text_of(log[0]))
-    assert 50 < before < 4000
-    again = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=300)
+    (log,) = (tmp_path / "s").glob("*/log.csv")
+    before = text_of(log)
+    again = subprocess.run(command, capture_output=True, timeout=600, **settings)
     assert again.returncode == 0, again.stderr
     (row,) = rows.read(tmp_path / "r" / "tiny" / FILE, pytest.fail)
-    assert row.episodes == len(text_of(log[0])) - 1
-    assert row.episodes > before - 1
+    assert (row.episodes, len(text_of(log))) == (40, 41)
+    assert 20 <= len(before) < 41
+    assert text_of(log)[: len(before)] == before
 
 
 @pytest.mark.parametrize("what", ["folder", "pipe", "another table"])

@@ -6,11 +6,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from gate import gated, wait_for_runs
 
 import tdu
 from tdu import cli, environments
@@ -180,34 +180,11 @@ def test_a_sweep_goes_on_and_one_failure_harms_no_other(tmp_path, monkeypatch, c
     assert "1 of 4 runs have not finished" in table
 
 
-GATE = """
-import os, time
-import gymnasium
-
-class Gate(gymnasium.Wrapper):
-    episodes = 0
-
-    def reset(self, **settings):
-        self.episodes += 1
-        if self.episodes == 20:
-            open(f"waiting-{os.getpid()}", "w").close()
-            while not os.path.exists("open"):
-                time.sleep(0.05)
-        return self.env.reset(**settings)
-
-def make():
-    return Gate(gymnasium.make("FrozenLake-v1"))
-"""
 GATED = [
     "sweep", "python:gate:make", "--seeds", "2", "--episodes", "40", "--agent", "dqn", "--preset", "paper", "--grid",
     "hidden_sizes=4", "--grid", "batch_size=4", "--progress", "plain", "--out", "sweep",
 ]  # fmt: skip
 """Its runs wait in the middle until their folder has a file `open`."""
-
-
-def gated(folder):
-    (folder / "gate.py").write_text(GATE)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -216,17 +193,6 @@ def undisturbed(tmp_path_factory):
     (folder / "open").touch()
     assert "2 of 2 runs" in run(*GATED, folder=folder).stdout
     return folder / "sweep"
-
-
-def wait_for_runs(process, folder):
-    """The processes of runs that wait at the gate, once there is one."""
-    for _ in range(6000):
-        assert process.poll() is None, process.communicate()
-        waiting = [int(path.name.partition("-")[2]) for path in folder.glob("waiting-*")]
-        if waiting:
-            return waiting
-        time.sleep(0.1)
-    raise AssertionError("no run has begun")
 
 
 def assert_same_logs(one, other):
