@@ -86,7 +86,7 @@ def too_few(
     if not lacking:
         return None
     where = ", ".join(lacking) if len(lacking) <= _FEW else f"{len(lacking)} games"
-    return Verdict("not yet enough data", f"a setting has fewer than {fewest} seeds on {where}")
+    return Verdict("not yet enough data", f"some settings have fewer than {fewest} seeds on {where}")
 
 
 def mean(scored: Sequence[Scored]) -> float:

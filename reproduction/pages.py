@@ -51,7 +51,8 @@ def _page(name: str, preset: str, every: RowsByExperiment, findings: Findings) -
     cells = grid.all_cells(preset, rows)
     used = select(rows, cells)
     claims = [
-        f"- **{claim}: {verdicts[claim].word}.** *Claim:* {_sentence(words)} *Result:* {_sentence(verdicts[claim].because)}"
+        f"- **{claim}: {verdicts[claim].word}.**\n    - *Claim:* {_sentence(words)}\n    - *Result:* "
+        + _sentence(verdicts[claim].because)
         for claim, words in grid.claims.items()
     ]
     counts = {other: len(those) for other, those in every.items() if those}
@@ -75,7 +76,7 @@ def _grid_words(name: str, preset: str, cells: Sequence[Cell], used: Sequence[Ru
     total = len(dict.fromkeys(map(tables.identity, cells)))
     words = [f"Preset `{preset}`, {PRESETS[preset]}: {len(used)} of {total} runs are done."]
     if preset == "laptop":
-        words.append(f"It leaves out of the preset `paper`: {catalogue.grids()[name].left_out}")
+        words.append(f"The preset `paper` has more runs. This one leaves out {catalogue.grids()[name].left_out}")
     there = {row.identity for row in used}
     lacking = [cell for cell in cells if tables.identity(cell) not in there]
     if lacking:
@@ -84,7 +85,7 @@ def _grid_words(name: str, preset: str, cells: Sequence[Cell], used: Sequence[Ru
 
 
 def _lines(cells: Sequence[Cell]) -> list[str]:
-    """The missing runs, one line per agent and kind of environment."""
+    """The missing runs, one line for all settings of an agent that lack the same runs."""
     groups: dict[tuple[str, str], dict[str, list[int]]] = {}
     for cell in dict.fromkeys(cells):
         kind, size = reproduce.kind(cell.env)
@@ -93,14 +94,18 @@ def _lines(cells: Sequence[Cell]) -> list[str]:
         env_id = parse(cell.env)
         place = env_id.name.rpartition("/")[2] if env_id.source in (TWIN, "atari") else f"{size:g}"
         groups.setdefault((agent, kind), {}).setdefault(place, []).append(cell.seed)
-    lines = []
+    agents: dict[tuple[str, str, str], list[str]] = {}
     for (agent, kind), places in groups.items():
         by_seeds: dict[str, list[str]] = {}
         for place, seeds in places.items():
             by_seeds.setdefault(_span(seeds), []).append(place)
         words = "; ".join(f"{', '.join(where)} (seed {seeds})" for seeds, where in by_seeds.items())
-        lines.append(f"- {agent} on `{kind}`: {words}")
-    return lines
+        name, _, changed = agent.partition(" ")
+        agents.setdefault((name, kind, words), []).append(changed or "defaults")
+    return [
+        f"- {name} ({'; '.join(changed) if len(changed) <= 4 else f'{len(changed)} settings'}) on `{kind}`: {words}"
+        for (name, kind, words), changed in agents.items()
+    ]
 
 
 def _span(seeds: Sequence[int]) -> str:

@@ -237,7 +237,7 @@ class Stuck(NamedTuple):
 
 
 def stuck_runs(runs: Sequence[Episodes]) -> Stuck:
-    """Whether a body plus stuck runs fits times to solve better than one Weibull law, by maximum likelihood.
+    """Whether a Weibull law with a share of stuck runs fits better than one without, by maximum likelihood.
 
     Unsolved runs are stuck, or belong to the body and are censored. For each shape of a grid, expectation and
     maximisation find the share. One law is share 0, the end of its range, so p is half of that of χ² with one degree

@@ -165,9 +165,9 @@ def _tail_words(times: Sequence[Episodes], size: int) -> str:
         return words
     p = statistics.stuck_runs(times).p
     if p < 0.05:
-        stuck = f"{len(times) - len(solved)} are stuck (a body plus stuck runs beats one law, {wording.p_value(p)})"
-        return f"{words} and {stuck}"
-    return f"{words} and one law is enough ({wording.p_value(p)})"
+        fit = f"a mixture with stuck runs fits better than one Weibull law, {wording.p_value(p)}"
+        return f"{words} and {len(times) - len(solved)} are stuck ({fit})"
+    return f"{words} and one Weibull law fits as well ({wording.p_value(p)})"
 
 
 _COLOURS = (drawing.COLOURS["tdu"], drawing.COLOURS["bdqn"], "#d08a1d", "#7a4fa3", "#c0504d", "#4aa3b5")
@@ -197,7 +197,7 @@ FORGETTING = Grid(
         "batch, λ = 5 or double Q help?"
     },
     rules="a change counts if it solves sooner on both sizes together (log-rank test, p < 0.0125 for four changes). Stuck "
-    "runs: a body plus stuck runs beats one Weibull law (p < 0.05).",
+    "runs: a mixture with stuck runs fits better than one Weibull law (p < 0.05).",
     left_out="six of twelve seeds of every change, and BDQN's with the same changes.",
     cells=cells, measure=measure, report=report,
 )  # fmt: skip

@@ -84,9 +84,11 @@ class DeepRuns(NamedTuple):
         """Episodes of every method by size: to mastery with the preset deep, to bsuite's rule with the paper's."""
         times = {}
         for (agent, stochastic), by_size in self.deep.items():
-            times[f"{agent} deep, {variant(stochastic)}"] = {n: mastery_times(runs) for n, runs in by_size.items()}
+            times[f"{agent.upper()} deep, {variant(stochastic)}"] = {
+                n: mastery_times(runs) for n, runs in by_size.items()
+            }
         for agent, by_size in self.paper.items():
-            times[f"{agent} paper, deterministic"] = {n: solve_times(runs) for n, runs in by_size.items()}
+            times[f"{agent.upper()} paper, deterministic"] = {n: solve_times(runs) for n, runs in by_size.items()}
         return times
 
 
@@ -130,7 +132,8 @@ def report(rows: Sequence[RunRow]) -> Findings:
         "## Preset deep, by size",
         _by_size(found),
         "## Episodes = c · N^b",
-        "Fitted to the sizes up to which every run ends, by maximum likelihood on logarithms; bootstrap intervals over runs.",
+        "The fit is by maximum likelihood on logarithms. It uses the sizes up to which every run is mastered or "
+        "solved. Intervals are bootstrap intervals over runs.",
         wording.table(["method", "sizes", "c", "b (95 %)"], lines) if lines else "There are too few runs.",
     ]
     verdicts = {
@@ -208,7 +211,7 @@ def _draw(times: Mapping[str, Mapping[int, Sequence[Episodes]]], laws: Mapping[s
     for axes, stochastic in zip(both, VARIANTS, strict=True):
         kind = variant(stochastic)
         for shift, agent in zip((0.985, 1.015), ENSEMBLES, strict=True):
-            name, colour = f"{agent} deep, {kind}", drawing.COLOURS[agent]
+            name, colour = f"{agent.upper()} deep, {kind}", drawing.COLOURS[agent]
             for n, ends in times[name].items():
                 drawing.runs(axes, n * shift, ends, colour=colour)
             fitted = laws[name]
@@ -217,7 +220,7 @@ def _draw(times: Mapping[str, Mapping[int, Sequence[Episodes]]], laws: Mapping[s
                 line = (SMALLEST, fitted.largest)
                 axes.plot(line, [fitted.at(n) for n in line], color=colour, label=label)
         if not stochastic:
-            for n, ends in times["tdu paper, deterministic"].items():
+            for n, ends in times["TDU paper, deterministic"].items():
                 drawing.runs(axes, n, ends, colour="0.65", label="TDU, paper's settings" if n == SIZES[0] else None)
             for method, style in zip(PUBLISHED, ("--", "-.", ":"), strict=True):
                 axes.plot(*zip(*published()[method], strict=True), style, color="0.35", label=f"{method} (published)")
@@ -237,7 +240,7 @@ SCALING = Grid(
         "of three seeds within 10,000 episodes, and bsuite's official score is 1.00 on both.",
         "large": "The same on sizes 60, 80 and 100: deterministic within 10,000 episodes, stochastic within 20,000.",
         "published": "TDU needs fewer episodes on deterministic size 100 than any published method (2,889).",
-        "exponent": "With which power of the size do the episodes grow?",
+        "exponent": "How do the episodes grow with the size N? The law is episodes = c · N^b; the result is b.",
     },
     rules="every run of the first two claims has to be mastered; the third compares means.",
     left_out="two of three seeds of BDQN with the preset deep, and three of five seeds with the paper's settings.",
