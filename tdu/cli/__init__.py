@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import tdu
 from tdu.cli.parser import Parser
-from tdu.errors import UserError, unknown
+from tdu.errors import UserError, tell, unknown
 
 _COMMANDS = {
     "train": "train an agent on an environment",
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as e:
         if os.environ.get("TDU_TRACEBACK"):
             traceback.print_exc()
-        print(f"tdu: {e}", file=sys.stderr)
+        tell(str(e))
         return 2
     except OSError as e:
         if isinstance(e, BrokenPipeError):
@@ -59,15 +59,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         if os.environ.get("TDU_TRACEBACK"):
             traceback.print_exc()
-        print(f"tdu: {e.filename}: {e.strerror}.", file=sys.stderr)
+        tell(f"{e.filename}: {e.strerror}.")
         return 2
     except RuntimeError as e:
         if type(e).__name__ != "JaxRuntimeError" or "RESOURCE_EXHAUSTED" not in str(e):
             raise
-        print("tdu: there is not enough memory; try smaller networks or a smaller replay.", file=sys.stderr)
+        tell("there is not enough memory; try smaller networks or a smaller replay.")
         return 2
     except KeyboardInterrupt:
-        print(f"tdu: interrupted{_HINTS.get(words[0], '') if words else ''}.", file=sys.stderr)
+        tell(f"interrupted{_HINTS.get(words[0], '') if words else ''}.")
         return 130
 
 
