@@ -99,7 +99,7 @@ def run(name: str, agent: str, seed: int) -> dict[str, Any]:
         task.env, "r2d2" if agent == "control" else agent, seed=seed, steps=task.steps, episodes=task.episodes,
         evaluation_episodes=task.evaluation_episodes if task.every else 0, evaluate_every=task.every or None,
         callbacks=[tdu.Callback(on_evaluation=on_evaluation)] if task.every else (), progress=None, say=lambda words: None,
-        **OPTIONS.get(agent, {}),
+        until="solved", **OPTIONS.get(agent, {}),
     )  # fmt: skip
     result = finished.result
     row |= {key: result[key] for key in ("episodes", "steps", "steps_per_second")}

@@ -13,9 +13,6 @@ from tdu.run.folder import LOG, RunResult, read_log
 from tdu.run.processes import Job
 from tdu.run.progress import run_jobs
 
-DEPTH = 100
-EPISODES = 800
-SEED = 0
 AGENTS = {"tdu": "TDU", "bdqn": "Bootstrapped DQN", "dqn": "DQN, ε-greedy"}
 _WINDOW = 20
 """The figure shows the longest of this many episodes."""

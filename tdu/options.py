@@ -12,6 +12,9 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from tdu.errors import UserError, unknown
 
+EPISODES = 200
+"""Default number of episodes of `tdu.evaluate`."""
+
 MAX_EPISODES = 2**31 - 1
 MAX_STEPS = 10**12
 MAX_ENVS = 4096

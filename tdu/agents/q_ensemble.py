@@ -20,7 +20,7 @@ from tdu import random, td
 from tdu import replay as replays
 from tdu.agents import learning, units
 from tdu.agents.config import LearnerConfig
-from tdu.metrics import STANDARD, Metrics, Reducers
+from tdu.metrics import Metrics, Reducers
 from tdu.types import (
     Actor,
     Agent,
@@ -99,7 +99,8 @@ def q_ensemble(
     masked = heads.mask_prob < 1.0
     noisy = heads.noise_scale > 0.0
     # Without exploiters, the heads that learn the task are paid the bonus too: it limits their values.
-    reducers = STANDARD if heads.exploiters else Reducers(maximum=("largest_q", "largest_extra"))
+    extra_metrics = (*(() if heads.exploiters else ("largest_extra",)), *(("reward_unit",) if unit else ()))
+    reducers = Reducers(maximum=("largest_q", *extra_metrics))
 
     def init(key: Key) -> EnsembleState:
         extras = ({"mask": jnp.zeros(heads.number)} if masked else {}) | (
@@ -206,6 +207,8 @@ def q_ensemble(
             if masked:
                 squares *= batch.extras["mask"].T
             extra = {} if heads.exploiters else {"largest_extra": jnp.max(jnp.abs(explorers_reward - batch.r_t))}
+            if unit:
+                extra["reward_unit"] = unit.size(state.reward_scale)
             metrics = learning.metrics(
                 loss=jnp.mean(squares),
                 largest_q=in_rewards(jnp.max(jnp.abs(q_tm1[:task_heads])), state.reward_scale),

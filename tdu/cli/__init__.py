@@ -1,15 +1,19 @@
 """The command line. A user's mistake is one sentence on stderr and exit code 2."""
 
 import argparse
+import contextlib
 import importlib
 import os
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import tdu
+from tdu.cli.output import discard, lasting_streams
 from tdu.cli.parser import Parser
-from tdu.errors import UserError, tell, unknown
+from tdu.errors import UserError, unknown
 
 _COMMANDS = {
     "train": "train an agent on an environment",
@@ -45,35 +49,42 @@ examples:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns its exit code."""
     words = [*(sys.argv[1:] if arguments is None else arguments)]
+    with lasting_streams():
+        return _exit_code(words)
+
+
+def _exit_code(words: list[str]) -> int:
     try:
         return _dispatch(words)
     except UserError as e:
         if os.environ.get("TDU_TRACEBACK"):
             traceback.print_exc()
-        tell(str(e))
+        print(f"tdu: {e}", file=sys.stderr)
         return 2
     except OSError as e:
         if isinstance(e, BrokenPipeError):
+            discard(1)
             return 1
         if e.filename is None:
             raise
         if os.environ.get("TDU_TRACEBACK"):
             traceback.print_exc()
-        tell(f"{e.filename}: {e.strerror}.")
+        print(f"tdu: {e.filename}: {e.strerror}.", file=sys.stderr)
         return 2
     except RuntimeError as e:
         if type(e).__name__ != "JaxRuntimeError" or "RESOURCE_EXHAUSTED" not in str(e):
             raise
-        tell("there is not enough memory; try smaller networks or a smaller replay.")
+        print("tdu: there is not enough memory; try smaller networks or a smaller replay.", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        tell(f"interrupted{_HINTS.get(words[0], '') if words else ''}.")
+        print(f"tdu: interrupted{_HINTS.get(words[0], '') if words else ''}.", file=sys.stderr)
         return 130
 
 
 def _dispatch(words: Sequence[str]) -> int:
     if words and words[0] in _COMMANDS:
-        command = importlib.import_module(f"tdu.cli.{_FILES.get(words[0], words[0])}")  # most of them import JAX
+        with _killed_by_interrupt():
+            command = importlib.import_module(f"tdu.cli.{_FILES.get(words[0], words[0])}")  # some of them import JAX
         return int(command.run([*words[1:]]))
     parser = Parser(
         prog="tdu",
@@ -93,3 +104,17 @@ def _dispatch(words: Sequence[str]) -> int:
     parser.parse_args(words)
     parser.print_help()
     return 0
+
+
+@contextlib.contextmanager
+def _killed_by_interrupt() -> Iterator[None]:
+    """Meanwhile Ctrl-C kills the process: a KeyboardInterrupt within an import would be a traceback."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -5,10 +5,7 @@ import json
 from tdu.cli.output import own_output
 from tdu.cli.parser import Parser, add_success, add_trust, folder, whole
 from tdu.errors import tell
-from tdu.options import MAX_SEED
-from tdu.run.processes import use_one_core
-from tdu.run.progress import length_words, return_words
-from tdu.run.stored import EPISODES, evaluate
+from tdu.options import EPISODES, MAX_SEED
 
 
 def run(arguments: list[str]) -> int:
@@ -39,6 +36,10 @@ def run(arguments: list[str]) -> int:
     add_trust(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parsed = parser.parse_args(arguments)
+    from tdu.run.processes import use_one_core  # imports JAX
+    from tdu.run.progress import length_words, return_words
+    from tdu.run.stored import evaluate
+
     use_one_core()
     with own_output() as output:
         words = f"playing {parsed.episodes} episodes; compiling takes some seconds …"

@@ -1,11 +1,12 @@
 """`tdu mnist`: where bsuite's MNIST experiments find their data."""
 
 from tdu.cli.parser import Parser
-from tdu.environments import mnist_files
 
 
 def run(arguments: list[str]) -> int:
     Parser(prog="tdu mnist", description="Show where bsuite's MNIST experiments find their data.").parse_args(arguments)
+    from tdu.environments import mnist_files  # imports JAX
+
     folder = mnist_files.digits_folder()
     print(
         f"bsuite's MNIST experiments read four files from {folder}\n(or from the folder in the variable TDU_MNIST):\n\n  "

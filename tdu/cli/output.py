@@ -1,7 +1,11 @@
-"""Standard output for a command's own output alone: everything else that is printed goes to standard error."""
+"""Standard output for a command's own output alone: everything else that is printed goes to standard error.
+
+A display that is lost (a closed pipe or terminal, a full disk) ends no run: what would be shown is dropped.
+"""
 
 import contextlib
 import ctypes
+import io
 import os
 import sys
 from collections.abc import Iterator
@@ -18,6 +22,57 @@ def own_output() -> Iterator[TextIO]:
         stack.enter_context(contextlib.redirect_stdout(sys.stderr))
         yield ours
         ours.flush()
+
+
+class _Lasting(io.TextIOWrapper):
+    """Standard error that drops everything once it cannot be written."""
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            return super().write(text)
+        discard(2)
+        return len(text)
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError:
+            discard(2)
+
+
+@contextlib.contextmanager
+def lasting_streams() -> Iterator[None]:
+    """Streams that accept every text, and drop it rather than fail."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.set_inheritable(
+                os.open(os.devnull, os.O_RDWR), True
+            )  # it gets this number, which a log would get otherwise
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+    before = sys.stderr
+    if not isinstance(before, io.TextIOWrapper) or not _has_descriptor(before, 2):
+        yield
+        return
+    lasting = _Lasting(before.buffer, encoding=before.encoding, errors="backslashreplace", line_buffering=True)
+    sys.stderr = lasting
+    try:
+        yield
+    finally:
+        lasting.flush()
+        lasting.detach()
+        sys.stderr = before
+
+
+def discard(descriptor: int) -> None:
+    """Sends what is written to a descriptor nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)
 
 
 @contextlib.contextmanager

@@ -1,11 +1,10 @@
 """`tdu plot`: the learning-curve figure of runs and sweeps."""
 
+import sys
 from pathlib import Path
 
 from tdu.cli.parser import Parser, folder, whole
-from tdu.errors import UserError, tell
-from tdu.report import collect, curves, page_data
-from tdu.report.learning_figure import draw, is_ours
+from tdu.errors import UserError, unknown
 
 
 def run(arguments: list[str]) -> int:
@@ -18,13 +17,13 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("folders", nargs="+", type=folder, metavar="DIR", help="runs or sweeps")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="figure.svg, .pdf or .png")
     parser.add_argument(
-        "--axis", choices=tuple(curves.AXES), help="the x axis (default: steps for a budget of steps, else episodes)"
+        "--axis", help="the x axis: episodes, steps or seconds (default: steps for a budget of steps, else episodes)"
     )
     parser.add_argument(
         "--metric",
-        choices=tuple(page_data.METRICS),
         default="episode_return",
-        help="the y axis (default episode_return; greedy_return is the return of the evaluations by --evaluate-every)",
+        help="the y axis: a column of the log, for example bonus, loss or largest_q, or greedy_return, the return of the "
+        "evaluations by --evaluate-every (default episode_return)",
     )
     parser.add_argument(
         "--smooth", type=whole("smooth", 1, 10**9), metavar="N",
@@ -32,6 +31,12 @@ def run(arguments: list[str]) -> int:
     )  # fmt: skip
     parser.add_argument("--by-seed", action="store_true", help="draw a line for each seed instead of mean and interval")
     parsed = parser.parse_args(arguments)
+    from tdu.report import collect, curves, page_data  # imports JAX
+    from tdu.report.learning_figure import draw, is_ours
+
+    for kind, name, known in (("axis", parsed.axis, curves.AXES), ("metric", parsed.metric, page_data.METRICS)):
+        if name is not None and name not in known:
+            raise unknown(kind, name, known)
     if parsed.out.exists() and not is_ours(parsed.out):
         raise UserError(f"{parsed.out} exists and was not drawn by tdu; choose another --out.")
     collected = collect.collect(parsed.folders, with_records=False)
@@ -42,5 +47,5 @@ def run(arguments: list[str]) -> int:
     )
     print(f"Figure: {parsed.out}.")
     for name, why in collected.left_out.items():
-        tell(f"{name} is left out: {why}")
+        print(f"tdu: {name} is left out: {why}", file=sys.stderr)
     return 2 if collected.left_out else 0

@@ -15,11 +15,12 @@ from tdu.cli.parser import Parser, add_length, add_preset, add_trust, add_watch,
 from tdu.errors import UserError, tell, unknown
 from tdu.options import MAX_ACTORS, MAX_SEED
 from tdu.run import consent, progress, sweeps, track
-from tdu.run.folder import CONFIG, read_result, read_template
+from tdu.run.folder import CONFIG, GreedyReturn, read_result, read_template
 from tdu.run.one_core import stay_on_one_core
 from tdu.run.plan import DEFAULT_AGENT, plan, refuse_without_ray, resolve
 from tdu.run.processes import Job, use_one_core
 from tdu.run.progress import Report
+from tdu.run.run import Run
 from tdu.run.signals import Interrupted
 from tdu.run.train import CHECKPOINT_SECONDS, EVALUATION_EPISODES, train
 
@@ -60,7 +61,7 @@ def _train_one(parsed: argparse.Namespace, given: dict[str, Any], output: TextIO
         if not config.actors:
             shown = _before_first(lambda: at_the_end.callback(stay_on_one_core()), shown)
         try:
-            train(
+            found = train(
                 **settings,
                 out=out,
                 resume=parsed.resume,
@@ -79,9 +80,19 @@ def _train_one(parsed: argparse.Namespace, given: dict[str, Any], output: TextIO
             return e.exit_code
     result = read_result(out)
     if parsed.progress != "json" and result is not None:
-        best = f"tdu evaluate {out} --best" if parsed.evaluate_every else None
-        print(f"{progress.summary(result, best)} Everything is in {out}.", file=output)
+        print(f"{progress.summary(result, _best(found, out))} Everything is in {out}.", file=output)
     return 0
+
+
+def _best(run: Run, out: Path) -> tuple[GreedyReturn, int, str] | None:
+    """The best evaluation during a run, its episode, and the command that evaluates that agent again."""
+    if not run.evaluations:
+        return None
+    numbers = {
+        name: column[run.evaluations["greedy_return"].argmax()].item() for name, column in run.evaluations.items()
+    }
+    best = GreedyReturn(numbers["greedy_return"], numbers["standard_error"], numbers["evaluation_episodes"])
+    return best, numbers["episode"], f"tdu evaluate {out} --best"
 
 
 def _before_first(begin: Callable[[], object], show: Callable[[Report], None]) -> Callable[[Report], None]:

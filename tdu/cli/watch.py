@@ -6,12 +6,8 @@ from pathlib import Path
 
 from tdu.cli.output import own_output
 from tdu.cli.parser import Parser, add_trust, folder, whole
-from tdu.environments import pictures
 from tdu.errors import UserError
 from tdu.options import MAX_SEED
-from tdu.report import films
-from tdu.run.processes import use_one_core
-from tdu.run.stored import load
 
 
 def run(arguments: list[str]) -> int:
@@ -37,6 +33,11 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("--fps", type=whole("fps", 1, 100), default=12, help="frames per second (default 12)")
     add_trust(parser)
     parsed = parser.parse_args(arguments)
+    from tdu.environments import pictures  # imports JAX
+    from tdu.report import films
+    from tdu.run.processes import use_one_core
+    from tdu.run.stored import load
+
     if parsed.out is not None:
         films.check(parsed.out)
     use_one_core()

@@ -7,7 +7,7 @@ from typing import Any
 
 from tdu.environments.adapter import Adapter, needs_extra, stepped
 from tdu.environments.bsuite_twins.experiments import DEEP_SEAS, copy_number, episodes
-from tdu.environments.deep_sea import solved_rule
+from tdu.environments.deep_sea import optimal_path, solved_rule
 from tdu.environments.ids import EnvId
 from tdu.environments.mnist_files import MNIST_FILES, complete_folder, unreadable
 from tdu.environments.python import PythonEnvironment, Seed, number
@@ -48,13 +48,16 @@ def load(bsuite_id: str, seed: Seed) -> PythonEnvironment:
     name = bsuite_id.partition("/")[0]
     with contextlib.redirect_stdout(io.StringIO()), _local_digits(name):  # bsuite prints a banner
         env = bsuite.load_from_id(bsuite_id)
-    return PythonEnvironment(
+    made = PythonEnvironment(
         env,
         name=f"bsuite:{bsuite_id}",
         seed=seed_of_copy(bsuite_id, seed),
         num_states=num_states(env),
         solved=solved_rule(DEEP_SEAS[name]) if name in DEEP_SEAS else None,
     )
+    if name in DEEP_SEAS:
+        made.spec = made.spec._replace(optimal_path=optimal_path(_raw(env)._action_mapping))
+    return made
 
 
 def _default_episodes(env_id: EnvId) -> int:
@@ -62,9 +65,13 @@ def _default_episodes(env_id: EnvId) -> int:
     return episodes(env_id.name)
 
 
+def _raw(env: Any) -> Any:
+    return getattr(env, "raw_env", env)
+
+
 def num_states(env: Any) -> int | None:
     """Number of states of an official environment with one-hot observations, wrapped or not; None for others."""
-    raw = getattr(env, "raw_env", env)
+    raw = _raw(env)
     if type(raw).__module__ != "bsuite.environments.deep_sea":
         return None
     rows, columns = env.observation_spec().shape

@@ -42,6 +42,11 @@ def action_mapping(size: int, mapping_seed: int) -> np.ndarray:
     return np.random.RandomState(mapping_seed).binomial(1, 0.5, [size, size])
 
 
+def optimal_path(mapping: np.ndarray) -> tuple[tuple[int, int], ...]:
+    """The states of the diagonal, each with the action that moves right."""
+    return tuple((row * len(mapping) + row, int(right)) for row, right in enumerate(mapping.diagonal()))
+
+
 def solved_rule(stochastic: bool) -> SolvedRule:
     """bsuite 0.3.6's rule: the share of bad episodes is below 0.9; if stochastic, below 0.8 from episode 100 on."""
     return SolvedRule(0.8, from_episode=100) if stochastic else SolvedRule(0.9)
@@ -82,7 +87,6 @@ def deep_sea(
 ) -> Environment:
     """Deep Sea of `size` × `size`; `solved_share` replaces the threshold of bsuite's rule."""
     rule = solved_rule(stochastic)
-    rights = action_mapping(size, mapping_seed).diagonal()
     spec = EnvSpec(
         name=f"deep_sea:size={size},mapping_seed={mapping_seed},stochastic={str(stochastic).lower()},move_cost={move_cost}",
         observation_shape=(size, size),
@@ -91,7 +95,7 @@ def deep_sea(
         solved=rule._replace(bad_share=solved_share) if solved_share else rule,
         info_names=("total_bad_episodes", "denoised_return", "diagonal_depth"),
         per_episode=("diagonal_depth",),
-        optimal_path=tuple((row * size + row, int(right)) for row, right in enumerate(rights)),
+        optimal_path=optimal_path(action_mapping(size, mapping_seed)),
     )
 
     move = dynamics(size, mapping_seed=mapping_seed, stochastic=stochastic, move_cost=move_cost)

@@ -42,14 +42,14 @@ class Scored(NamedTuple):
 @lru_cache(maxsize=1)
 def references() -> dict[str, tuple[float, float]]:
     """Scores of random play and of humans, by game."""
-    with open(Path(__file__).parent / "atari_random_human.csv", newline="") as f:
+    with open(Path(__file__).parent / "atari_random_human.csv", newline="", encoding="utf-8") as f:
         return {row["game"]: (float(row["random"]), float(row["human"])) for row in csv.DictReader(f)}
 
 
 @lru_cache(maxsize=1)
 def published() -> dict[str, dict[str, float]]:
     """Published scores by algorithm and game, with `Avg. Human`."""
-    with open(Path(__file__).parent / "atari_published.csv", newline="") as f:
+    with open(Path(__file__).parent / "atari_published.csv", newline="", encoding="utf-8") as f:
         rows = list(csv.DictReader(f))
     games = [name for name in rows[0] if name not in ("algorithm", "source")]
     return {row["algorithm"]: {game: float(row[game]) for game in games if row[game]} for row in rows}

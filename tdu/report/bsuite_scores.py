@@ -69,10 +69,10 @@ def write_csv(log: Mapping[str, np.ndarray], bsuite_id: str, folder: Path) -> Pa
         *(",".join(map(str, row)) for row in zip(*(c.tolist() for c in rows.values()), strict=True)),
     ]
     text = "\n".join(lines) + "\n"
-    if path.exists() and not text.startswith(path.read_text()):
+    if path.exists() and not text.startswith(path.read_text("utf-8")):
         raise UserError(f"{path} exists and is another log; choose another folder.")
     with writing(path):
-        path.write_text(text)
+        path.write_text(text, "utf-8")
     return path
 
 

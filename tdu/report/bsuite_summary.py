@@ -23,7 +23,7 @@ Scores = dict[str, Any]
 
 def published_scores() -> dict[str, dict[str, float]]:
     """Published scores by agent and experiment."""
-    with open(Path(__file__).parent / "published_bsuite.csv", newline="") as f:
+    with open(Path(__file__).parent / "published_bsuite.csv", newline="", encoding="utf-8") as f:
         rows = list(csv.DictReader(f))
     names = [n for n in rows[0] if n != "experiment"]
     return {f"{n} (published)": {r["experiment"]: float(r[n]) for r in rows if r[n]} for n in names}

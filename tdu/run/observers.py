@@ -32,14 +32,11 @@ from tdu.run.folder.checkpoints import Manifest
 from tdu.run.folder.log import Log, MemoryLog, rows_of
 from tdu.run.folder.records import RECENT, GreedyReturn, RunConfig
 from tdu.run.plan import AnyAgent, Plan
-from tdu.run.progress import Report
+from tdu.run.progress import Pace, Report
 from tdu.run.runners.protocol import Clock, Gone, Runner, Saved
 from tdu.run.runners.rows import Row, columns
 from tdu.run.signals import Signals
 from tdu.run.trained import MIN_EPISODE_STEPS, TrainedAgent, step_limit
-
-NO_REWARD_STEPS = 5_000
-"""A run of at least this many steps that never met a reward ends with advice."""
 
 NO_END_STEPS = 20_000
 """A run limited by episodes warns once if none has ended after this many steps."""
@@ -139,28 +136,6 @@ class LiveRun:
         self.say(event)
         if self.folder is not None:
             self.folder.note_event(steps=self.runner.clock.steps, event=event)
-
-    def report(self) -> Report:
-        """What a progress display shows."""
-        runner, clock, before = self.runner, self.runner.clock, self.clock_before
-        return Report(
-            spec=runner.spec,
-            episode=clock.episodes,
-            episodes=self.config.episodes,
-            steps=clock.steps,
-            most_steps=self.config.steps,
-            seconds=self.stopwatch.seconds,
-            session_seconds=self.stopwatch.seconds - self.stopwatch.seconds_before,
-            session_episodes=clock.episodes - before.episodes,
-            session_steps=clock.steps - before.steps,
-            last=self.last_row,
-            mean_return=self.mean_return,
-            bad_share=runner.progress.total_bad / clock.episodes if runner.spec.solved and clock.episodes else None,
-            greedy_depth=runner.progress.greedy_depth,
-            optimal_depth=len(runner.spec.optimal_path) or None,
-            status=runner.status(),
-            evaluation=self.last_evaluation,
-        )
 
 
 class Observer:
@@ -267,9 +242,9 @@ class Advisor(Observer):
     def _warn_of_drift(self, rows: list[Row]) -> None:
         """Warns once that values are larger than rewards can explain."""
         progress = self._run.runner.progress
-        if self._has_warned_of_drift or not rows or progress.first_largest_q is None:
+        if self._has_warned_of_drift or not rows or progress.first_q is None:
             return
-        possible, first = progress.possible_return, progress.first_largest_q
+        possible, first = progress.possible_return, progress.first_q * progress.reward_unit
         worst = max(rows, key=lambda row: row["largest_q"])
         if worst["largest_q"] > max(_DRIFT * possible, _DRIFT_OF_FIRST * first):
             self._has_warned_of_drift = True
@@ -279,10 +254,15 @@ class Advisor(Observer):
             )
 
     def finish(self) -> None:
-        """Advises what to try after a run that met no reward."""
+        """Advises what to try after a run in which no episode ended, or which met no reward."""
         run, config = self._run, self._run.config.config
         steps = run.runner.clock.steps
-        if steps < NO_REWARD_STEPS or not run.recent_q or run.runner.progress.possible_return:
+        if not run.runner.clock.episodes:
+            run.say(
+                f"no episode ended in {steps:,} steps, so there is no return and no evaluation; try more steps, or a time "
+                "limit (gymnasium.wrappers.TimeLimit)."
+            )
+        if not run.recent_q or run.runner.progress.possible_return:
             return
         advice = "try more steps" + (", or a larger beta" if "beta" in config else ", or the agent tdu")
         if config.get("return_steps", 1) > 1 and config.get("return_cut", "never") == "never":
@@ -517,9 +497,36 @@ class ProgressReporter(Observer):
 
     def __init__(self, run: LiveRun, show: Callable[[Report], None] | None):
         self._run, self._show = run, show
+        self._pace = Pace(0, 0)
+
+    def start(self) -> None:
+        self._pace = Pace(*self._run.clock_before)
 
     def advanced(self, rows: list[Row]) -> None:
-        report = self._run.report()
+        report = self._report()
         if self._show is not None:
             self._show(report)
         self._run.call("on_step", report)
+
+    def _report(self) -> Report:
+        run, config = self._run, self._run.config
+        runner, clock = run.runner, run.runner.clock
+        seconds = run.stopwatch.seconds - run.stopwatch.seconds_before
+        return Report(
+            spec=runner.spec,
+            episode=clock.episodes,
+            episodes=config.episodes,
+            steps=clock.steps,
+            most_steps=config.steps,
+            seconds=run.stopwatch.seconds,
+            steps_per_second=(clock.steps - run.clock_before.steps) / seconds if seconds else 0.0,
+            seconds_left=self._pace.seconds_left(*clock, most_steps=config.steps, most_episodes=config.episodes),
+            may_end_early=runner.may_end_early or config.until_return is not None,
+            last=run.last_row,
+            mean_return=run.mean_return,
+            bad_share=runner.progress.total_bad / clock.episodes if runner.spec.solved and clock.episodes else None,
+            greedy_depth=runner.progress.greedy_depth,
+            optimal_depth=len(runner.spec.optimal_path) or None,
+            status=runner.status(),
+            evaluation=run.last_evaluation,
+        )

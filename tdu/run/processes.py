@@ -11,14 +11,15 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple
 
 from tdu.errors import RunError
 from tdu.run.folder import RunResult, read_result
+from tdu.run.signals import handled
 
 
 class Job(NamedTuple):
@@ -35,7 +36,7 @@ class Job(NamedTuple):
         """The job with its settings in a file."""
         if self.settings is None:
             return self
-        path.write_text(json.dumps(self.settings))
+        path.write_text(json.dumps(self.settings), "utf-8")
         return self._replace(arguments=["--config", str(path), "--trust", *self.arguments], settings=None)
 
 
@@ -61,20 +62,14 @@ class Outcome(NamedTuple):
 
 @contextlib.contextmanager
 def ending_as_interrupted() -> Iterator[None]:
-    """Turns SIGTERM into a KeyboardInterrupt, so that the processes of jobs are ended too."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+    """Turns SIGTERM and SIGHUP into a KeyboardInterrupt, so that the processes of jobs are ended too."""
 
-    def interrupt(number: int, frame: Any) -> None:
+    def interrupt(number: int, frame: FrameType | None) -> None:
         del number, frame
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
+    with handled(interrupt, signal.SIGTERM, signal.SIGHUP):
         yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def use_one_core() -> None:

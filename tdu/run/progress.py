@@ -1,8 +1,10 @@
 """Progress of runs: a bar on a terminal, plain lines elsewhere, JSON lines for a parent process."""
 
+import collections
 import contextlib
 import json
 import math
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -10,7 +12,7 @@ from typing import Any, NamedTuple, TextIO
 
 from tdu.errors import unknown
 from tdu.run import processes
-from tdu.run.folder.records import RunResult
+from tdu.run.folder.records import GreedyReturn, RunResult
 from tdu.run.processes import Job, Outcome
 from tdu.run.runners.rows import Row
 from tdu.types import EnvSpec
@@ -36,10 +38,12 @@ class Report(NamedTuple):
     """Maximum number of steps; None for no limit."""
     seconds: float
     """Time spent running, over the whole run; compilation, evaluations and checkpoints are left out."""
-    session_seconds: float
-    """The same, since this process took over."""
-    session_episodes: int
-    session_steps: int
+    steps_per_second: float
+    """Since this process took over."""
+    seconds_left: float | None
+    """Estimate from the last speed; None if unknown."""
+    may_end_early: bool
+    """Whether the run can end before its budget is spent."""
     last: Row | None
     """The last episode's row."""
     mean_return: float | None
@@ -58,7 +62,6 @@ class Report(NamedTuple):
 
 def facts(report: Report) -> Facts:
     """What a display shows of a run."""
-    rate = report.session_steps / report.session_seconds if report.session_seconds else 0.0
     return {
         "episode": report.episode,
         "episodes": report.episodes,
@@ -71,8 +74,9 @@ def facts(report: Report) -> Facts:
         "greedy_depth": report.greedy_depth,
         "optimal_depth": report.optimal_depth,
         "bonus": report.last["bonus"] if report.last else 0.0,
-        "steps_per_second": rate,
-        "seconds_left": _seconds_left(report),
+        "steps_per_second": report.steps_per_second,
+        "seconds_left": report.seconds_left,
+        "may_end_early": report.may_end_early,
         "greedy_return": report.evaluation["greedy_return"] if report.evaluation else None,
         "greedy_episode": report.evaluation["episode"] if report.evaluation else None,
         "greedy_length": report.evaluation["mean_length"] if report.evaluation else None,
@@ -91,14 +95,34 @@ def _share(episode: int, episodes: int | None, steps: int, most_steps: int | Non
     return max(shares, default=0.0)
 
 
-def _seconds_left(report: Report) -> float | None:
-    """Maximum time left, by the limit that comes first; None if unknown."""
-    pairs = (
-        (report.episode, report.episodes, report.session_episodes),
-        (report.steps, report.most_steps, report.session_steps),
-    )
-    left = [(limit - done) * report.session_seconds / moved for done, limit, moved in pairs if limit and moved]
-    return min(left, default=None)
+class Pace:
+    """The speed of a run over the second half of its time so far, evaluations and checkpoints included.
+
+    So the quick steps before learning begins are soon forgotten.
+    """
+
+    def __init__(self, steps: int, episodes: int) -> None:
+        self._began = time.monotonic()
+        self._moments = collections.deque([(self._began, steps, episodes)])
+
+    def seconds_left(
+        self, steps: int, episodes: int, *, most_steps: int | None, most_episodes: int | None
+    ) -> float | None:
+        """Time left by the limit that comes first; None if unknown."""
+        now = time.monotonic()
+        if now - self._moments[-1][0] >= (now - self._began) / 100:
+            self._moments.append((now, steps, episodes))
+        while len(self._moments) > 1 and self._moments[1][0] <= (self._began + now) / 2:
+            self._moments.popleft()
+        since, steps_then, episodes_then = self._moments[0]
+        pairs = ((steps, steps_then, most_steps), (episodes, episodes_then, most_episodes))
+        left = [(most - done) * (now - since) / (done - then) for done, then, most in pairs if most and done > then]
+        soonest = min(left, default=None)
+        return None if soonest and now - self._began < _UNKNOWN_FOR else soonest
+
+
+_UNKNOWN_FOR = 2.0
+"""Seconds before the first estimate."""
 
 
 def sentence(shown: Facts) -> str:
@@ -106,6 +130,7 @@ def sentence(shown: Facts) -> str:
     depth = "" if shown["optimal_depth"] is None else f"  depth {shown['greedy_depth']} of {shown['optimal_depth']}"
     regret = "" if shown["regret"] is None else f"  regret {shown['regret']:.3f}"
     mean = "no episode has ended yet" if shown["return"] is None else f"last-100 return {shown['return']:.3f}"
+    most = "at most " if shown.get("may_end_early") else ""
     greedy = shown["greedy_return"]
     trained = (
         ""
@@ -114,7 +139,7 @@ def sentence(shown: Facts) -> str:
         f"at episode {shown['greedy_episode']}"
     )
     return (
-        f"at most {clock(shown['seconds_left'])} left  {mean}{trained}{depth}{regret}  bonus {shown['bonus']:.4f}  "
+        f"{most}about {clock(shown['seconds_left'])} left  {mean}{trained}{depth}{regret}  bonus {shown['bonus']:.4f}  "
         f"{shown['steps']:,} steps in {clock(shown['seconds'])}, {shown['steps_per_second']:,.0f} a second"
         + (f"  {status}" if (status := shown.get("status")) else "")
     )
@@ -142,7 +167,8 @@ class Throttle:
             return
         self._last = time.monotonic()
         limit = "" if shown["episodes"] is None else f" of {shown['episodes']}"
-        print(f"{self._name}: episode {shown['episode']}{limit}  {sentence(shown)}", file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError):  # nobody is there to read it
+            print(f"{self._name}: episode {shown['episode']}{limit}  {sentence(shown)}", file=sys.stderr, flush=True)
 
 
 class Bars:
@@ -198,7 +224,7 @@ def display(kind: str, name: str, output: TextIO) -> tuple[Callable[[Report], No
     if kind == "none":
         return lambda report: None, lambda: None
     if kind == "json":
-        return lambda report: print(json.dumps(facts(report)), file=output, flush=True), lambda: None
+        return lambda report: _send(report, output), lambda: None
     if kind == "auto" and sys.stderr.isatty():
         bars = Bars()
         return lambda report: bars.show(name, facts(report)), bars.close
@@ -206,13 +232,22 @@ def display(kind: str, name: str, output: TextIO) -> tuple[Callable[[Report], No
     return lambda report: lines.show(facts(report)), lambda: None
 
 
+def _send(report: Report, output: TextIO) -> None:
+    """Sends a report to the parent process; without a parent, the run is to save and end."""
+    try:
+        print(json.dumps(facts(report)), file=output, flush=True)
+    except OSError:
+        signal.raise_signal(signal.SIGTERM)
+
+
 @contextlib.contextmanager
-def shown(how: Callable[[Report], None] | str | None, name: str) -> Iterator[Callable[[Report], None] | None]:
+def shown(how: Callable[[Report], None] | str | bool | None, name: str) -> Iterator[Callable[[Report], None] | None]:
     """The function that `tdu.train` passes its reports to; a display is closed at the end.
 
     Without a terminal the first line comes after five seconds, so that short runs in a script print nothing.
     """
-    if not isinstance(how, str):
+    how = {True: "auto", False: None}[how] if isinstance(how, bool) else how
+    if how is None or callable(how):
         yield how
     elif how not in HOW:
         raise unknown("progress", how, HOW)
@@ -228,11 +263,14 @@ def shown(how: Callable[[Report], None] | str | None, name: str) -> Iterator[Cal
 
 
 HOW = ("auto", "plain")
-"""Names of displays for `tdu.train`, which also takes a function or None."""
+"""Names of displays for `tdu.train`, which also takes True ("auto"), False or None (nothing), or a function."""
 
 
-def summary(result: RunResult, best: str | None = None) -> str:
-    """A result in at most three sentences; `best` is the command that evaluates the best agent, if one was kept."""
+def summary(result: RunResult, best: tuple[GreedyReturn, int, str] | None = None) -> str:
+    """A result in at most three sentences.
+
+    `best` is the best evaluation during the run, its episode, and the command that evaluates that agent again.
+    """
     text = f"{result.agent} seed {result.seed} on {result.env}: "
     if result.optimal_depth is not None:
         text += _mastery_words(result)
@@ -248,18 +286,15 @@ def summary(result: RunResult, best: str | None = None) -> str:
     if greedy is not None:
         text += f" The trained policy returns {return_words(greedy.mean, greedy.standard_error, greedy.episodes)}"
         text += "." if greedy.mean_length is None else f"{length_words(greedy.mean_length, greedy.success_rate)}."
-        if _was_better(result, greedy.mean):
-            best_agent = (
-                f"{best} evaluates the best agent" if best else "--evaluate-every keeps the best agent of a run"
-            )
-            text += f" It was better during training: {best_agent}."
+        if best is not None and _is_better(best[0], greedy):
+            text += f" It was better at episode {best[1]}, with {best[0].mean:.3f}: {best[2]} evaluates that agent."
     return text
 
 
 def _mastery_words(result: RunResult) -> str:
     rule = f"solved by bsuite's rule at episode {result.solved_episode}"
     if result.mastered_episode:
-        return f"mastered at episode {result.mastered_episode}" + (f", {rule}" if result.solved_episode else "")
+        return f"mastered at episode {result.mastered_episode}"
     words = f"not mastered within {result.episodes} episodes"
     words += f" (the greedy policy follows {result.greedy_depth} of {result.optimal_depth} optimal steps)"
     return words + (f", {rule}" if result.solved_episode else "")
@@ -281,16 +316,10 @@ def length_words(mean_length: float, success_rate: float | None) -> str:
 _MIN_FOR_ERROR = 5
 
 
-def _was_better(result: RunResult, greedy: float) -> bool:
-    """Whether the returns of training were far higher than that of the final policy."""
-    enough = result.mean_return is not None and result.mean_return_episodes >= _MIN_FOR_MEAN
-    if not enough or result.mean_return is None:
-        return False
-    return greedy < result.mean_return - 0.5 * abs(result.mean_return)
-
-
-_MIN_FOR_MEAN = 20
-"""Fewer episodes do not give a meaningful mean."""
+def _is_better(best: GreedyReturn, last: GreedyReturn) -> bool:
+    """Whether an evaluation is higher by a tenth and by more than chance explains."""
+    margin = max(0.1 * abs(best.mean), 2 * math.hypot(best.standard_error, last.standard_error))
+    return best.mean > last.mean + margin
 
 
 class Overall:

@@ -57,7 +57,8 @@ class Run:
         words.append(f"episodes={len(self.log.get('episode', ()))}")
         if not result:
             return f"Run({', '.join(words)}, not finished)"
-        words += [f"{name}={result[name]}" for name in ("solved_episode", "mastered_episode") if name in result]
+        goal = "mastered_episode" if "mastered_episode" in result else "solved_episode"
+        words += [f"{goal}={result[goal]}"] if goal in result else []
         mean = result["mean_return"]
         words.append(f"mean_return={mean if mean is None else round(mean, 4)}")
         return f"Run({', '.join(words)})"

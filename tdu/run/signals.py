@@ -1,45 +1,55 @@
-"""Ctrl-C and SIGTERM, held back until a run has saved a checkpoint."""
+"""Ctrl-C, SIGTERM and SIGHUP (a closed terminal), held back until a run has saved a checkpoint."""
 
 import contextlib
 import signal
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+Handler = Callable[[int, FrameType | None], object]
+
+
+@contextlib.contextmanager
+def handled(handler: Handler, *numbers: signal.Signals) -> Iterator[None]:
+    """Meanwhile these signals go to `handler`; one that is ignored stays ignored. Only the main thread can do this."""
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {number: signal.getsignal(number) for number in numbers}
+    before = {number: theirs for number, theirs in before.items() if theirs not in (signal.SIG_IGN, None)}
+    for number in before:
+        signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number, theirs in before.items():
+            signal.signal(number, theirs)
 
 
 class Interrupted(KeyboardInterrupt):
-    """A run that ended on Ctrl-C or SIGTERM, after saving what it can."""
+    """A run that ended on Ctrl-C, SIGTERM or SIGHUP, after saving what it can."""
 
     def __init__(self, sentence: str, signal_number: int):
         super().__init__(sentence)
         self.exit_code = 128 + signal_number
 
 
-class Signals(contextlib.AbstractContextManager["Signals"]):
-    """Stores which of the two signals came. A second Ctrl-C ends the process at once."""
+class Signals(contextlib.ExitStack):
+    """Stores which signal came. A second Ctrl-C ends the process at once."""
 
     def __init__(self, say: Callable[[str], None]):
+        super().__init__()
         self.received: int | None = None
         self._say = say
-        self._handlers: dict[int, Any] = {}
 
     def __enter__(self) -> "Signals":
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                handler = signal.getsignal(number)
-                if handler not in (signal.SIG_IGN, None):  # an ignored signal stays ignored
-                    self._handlers[number] = handler
-                    signal.signal(number, self._receive)
+        self.enter_context(handled(self._receive, *SIGNALS))
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
-
-    def _receive(self, number: int, frame: Any) -> None:
+    def _receive(self, number: int, frame: FrameType | None) -> None:
         del frame
         if number == signal.SIGINT:
-            signal.signal(number, self._handlers[number])
+            signal.signal(number, signal.default_int_handler)
         if self.received is None:
             self.received = number
             with contextlib.suppress(RuntimeError):  # the signal came while another message was printed

@@ -8,7 +8,7 @@ import numpy as np
 
 from tdu import agents, environments
 from tdu.errors import RunError, UserError, tell
-from tdu.options import MAX_SEED, whole_number
+from tdu.options import EPISODES, MAX_SEED, whole_number
 from tdu.run import consent
 from tdu.run.folder import (
     CONFIG,
@@ -24,9 +24,6 @@ from tdu.run.folder import (
 from tdu.run.plan import make_environment, make_runner, object_name
 from tdu.run.run import Run
 from tdu.run.trained import TrainedAgent, play, step_limit
-
-EPISODES = 200
-"""Default number of episodes."""
 
 
 def load(

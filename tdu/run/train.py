@@ -48,7 +48,7 @@ def train(
     record: bool = False,
     record_every: int | None = None,
     callbacks: Sequence[object] = (),
-    progress: Callable[[Report], None] | Literal["auto", "plain"] | None = "auto",
+    progress: Callable[[Report], None] | Literal["auto", "plain"] | bool | None = "auto",
     compiling: Callable[[], None] | None = None,
     say: Callable[[str], None] = tell,
     track: str | None = None,
@@ -75,7 +75,8 @@ def train(
             `steps`, or another `until`, a finished run is trained longer.
         until: what ends the run before its budget is spent. "solved": the environment's own rule (bsuite's on Deep Sea,
             ten successes in a row on the Binary Tree). "mastered" (default): on Deep Sea, in addition, the greedy policy
-            has followed the optimal path at 20 checks in a row, 5 episodes apart. "budget": nothing.
+            has followed the optimal path at 20 checks in a row, 5 episodes apart; with a recurrent agent, which has no such
+            check, nothing. "budget": nothing.
         preset: a set of defaults. Ensembles have "paper", "listing", "boot_dqn" and "general"; the default is "paper" on
             the paper's environments (Deep Sea, Binary Tree, bsuite) and "general" elsewhere. Recurrent agents have
             "paper", "atari-small", "minatar", "memory" and "deep-sea"; the default depends on the environment.
@@ -92,7 +93,7 @@ def train(
         record_every: the same, every this many episodes instead of the default schedule.
         callbacks: functions or objects that the run calls; see `tdu.Callback`.
         progress: "auto" is a bar on a terminal and elsewhere a line every five seconds, "plain" always such lines, None
-            nothing; or a function that is called with a report after every piece of the run.
+            or False nothing; or a function that is called with a report after every piece of the run.
         compiling: called just before compilation starts.
         say: called with warnings, for example about a damaged checkpoint.
         track: "tensorboard" or "wandb", to log every episode there too.
@@ -155,14 +156,14 @@ def train(
             result = continued.moment.result
             clock = Clock(result.steps, result.episodes)
             best = best_return(continued.evaluations)
-            if not _goes_on(continued.config, planned.config, result, clock, best, "the run", say):
+            if not _goes_on(continued.config, planned, result, clock, best, "the run", say):
                 return continued
         return start(None, resuming=False).run()
 
 
 def _goes_on(
     stored: RunConfig,
-    wanted: RunConfig,
+    planned: Plan,
     result: RunResult | None,
     clock: Clock,
     best: float,
@@ -173,6 +174,7 @@ def _goes_on(
 
     `result` is None if it has not finished; `best` is its best evaluation return.
     """
+    wanted = planned.config
     if not stored.differs_only_in_limits(wanted):
         raise RunError(
             f"{name} was started with {stored.difference(wanted)}; resume it with the same settings, or start another run "
@@ -182,7 +184,7 @@ def _goes_on(
         raise RunError(
             f"{name} has taken {clock.steps:,} steps in {clock.episodes:,} episodes already; its new limit must be larger."
         )
-    if result is None or not result.has_ended(wanted, best):
+    if result is None or not result.has_ended(wanted, planned.env.spec, best):
         return True
     longer = "--until budget trains on after that" if stored != wanted else "more --steps or --episodes train it longer"
     say(f"{name} is finished already: {longer}.")
@@ -212,7 +214,7 @@ def _in_folder(
             clock = folder.clock(planned.config, say) if stored != planned.config else Clock(0, 0)
             best = best_return(evaluations_at(folder.path, None))
             done = result is not None and stored == planned.config and resume == "if_there"
-            if done or not _goes_on(stored, planned.config, result, clock, best, str(folder.path), say):
+            if done or not _goes_on(stored, planned, result, clock, best, str(folder.path), say):
                 return load(folder.path, None if isinstance(env, str) else env, say, trust=True)  # it was made above
             if result is not None or stored != planned.config:
                 folder.extend(planned.config)

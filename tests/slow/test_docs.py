@@ -12,7 +12,6 @@ import yaml
 
 import tdu
 from tdu import agents
-from tdu.run import observers
 
 ROOT = Path(__file__).parents[2]
 
@@ -110,7 +109,6 @@ def test_the_example_s_lock_is_opened():
     ],
 )
 def test_a_run_without_reward_suggests_what_to_try(agent, options, words, monkeypatch):
-    monkeypatch.setattr(observers, "NO_REWARD_STEPS", 100)
     said, lock = [], imported("examples/lock.py").make()
     small = {"hidden_sizes": (8,), "min_replay": 16}
     small |= {"exploiters": 2, "explorers": 1} if agent == "tdu" else {}

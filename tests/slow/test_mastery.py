@@ -94,6 +94,12 @@ def test_a_run_ends_when_the_task_is_mastered_and_solved():
     assert to_mastery.config.until == "mastered"
 
 
+def test_bsuites_own_deep_sea_can_be_mastered_too():
+    twins = [run(env, episodes=20) for env in ("bsuite:deep_sea/0", "deep_sea/0")]
+    assert twins[0].agent.spec.optimal_path == twins[1].agent.spec.optimal_path != ()
+    assert twins[0].log["greedy_depth"].tolist() == twins[1].log["greedy_depth"].tolist()
+
+
 def test_luck_does_not_end_a_run():
     """By bsuite's rule, this run counts as solved at its fifth episode, before the first learning step."""
     found = tdu.train("deep_sea:size=10", seed=0, episodes=400, evaluation_episodes=5)
@@ -125,13 +131,16 @@ def test_the_rules_that_end_a_run(until, solved, depths, ends):
 
 def test_without_an_optimal_path_mastered_is_solved():
     progress = Progress(EnvSpec("x", (1,), 2, solved=SolvedRule(streak=2)), 0.99)
+    progress.add(1.0, bad=False, learned=False)
     progress.add(1.0, bad=False)
-    assert not progress.has_reached("mastered")
+    assert not progress.has_reached("mastered"), "luck before the first learning step does not count"
     progress.add(1.0, bad=False)
     assert progress.has_reached("mastered")
     tree = run("binary_tree:depth=3", episodes=500, until="mastered").result
     assert tree["episodes"] == tree["solved_episode"]
     assert "mastered_episode" not in tree
+    shallow = run("binary_tree:depth=1", episodes=400, until="mastered", min_replay=300).result
+    assert shallow["steps"] > 300
 
 
 def test_runs_that_are_mapped_over_seeds_are_not_checked():
@@ -144,9 +153,10 @@ def test_runs_that_are_mapped_over_seeds_are_not_checked():
 
 
 def test_an_agent_with_a_memory_logs_the_depth_of_episodes_alone():
-    found = tdu.train("deep_sea:size=4", "r2d2", episodes=6, until="mastered", evaluation_episodes=0, seed=1)
+    found = tdu.train("deep_sea:size=2,solved_share=1", "r2d2", episodes=20, evaluation_episodes=0, seed=1)
+    assert found.result["solved_episode"] < found.result["episodes"] == 20, "bsuite's rule alone ends no run"
     assert "greedy_depth" not in found.log
-    assert set(found.log["diagonal_depth"]) <= set(range(5))
+    assert set(found.log["diagonal_depth"]) <= set(range(3))
     assert "mastered_episode" not in found.result
 
 

@@ -30,7 +30,7 @@ from tdu.run.progress import display, summary
 from tdu.run.runners.compiled import CompiledRunner
 from tdu.run.runners.protocol import Saved
 from tdu.run.runners.rows import WALL_TIME
-from tdu.run.signals import Interrupted
+from tdu.run.signals import SIGNALS, Interrupted
 from tdu.types import Environment, EnvSpec, TimeStep
 
 FAST = {"hidden_sizes": (8,), "exploiters": 2, "explorers": 1, "batch_size": 8, "min_replay": 16}
@@ -367,18 +367,18 @@ def test_memory_does_not_grow_with_the_log(tmp_path):
 @pytest.fixture
 def _heeded_signals():
     """Tests in the background ignore Ctrl-C; a terminal's programs do not."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    for number in SIGNALS:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
 
 
 @pytest.mark.usefixtures("_heeded_signals")
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signalled_run_saves_before_it_ends(whole, tmp_path, number, code):
-    out, handlers = tmp_path / "run", [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)]
+    out, handlers = tmp_path / "run", [signal.getsignal(n) for n in SIGNALS]
 
     def progress(report):
         if report.episode < 200:
@@ -387,7 +387,7 @@ def test_a_signalled_run_saves_before_it_ends(whole, tmp_path, number, code):
     with pytest.raises(Interrupted, match=r"saved at episode 250 \(step 2000\).* --resume") as e:
         train(out, COMPILED, checkpoint_seconds=1e9, progress=progress, say=lambda words: None)
     assert e.value.exit_code == code
-    assert [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)] == handlers
+    assert [signal.getsignal(n) for n in SIGNALS] == handlers
     assert [p.name for p in (out / "checkpoints").iterdir()] == [f"{2000:012d}"]
     first = []
     train(out, COMPILED, resume=True, progress=lambda report: first.append(report.episode))
@@ -440,26 +440,27 @@ def test_a_result_describes_its_means_and_the_policy_return(tmp_path):
 
 
 def test_a_policy_that_was_better_earlier_is_reported(tmp_path):
+    """Evaluations are compared with evaluations; returns of training, with exploration, say nothing."""
     train(tmp_path / "run", TINY)
     result = runs.read_result(tmp_path / "run")
-    words = "better during training: --evaluate-every"
-    for trained, greedy, said in ((0.9, 0.0, True), (-110.0, -200.0, True), (0.9, 0.8, False), (-110.0, -120.0, False)):
-        policy = dataclasses.replace(result.greedy_return, mean=greedy)
-        returned = dataclasses.replace(result, mean_return=trained, greedy_return=policy)
-        assert (words in summary(returned)) == said
-    assert words not in summary(dataclasses.replace(result, mean_return=0.9, mean_return_episodes=3))
-    lost = dataclasses.replace(
-        result, mean_return=0.9, greedy_return=dataclasses.replace(result.greedy_return, mean=0.0)
-    )
-    assert "tdu evaluate x --best evaluates the best agent." in summary(lost, "tdu evaluate x --best")
+
+    def words(last, best, error=0.0, **changes):
+        policy = dataclasses.replace(result.greedy_return, mean=last, standard_error=error)
+        evaluated = None if best is None else (dataclasses.replace(policy, mean=best), 30, "tdu evaluate x --best")
+        return summary(dataclasses.replace(result, greedy_return=policy, **changes), evaluated)
+
+    assert "better at episode 30, with 0.900: tdu evaluate x --best" in words(0.0, 0.9)
+    assert "better" in words(-200.0, -110.0)
+    assert "better" not in words(0.85, 0.9)
+    assert "better" not in words(0.0, 0.9, error=0.4)  # chance alone may explain it
+    assert "better" not in words(0.0, None, mean_return=0.9, mean_return_episodes=100)
 
 
 def test_a_run_prints_as_one_line(tmp_path):
     run = train(tmp_path / "run", TINY)
     mean = round(run.result["mean_return"], 4)
-    solved = run.result["solved_episode"]
     name = "Run(env='deep_sea:size=4', agent='tdu', seed=0, episodes=20"
-    assert repr(run) == f"{name}, solved_episode={solved}, mastered_episode=None, mean_return={mean})"
+    assert repr(run) == f"{name}, mastered_episode=None, mean_return={mean})"
     (tmp_path / "run" / "result.json").unlink()
     assert repr(tdu.load(tmp_path / "run")) == f"{name}, not finished)"
 
@@ -508,7 +509,7 @@ def test_a_task_without_end_shows_logs_saves_and_stops_by_steps(tmp_path, monkey
     show, close = display("plain", "run", None)
     show(reports[0])
     close()
-    assert re.search(r"run: episode 0  at most \S+ left  no episode has ended yet", capsys.readouterr().err)
+    assert re.search(r"run: episode 0  about \S+ left  no episode has ended yet", capsys.readouterr().err)
     learner = (tmp_path / "whole" / "learner.csv").read_text()
     assert learner == "steps,loss\n1000,0.1\n2000,0.1\n3000,0.1\n3500,0.1\n"
     out = tmp_path / "run"

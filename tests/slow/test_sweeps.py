@@ -220,15 +220,15 @@ def test_a_sweep_on_ray_outlives_a_killed_worker(tmp_path, undisturbed):
 
 
 def test_what_a_run_reports_is_what_a_sweep_reads():
-    shown = progress.facts(Report(None, 1, 2, 3, None, 4.0, 4.0, 1, 3, None, None, None))
-    assert set(shown) == parallel._NUMBERS | parallel._OPTIONAL_NUMBERS | {"status"}
+    shown = progress.facts(Report(None, 1, 2, 3, None, 4.0, 9.0, None, True, None, None, None))
+    assert set(shown) == parallel._NUMBERS | parallel._OPTIONAL_NUMBERS | {"status", "may_end_early"}
     assert {name for name, fact in shown.items() if fact is None} <= parallel._OPTIONAL_NUMBERS
     assert "trained policy" not in progress.sentence(shown)
-    tried_out = Report(
-        None, 250, 300, 900, None, 4.0, 4.0, 1, 3, None, 0.4, None, evaluation={"episode": 200, "greedy_return": 1.0}
-    )
+    evaluation = {"episode": 200, "greedy_return": 1.0, "mean_length": 3.0, "success_rate": 0.5}
+    tried_out = Report(None, 250, 300, 900, None, 4.0, 9.0, 200.0, True, None, 0.4, None, evaluation=evaluation)
     said = progress.sentence(progress.facts(tried_out))
-    assert said.startswith("at most 3:20 left  last-100 return 0.400  trained policy 1.000 at episode 200  bonus")
+    assert said.startswith("at most about 3:20 left  last-100 return 0.400  trained policy 1.000")
+    assert "length 3.0, success rate 0.50 at episode 200  bonus" in said
 
 
 def test_workers_report_their_progress(monkeypatch):

@@ -288,6 +288,20 @@ def test_drift_is_reported_once_and_kept():
     assert run.result["possible_return"] in (0.0, 1.0)
 
 
+def test_no_warning_where_priors_grow_with_the_unit_of_values():
+    """A first reward of 2500, after learning began, makes the fixed priors 2500 times as large in the unit of rewards."""
+    room = environments.make(GRID)
+
+    def step(state, action, key):
+        state, timestep = room.step(state, action, key)
+        return state, timestep._replace(reward=2500.0 * jax.random.bernoulli(key, 0.01))
+
+    run, said = quiet(room._replace(step=step), preset="general", prior_scale=100.0, episodes=60, seed=1)
+    largest = run.log["largest_q"]
+    assert largest.max() > max(100 * largest[largest > 0][0], 2 * run.result["possible_return"])
+    assert not [words for words in said if "drift" in words]
+
+
 @pytest.mark.parametrize("agent", ["tdu", "dqn", "cts", "tdu_ac", "su"])
 def test_no_warning_for_a_sound_run(agent):
     run, said = quiet(GRID, agent, episodes=60)

@@ -1,10 +1,16 @@
 """Memory: what an agent needs is known before it is made, and what does not fit is refused."""
 
+import os
+from pathlib import Path
+
 import jax.numpy as jnp
 import pytest
 
-from tdu import cli, memory
+from tdu import agents, cli, environments, memory
+from tdu.environments.jax_vector import JaxVector
 from tdu.errors import UserError
+from tdu.run.runners.protocol import Budget
+from tdu.run.runners.stepwise import StepwiseRunner
 
 
 def init(key):
@@ -39,3 +45,22 @@ def test_the_command_line_refuses_before_it_starts(tmp_path, capsys, monkeypatch
     assert cli.main(["train", "deep_sea:size=10", "--replay-capacity", "1000000", "--out", str(out)]) == 2
     assert "are free" in capsys.readouterr().err
     assert not out.exists()
+
+
+@pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="needs Linux")
+def test_a_run_in_python_holds_its_replay_once():
+    """Its calls are compiled on a state that is then discarded, and never beside a second one."""
+    env = JaxVector(environments.make("catch/0"), 0, size=1)
+    capacity = 2_000_000
+    settings = {"replay_capacity": capacity, "min_replay": 4, "batch_size": 4, "hidden_sizes": (4,)}
+    agent = agents.find("dqn").make(env.spec, agents.configure("dqn", settings))
+    replay = 2 * 200 * capacity
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here
+    before = peak()
+    StepwiseRunner(env, agent, 0, budget=Budget(1), until="budget")
+    assert replay < peak() - before < 1.6 * replay
+
+
+def peak():
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return 1024 * int(line.split()[1])

@@ -19,9 +19,12 @@ def test_a_run_in_python_estimates_its_time(capsys, monkeypatch):
     assert capsys.readouterr().err == ""  # over before the first line was due
     monkeypatch.setattr(progress, "_PLAIN_EVERY", 0.0)
     tdu.train(**TINY, seed=3)
-    assert capsys.readouterr().err.startswith("tdu seed 3: episode 20 of 20  at most 0:00 left  last-100 return ")
-    tdu.train(**TINY, progress=None)
-    assert capsys.readouterr().err == ""
+    assert capsys.readouterr().err.startswith("tdu seed 3: episode 20 of 20  about 0:00 left  last-100 return ")
+    for nothing in (None, False):
+        tdu.train(**TINY, progress=nothing)
+        assert capsys.readouterr().err == ""
+    tdu.train(**TINY, progress=True)
+    assert "20 of 20" in capsys.readouterr().err
     seen = []
     tdu.train(**TINY, progress=seen.append)
     assert (seen[-1].episode, capsys.readouterr().err) == (20, "")
@@ -42,7 +45,7 @@ def test_a_narrow_terminal_still_shows_the_name_the_episode_and_the_time_left(ca
     bars.close()
     shown = capsys.readouterr().err
     assert shown.startswith("tdu seed 0 ━")
-    assert "20/20 at most 0:00 left  last-100" in shown
+    assert "20/20 about 0:00 left  last-100" in shown
 
 
 @pytest.mark.parametrize(
@@ -51,6 +54,20 @@ def test_a_narrow_terminal_still_shows_the_name_the_episode_and_the_time_left(ca
 )
 def test_a_few_episodes_have_no_error_estimate(episodes, words):
     assert progress.return_words(-1.5, 0.25, episodes) == words
+
+
+def test_the_time_left_follows_the_speed_of_the_second_half(monkeypatch):
+    """The first 100 steps are quick, because nothing is learned yet. Then a step takes a second."""
+    now = 0.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    pace = progress.Pace(0, 0)
+    now = 1.0
+    assert pace.seconds_left(100, 0, most_steps=200, most_episodes=None) is None  # too early
+    for now in range(2, 51):
+        left = pace.seconds_left(99 + now, 0, most_steps=200, most_episodes=1000)
+    assert left == pytest.approx(200 - 149)
+    assert pace.seconds_left(200, 0, most_steps=200, most_episodes=None) == 0
+    assert progress.Pace(5, 0).seconds_left(5, 0, most_steps=9, most_episodes=None) is None
 
 
 class Written:

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from tdu.run.agent_file import Origin
 from tdu.run.runners import mastery
 from tdu.run.runners.mastery import Until
 from tdu.run.runners.protocol import Budget, Clock
+from tdu.types import EnvSpec
 
 Json = dict[str, Any]
 
@@ -165,14 +167,14 @@ class RunResult:
     """How many steps of it the greedy policy followed at the last check (`runners.mastery`)."""
     mastered_episode: int | None = None
 
-    def has_ended(self, config: RunConfig, best_return: float) -> bool:
+    def has_ended(self, config: RunConfig, spec: EnvSpec, best_return: float) -> bool:
         """Whether a run with this config ends there. It may have other limits than the run, or a callback stopped the run.
 
-        `best_return` is of its evaluations during the run.
+        `spec` is of its environment, `best_return` of its evaluations during the run.
         """
         has_return = config.until_return is not None and best_return >= config.until_return
         goal = mastery.is_reached(
-            config.until, self.solved_episode, self.mastered_episode, has_path=self.optimal_depth is not None
+            config.until, self.solved_episode, self.mastered_episode, must_be_mastered=not mastery.is_solving(spec)
         )
         return goal or has_return or config.budget.spent(Clock(self.steps, self.episodes))
 
@@ -238,9 +240,7 @@ class RunResult:
 _MOST = {"seed": MAX_SEED, "num_envs": MAX_ENVS, "actors": MAX_ACTORS, "episodes": MAX_EPISODES + MAX_ENVS}
 _MOST_COUNTED = 2 * MAX_STEPS
 """The largest values of fields. A run may exceed its budget by a step of each of its environments."""
-LARGEST_REAL = 1e100
-"""Larger values, which 32-bit training cannot produce, would overflow in sums and squares."""
-_LONGEST_TEXT = 10_000
+_LARGEST_REAL = sys.float_info.max
 
 
 class _Fields:
@@ -261,9 +261,7 @@ class _Fields:
             raise self.wrong(f"{strange[0]} is unknown to this version")
 
     def text(self, name: str) -> str:
-        value = self._get(name)
-        fine = isinstance(value, str) and value.isprintable() and len(value) <= _LONGEST_TEXT
-        return self._checked(name, fine, "a text that can be shown")
+        return self._checked(name, isinstance(self._get(name), str), "a text")
 
     def one_of(self, name: str, choices: Sequence[str]) -> Any:
         return self._checked(name, self._get(name) in choices, f"one of {', '.join(choices)}")
@@ -278,7 +276,7 @@ class _Fields:
 
     def real(self, name: str) -> float:
         value = self._get(name)
-        fine = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST_REAL
+        fine = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST_REAL
         return self._checked(name, fine, "a finite number")
 
     def text_or_none(self, name: str) -> str | None:

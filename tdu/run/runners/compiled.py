@@ -47,6 +47,8 @@ class Carry(NamedTuple):
     total_bad: Array
     streak: Array
     solved: Array
+    learned: Array
+    """Whether an episode has had learning steps."""
     depth: Array
     """Of the greedy policy at the last check (`runners.mastery`)."""
     checks_passed: Array
@@ -84,7 +86,7 @@ def _start(env: Environment, agent: Agent, key: Key) -> Carry:
     env_state, timestep = env.reset(key_reset)
     zero = jnp.zeros((), jnp.int32)
     no = jnp.zeros((), bool)
-    return Carry(player, env_state, timestep, zero, zero, zero, no, zero, zero, no, _no_sums(agent))
+    return Carry(player, env_state, timestep, zero, zero, zero, no, no, zero, zero, no, _no_sums(agent))
 
 
 def _no_sums(agent: Agent) -> EpisodeSums:
@@ -129,13 +131,14 @@ def _step(env: Environment, agent: Agent, key: Key, t: EitherArray, carry: Carry
     bad = info.get("total_bad_episodes", jnp.zeros((), jnp.int32))
     episodes = carry.episodes + last
     total_bad = carry.total_bad + jnp.where(last, bad, 0)
-    streak = jnp.where(last, jnp.where(bad > 0, 0, carry.streak + 1), carry.streak)
+    summary = agent.reducers.summary(so_far.metrics)
+    learned = carry.learned | (last & (summary["largest_q"] > 0))
+    streak = jnp.where(last, jnp.where((bad > 0) | ~learned, 0, carry.streak + 1), carry.streak)
     rule = env.spec.solved
     solved = carry.solved | (last & rule(total_bad, episodes, streak)) if rule else carry.solved
     depth, checks_passed = _checked(env, agent, learner, carry, due=last & (episodes % mastery.PERIOD == 0))
     possible = possible_return(so_far.reward_size, so_far.length, after.discount, agent.discount)
     at = rows.filled
-    summary = agent.reducers.summary(so_far.metrics)
     rows = Rows(
         filled=at + last,
         length=rows.length.at[at].set(so_far.length),
@@ -164,6 +167,7 @@ def _step(env: Environment, agent: Agent, key: Key, t: EitherArray, carry: Carry
         total_bad=total_bad,
         streak=streak,
         solved=solved,
+        learned=learned,
         depth=depth,
         checks_passed=checks_passed,
         mastered=carry.mastered | (checks_passed >= mastery.CHECKS),
@@ -221,7 +225,7 @@ class _Programs:
                 going = (done < limits.steps) & (carry.episodes < limits.episodes)
                 if until == "budget":
                     return going
-                if until == "solved" or not env.spec.optimal_path:
+                if until == "solved" or mastery.is_solving(env.spec):
                     return going & ~carry.solved
                 return going & ~(carry.solved & carry.mastered)
 

@@ -10,7 +10,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from tdu.types import Array, Params
+from tdu.types import Array, EnvSpec, Params
 
 PERIOD = 5
 """Episodes between two checks."""
@@ -20,12 +20,22 @@ CHECKS = 20
 
 Until = Literal["mastered", "solved", "budget"]
 """When a run ends before its budget is spent: once the task is mastered and solved by its own rule, once it is solved, or
-never. A task without an optimal path cannot be mastered; there `mastered` means `solved`."""
+never."""
 
 
-def is_reached(until: Until, solved_episode: int | None, mastered_episode: int | None, *, has_path: bool) -> bool:
-    """Whether a run has reached its goal. `has_path` is whether its task can be mastered."""
-    waits = until == "mastered" and has_path and mastered_episode is None
+def is_solving(spec: EnvSpec) -> bool:
+    """Whether `mastered` means `solved`: where there is no optimal path, and a streak of successes is the rule.
+
+    bsuite's share of bad episodes can be low by chance, before anything is learned. It never ends a run by itself.
+    """
+    return not spec.optimal_path and spec.solved is not None and spec.solved.streak > 0
+
+
+def is_reached(
+    until: Until, solved_episode: int | None, mastered_episode: int | None, *, must_be_mastered: bool
+) -> bool:
+    """Whether a run has reached its goal. `must_be_mastered` is the opposite of `is_solving`."""
+    waits = until == "mastered" and must_be_mastered and mastered_episode is None
     return until != "budget" and solved_episode is not None and not waits
 
 

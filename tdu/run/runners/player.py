@@ -173,17 +173,21 @@ class StepwisePlayer:
         self._room = 1 if agent.live or agent.actor.remembers else max(_GATHERED // size, 1)
         self._key = interaction.run_key(seed)
         self._programs = _programs(agent, size, skips)
-        self.carry: StepwiseCarry = self._programs.start(self._key)
+        self.rounds = self.steps = self._learned_rounds = 0
+        self.learner_rows: list[Row] = []
         self.note: EpisodeNote | None = None
         """Of the episodes under way or just ended, at the last learning call."""
-        self.rounds = self.steps = 0
-        self.learner_rows: list[Row] = []
         self.traces: list[Trace] | None = None
         """Visited states, if they are wanted."""
         self._log_period = max(_LOG_PERIOD // size, 1)  # rounds
-        self._learned_rounds = 0
         self._gathered: Round | None = None
         self._chosen: tuple[np.ndarray, tuple[Array, State | None]] | None = None
+        self.begin()
+
+    def begin(self) -> None:
+        """The state of a new run. The present one is released first: a replay may fill half of the memory."""
+        self.carry = StepwiseCarry((), (), {}, {})
+        self.restore(self._programs.start(self._key), rounds=0, steps=0)
 
     def select(self, now: TimeStep) -> np.ndarray:
         """Actions [B] on time steps [B]."""

@@ -84,6 +84,11 @@ class Runner(abc.ABC):
         return self.progress.has_reached(self._until) or self._budget.spent(self.clock)
 
     @property
+    def may_end_early(self) -> bool:
+        """Whether the task has a goal at which the run ends."""
+        return self._until != "budget" and self.spec.solved is not None
+
+    @property
     def clock(self) -> Clock:
         """Environment steps taken and episodes finished."""
         return Clock(steps=self._steps, episodes=self.progress.episode)

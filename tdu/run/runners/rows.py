@@ -102,8 +102,10 @@ class Progress:
         """Largest possible return of any episode, from its rewards alone."""
         self.largest_extra = 0.0
         """Largest bonus of a step, where the heads that learn the task are paid one (the metric of that name)."""
-        self.first_largest_q: float | None = None
-        """In the first episode with learning steps: the size of priors and initial weights."""
+        self.first_q: float | None = None
+        """Largest |Q| of the first episode with learning steps, in the unit of values: the size of priors and weights."""
+        self.reward_unit = 1.0
+        """The unit of values, where the agent adapts it to the rewards (the metric of that name)."""
 
     @property
     def possible_return(self) -> float:
@@ -115,11 +117,12 @@ class Progress:
 
         `metrics` is a summary over its learning steps. `greedy_depth` is called where a check of mastery is due.
         """
-        self.add(episode.episode_return, episode.bad)
+        self.reward_unit = float(metrics.get("reward_unit", 0.0)) or self.reward_unit
+        if self.first_q is None and metrics["largest_q"] > 0:
+            self.first_q = float(metrics["largest_q"]) / self.reward_unit
+        self.add(episode.episode_return, episode.bad, learned=self.first_q is not None)
         self.largest_return = max(self.largest_return, float(episode.possible_return))
         self.largest_extra = max(self.largest_extra, float(metrics.get("largest_extra", 0.0)))
-        if self.first_largest_q is None and metrics["largest_q"] > 0:
-            self.first_largest_q = float(metrics["largest_q"])
         self.totals = episode.totals
         if self._spec.optimal_path and self.episode % mastery.PERIOD == 0:
             self.check(greedy_depth())
@@ -143,15 +146,15 @@ class Progress:
 
     def has_reached(self, until: mastery.Until) -> bool:
         """Whether the run has reached its goal."""
-        has_path = bool(self._spec.optimal_path)
-        return mastery.is_reached(until, self.solved_episode, self.mastered_episode, has_path=has_path)
+        waits = not mastery.is_solving(self._spec)
+        return mastery.is_reached(until, self.solved_episode, self.mastered_episode, must_be_mastered=waits)
 
-    def add(self, episode_return: float, bad: bool) -> None:
-        """Counts a finished episode."""
+    def add(self, episode_return: float, bad: bool, *, learned: bool = True) -> None:
+        """Counts a finished episode. A streak of successes begins after something was learned."""
         self.episode += 1
         self.total_return += float(episode_return)
         self.total_bad += int(bad)
-        self.streak = 0 if bad else self.streak + 1
+        self.streak = self.streak + 1 if learned and not bad else 0
         rule = self._spec.solved
         if rule and self.solved_episode is None and rule(self.total_bad, self.episode, self.streak):
             self.solved_episode = self.episode

@@ -59,11 +59,10 @@ class StepwiseRunner(Runner):
         """Compiles both calls on a state that is then discarded."""
         player, size = self._player, self._env.size
         now = first_steps(np.zeros((size, *self.spec.carried_shape), self.spec.carried_dtype))
-        kept = jax.tree.map(np.asarray, player.carry)
         actions = player.select(now)
         player.update(Round(now.observation, actions, now, np.ones(size, bool)), now)
         player.learn_gathered(now)
-        player.restore(kept, rounds=0, steps=0)
+        player.begin()
 
     def _advance(self, upto_episode: int | None) -> list[Row]:
         """Runs until an episode ends, or for some steps."""

@@ -1,0 +1,104 @@
+"""A run whose display is lost, or cannot show a character, goes on. Help is quick, and Ctrl-C is no traceback."""
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+import tdu
+from tdu.run import progress
+
+TINY = ("--hidden-sizes", "8", "--exploiters", "2", "--explorers", "1", "--batch-size", "8", "--min-replay", "16")
+ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii:strict"}
+ROOT = str(Path(tdu.__file__).parents[1])
+
+
+def environment(**more):
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (ROOT, os.environ.get("PYTHONPATH"))))} | more
+
+
+def python(code, *arguments, **settings):
+    command = [sys.executable, "-c", textwrap.dedent(code), *arguments]
+    return subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120, **settings)
+
+
+def test_a_run_without_any_display_is_a_run_like_any_other(tmp_path):
+    """`>&-` closes a descriptor, and the next file that is opened would get its number."""
+    command = f'exec "{sys.executable}" -m tdu train deep_sea:size=4 --episodes 12 --progress plain --evaluate-every 5 '
+    command += f'{" ".join(TINY)} --out "{tmp_path / "run"}" <&- >&- 2>&-'
+    ended = subprocess.run(["sh", "-c", command], env=environment(**ASCII), timeout=300, check=False)
+    assert ended.returncode == 0
+    run = tdu.load(tmp_path / "run")
+    assert run.log["episode"].tolist() == list(range(1, 13))
+    assert run.result["episodes"] == 12
+
+
+def test_a_broken_pipe_is_dropped_and_an_ascii_terminal_is_served():
+    code = """
+        import os, sys
+        from tdu.cli.output import lasting_streams
+        from tdu.errors import tell
+        with lasting_streams():
+            print("\\u03c3 \\u00b1")
+            for _ in range(3):
+                tell("\\u03c3 \\u00b1" * 2**15)
+            print("still here", flush=True)
+    """
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as broken:
+        command = [sys.executable, "-c", textwrap.dedent(code)]
+        ended = subprocess.run(
+            command, env=environment(**ASCII), stdout=subprocess.PIPE, stderr=broken, timeout=60, check=False
+        )
+    assert ended.stdout.decode("ascii").splitlines() == ["? ?", "still here"]
+    assert ended.returncode == 0
+
+
+class Closed(io.StringIO):
+    def write(self, text):
+        raise BrokenPipeError
+
+
+def test_a_run_that_loses_its_parent_is_told_to_end(monkeypatch):
+    received = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: received.append(number))
+    try:
+        monkeypatch.setattr(progress, "facts", lambda report: {})
+        progress.display("json", "run", Closed())[0](None)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert received == [signal.SIGTERM]
+
+
+@pytest.mark.parametrize("command", ["", "evaluate", "watch", "score", "report", "plot", "demo", "mnist"])
+def test_help_needs_no_jax(command):
+    code = """
+        import sys
+        from tdu.cli import main
+        try:
+            main([*sys.argv[1:], "--help"])
+        except SystemExit:
+            print([name for name in ("jax", "scipy", "matplotlib", "safetensors", "bsuite") if name in sys.modules])
+    """
+    shown = python(code, *filter(None, [command]))
+    assert shown.stdout.splitlines()[0].startswith("usage: tdu")
+    assert shown.stdout.splitlines()[-1] == "[]", shown.stderr
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux")
+def test_ctrl_c_while_modules_are_imported_is_no_traceback():
+    command = [sys.executable, "-m", "tdu", "train", "--help"]
+    process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    while "jaxlib" not in Path(f"/proc/{process.pid}/maps").read_text():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=60) == (b"", b"")
+    assert process.returncode == -signal.SIGINT
