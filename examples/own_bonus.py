@@ -1,6 +1,7 @@
 """Your own bonus in the learner that all agents share.
 
     python examples/own_bonus.py
+    cd examples; tdu train deep_sea:size=10 --agent python:own_bonus:RANGE --beta 0.5
 
 Explorers are paid for the range of the exploiters' TD errors, in place of their standard deviation.
 """
@@ -43,7 +44,7 @@ def make(spec, config):
     return assemble.ensemble(spec, config, bonus=paid)
 
 
-agents.AGENTS["range"] = agents.Entry("Explorers paid for the range of TD errors.", Config, make)
+RANGE = agents.AGENTS["range"] = agents.Entry("Explorers paid for the range of TD errors.", Config, make)
 
 if __name__ == "__main__":
     print(tdu.train("deep_sea:size=10", "range", episodes=1000))

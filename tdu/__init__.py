@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from tdu.run.run import Run
     from tdu.run.runners.interaction import run_key
     from tdu.run.signals import Interrupted
-    from tdu.run.stored import evaluate, load
+    from tdu.run.stored import evaluate, load, load_agent
     from tdu.run.train import train
-    from tdu.run.trained import TrainedAgent, load_agent
+    from tdu.run.trained import TrainedAgent
 
 __version__ = "0.1.0"
 
@@ -33,7 +33,7 @@ _MODULES = {
     "bsuite_agent": "tdu.run.bsuite_agent",
     "evaluate": "tdu.run.stored",
     "load": "tdu.run.stored",
-    "load_agent": "tdu.run.trained",
+    "load_agent": "tdu.run.stored",
     "run_key": "tdu.run.runners.interaction",
     "train": "tdu.run.train",
 }

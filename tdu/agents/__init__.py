@@ -2,8 +2,10 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
+from tdu import user_code
 from tdu.agents import bdqn, cts, dqn, nns, q_ucb, qex, qu, rnd, su, tdu, tdu_ac
 from tdu.agents.config import PAPER_ONLY, PRESETS, SINGLE_PRESETS, DqnConfig, EnsembleConfig, Presets, QConfig
 from tdu.agents.grids import GRIDS, paper_grids
@@ -81,10 +83,21 @@ AGENTS: dict[str, Entry] = {
 
 
 def find(name: str) -> Entry:
-    """The agent with this name."""
+    """The agent with this name, or the user's own: python:package.module:name."""
+    if name.startswith(user_code.PREFIX):
+        return _of_user(name)
     if name not in AGENTS:
         raise unknown("agent", name, AGENTS)
     return AGENTS[name]
+
+
+@lru_cache
+def _of_user(name: str) -> Entry:
+    """Imports an agent of the user's."""
+    entry = user_code.named(name)
+    if not isinstance(entry, Entry):
+        raise UserError(f"{name} is {type(entry).__name__}, not an agents.Entry (docs/agents/adding.md shows one).")
+    return entry
 
 
 def presets(name: str) -> list[str]:

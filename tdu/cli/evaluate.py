@@ -33,6 +33,9 @@ def run(arguments: list[str]) -> int:
         action="store_true",
         help="act on the explorers' mean value, as in the paper's ablation (recurrent agents only)",
     )
+    parser.add_argument(
+        "--agent", help="an agent of your own: python:MODULE:NAME (default: the one that the run names)"
+    )
     add_trust(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parsed = parser.parse_args(arguments)
@@ -45,7 +48,7 @@ def run(arguments: list[str]) -> int:
         words = f"playing {parsed.episodes} episodes; compiling takes some seconds …"
         played = evaluate(
             parsed.run, episodes=parsed.episodes, seed=parsed.seed, best=parsed.best, explorers=parsed.explorers,
-            success_return=parsed.success_return, trust=parsed.trust,
+            success_return=parsed.success_return, agent=parsed.agent, trust=parsed.trust,
             on_loaded=None if parsed.json else lambda: tell(words),
         )  # fmt: skip
         if parsed.json:

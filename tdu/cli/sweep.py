@@ -45,7 +45,11 @@ def run(arguments: list[str]) -> int:
         help="an environment id; a bsuite experiment (deep_sea: all its settings); bsuite: all 468; bsuite:testing or "
         "bsuite:TAG: a part of it; atari:exploration, atari:ablation or atari:57: games of Atari",
     )  # fmt: skip
-    parser.add_argument("--agent", action="append", help="an agent; may be given several times (default tdu)")
+    parser.add_argument(
+        "--agent",
+        action="append",
+        help="an agent, or your own: python:MODULE:NAME; may be given several times",
+    )
     add_preset(parser)
     parser.add_argument(
         "--seeds", type=whole("seeds", 1, 10**6), default=1, help="seeds 0 … SEEDS-1 of every run (default 1)"

@@ -163,7 +163,10 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
         nargs="?",
         help="environment id, e.g. deep_sea:size=20 (see tdu list); may also come from --config",
     )
-    parser.add_argument("--agent", help=f"one of {', '.join(agents.AGENTS)} (default {DEFAULT_AGENT})")
+    parser.add_argument(
+        "--agent",
+        help=f"one of {', '.join(agents.AGENTS)} (default {DEFAULT_AGENT}); or your own, python:MODULE:NAME",
+    )
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="a run's config.json, for every setting that is not given here"
     )

@@ -16,11 +16,12 @@ from gymnasium.vector.utils import iterate
 from tdu.environments.adapter import Adapter, stepped
 from tdu.environments.observations import carried_dtype, encode
 from tdu.environments.parts import MINIGRID_BYTES, layout
-from tdu.environments.python import PythonEnvironment, Seed, described, number, see_current_folder
+from tdu.environments.python import PythonEnvironment, Seed, number
 from tdu.environments.settings import GYM_EPISODES
 from tdu.environments.vector import Arrays, Ended, Plain, PythonVector, Stepped, VectorEnvironment
 from tdu.errors import EnvironmentFault, UserError
 from tdu.types import EnvSpec, Parts, TimeStep
+from tdu.user_code import described, see_current_folder
 
 _PACKAGES = {"MiniGrid-": "minigrid", "BabyAI-": "minigrid", "ALE/": "ale_py"}
 """Packages that register environments when imported, by the beginning of the ids."""

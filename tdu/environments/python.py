@@ -8,14 +8,9 @@ plain numbers, both as attributes of itself or of what it wraps.
 
 import hashlib
 import math
-import os
 import reprlib
-import sys
-import sysconfig
-import traceback
 from collections.abc import Callable
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +18,7 @@ import numpy as np
 from tdu.environments.observations import carried_dtype, encode
 from tdu.errors import EnvironmentFault, UserError
 from tdu.types import DEFAULT_EPISODES, EnvSpec, Parts, SolvedRule, TimeStep
+from tdu.user_code import described
 
 Seed = int | str
 """A run's seed, or a text, which cannot collide with one."""
@@ -150,32 +146,6 @@ def reseed(env: Any, seed: Seed, episode: int) -> None:
                 value.seed(number(f"{seed}/{episode}/{depth}/{name}"))
             elif isinstance(value, np.random.Generator):
                 setattr(layer, name, np.random.default_rng(number(f"{seed}/{episode}/{depth}/{name}")))
-
-
-def see_current_folder() -> None:
-    """Adds the current folder to the import path, after installed packages: a local ray.py must not hide Ray."""
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
-
-
-def described(error: BaseException) -> str:
-    """An exception of the user's code in a few words, with the line of that code."""
-    message = " ".join(str(error).split()).rstrip(".") or "without a message"
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_user_code(frame.filename)]
-    place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {message}{place}"
-
-
-def _is_user_code(filename: str) -> bool:
-    """Whether a file is the user's: not of this package, an installed package or Python itself."""
-    if filename.startswith("<"):
-        return False
-    path = Path(filename).resolve()
-    others = (_PACKAGE, *map(Path, (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))))
-    return "site-packages" not in path.parts and not any(path.is_relative_to(folder) for folder in others)
-
-
-_PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def _specification(name: str, read: Callable[[], Any]) -> Any:

@@ -1,17 +1,18 @@
 """Everything that scores, figures and pages read from folders: runs, sweeps and results, with their problems."""
 
 import csv
-import dataclasses
 import shlex
 import time
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tdu import agents
+from tdu import agents, user_code
 from tdu.errors import UserError
+from tdu.options import as_json
 from tdu.report import readme
 from tdu.run import folder as runs
 from tdu.run.folder import folder as folders
@@ -142,7 +143,7 @@ def read_run(folder: Path, *, with_record: bool = False) -> StoredRun:
     notes: list[str] = []
     config, result = runs.read_config(folder), runs.read_result(folder)
     log = runs.read_checked_log(folder, config, result, notes.append)
-    agent = label(config)  # refuses an agent that does not exist
+    agent = label(config)
     if log and "episode" not in log:
         raise UserError("its log has no column episode.")
     state = "finished" if result is not None else "running" if folders.is_in_use(folder) else "cut off"
@@ -266,21 +267,22 @@ def budget_axis(shown: Sequence[StoredRun]) -> str:
 
 def label(config: runs.RunConfig) -> str:
     """The agent's name, its nearest preset if that is not the paper's, its changed options, and several environments."""
-    preset, changed = _nearest_preset(config)
-    if config.num_envs != agents.default_num_envs(config.agent, preset):
+    preset, changed, usual_envs = _nearest_preset(config)
+    if config.num_envs != usual_envs:
         changed |= {"num_envs": config.num_envs}
     words = (f"{k}={'x'.join(map(str, v)) if isinstance(v, list) else v}" for k, v in changed.items())
     return " ".join((config.agent, *(() if preset == "paper" else (preset,)), *words))
 
 
 def command(config: runs.RunConfig, seeds: Sequence[int]) -> str | None:
-    """The command that trains such runs again; None for an environment that was a Python object."""
-    if config.env.startswith("object:"):
+    """The command that trains such runs again; None for an environment or an agent that only a script has."""
+    is_known = config.agent in agents.AGENTS or config.agent.startswith(user_code.PREFIX)
+    if config.env.startswith("object:") or not is_known:
         return None
-    preset, changed = _nearest_preset(config)
+    preset, changed, usual_envs = _nearest_preset(config)
     flags = {"agent": config.agent, "preset": preset, "episodes": config.episodes, "steps": config.steps}
     flags |= {"until": config.until if config.until != "mastered" else None}
-    if config.num_envs != agents.default_num_envs(config.agent, preset):
+    if config.num_envs != usual_envs:
         flags |= {"num_envs": config.num_envs}
     flags |= {"engine": "ray", "actors": config.actors} if config.actors else {}
     several = len(seeds) > 1 and sorted(seeds) == list(range(len(seeds)))
@@ -295,17 +297,25 @@ def command(config: runs.RunConfig, seeds: Sequence[int]) -> str | None:
     return shlex.join(words)
 
 
-def _nearest_preset(config: runs.RunConfig) -> tuple[str, dict[str, Any]]:
-    """The preset with the fewest changes, and the changes."""
-    differences = {preset: _changed(config, preset) for preset in agents.presets(config.agent)}
-    return min(differences.items(), key=lambda item: len(item[1]))
+def _nearest_preset(config: runs.RunConfig) -> tuple[str, dict[str, Any], int]:
+    """The preset with the fewest changes, the changes, and its number of environments.
+
+    An agent of the user's, whose code is not imported here, is compared with all agents.
+    """
+    names = [config.agent] if config.agent in agents.AGENTS else [*agents.AGENTS]
+    nearest = [
+        (preset, _changed(config, name, preset), agents.default_num_envs(name, preset))
+        for name in names
+        for preset in agents.presets(name)
+    ]
+    return min(nearest, key=lambda item: len(item[1]))
 
 
-def _changed(config: runs.RunConfig, preset: str) -> dict[str, Any]:
-    default = dataclasses.asdict(agents.configure(config.agent, {}, preset))
-    options = config.config
-    return {k: v for k, v in options.items() if k in default and v != _json_value(default[k])}
+def _changed(config: runs.RunConfig, name: str, preset: str) -> dict[str, Any]:
+    default = _defaults(name, preset)
+    return {k: v for k, v in config.config.items() if k not in default or v != default[k]}
 
 
-def _json_value(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+@lru_cache
+def _defaults(name: str, preset: str) -> dict[str, Any]:
+    return as_json(agents.configure(name, {}, preset))

@@ -213,12 +213,17 @@ def _runs(shown: Sequence[StoredRun]) -> str:
     return table(columns, ([row[name] for name in columns] for row in rows), "runs") if rows else ""
 
 
+def _can_be_recorded(agent: str) -> bool:
+    """Whether it can be; an agent of the user's, whose code is not imported here, is assumed to."""
+    return agent not in agents.AGENTS or agents.AGENTS[agent].can_be_recorded
+
+
 def _not_recorded(shown: Sequence[StoredRun]) -> list[str]:
     """How many runs have no record, and why."""
     without = [run for run in shown if run.record is None and run.has_episodes]
     words = []
     for could, because in ((True, "trained without --record"), (False, "their agents cannot be recorded")):
-        count = sum(agents.find(run.config.agent).can_be_recorded is could for run in without)
+        count = sum(_can_be_recorded(run.config.agent) is could for run in without)
         if count:
             words.append(f"{count} of {_several(len(shown), 'run')} without maps and distributions: {because}")
     return words

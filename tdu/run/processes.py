@@ -93,7 +93,7 @@ def train_command(job: Job) -> list[str]:
     """The command line of a job.
 
     With -m alone, Python would look for modules in the working folder first, and a file numpy.py there would hide NumPy.
-    -P prevents that. Environments of the user in that folder are still found (`python.see_current_folder`).
+    -P prevents that. Environments of the user in that folder are still found (`user_code.see_current_folder`).
     """
     safe = [] if in_own_folder() else ["-P"]
     return [sys.executable, *safe, "-m", "tdu", "train", *job.arguments, "--out", str(job.out), "--progress", "json"]

@@ -1,15 +1,17 @@
 """Runs from their folders: `load`, and `evaluate` the agent."""
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from tdu import agents, environments
 from tdu.errors import RunError, UserError, tell
 from tdu.options import EPISODES, MAX_SEED, whole_number
-from tdu.run import consent
+from tdu.run import agent_file, consent
 from tdu.run.folder import (
     CONFIG,
     LOG,
@@ -23,6 +25,7 @@ from tdu.run.folder import (
 )
 from tdu.run.plan import make_environment, make_runner, object_name
 from tdu.run.run import Run
+from tdu.run.runners.interaction import run_key
 from tdu.run.trained import TrainedAgent, play, step_limit
 
 
@@ -32,6 +35,7 @@ def load(
     say: Callable[[str], None] = tell,
     *,
     best: bool = False,
+    agent: str | None = None,
     trust: bool = False,
 ) -> Run:
     """A run from its folder: finished, or as of its last checkpoint.
@@ -41,6 +45,7 @@ def load(
         env: the environment object, if the run was trained on one.
         say: called with warnings, for example about a damaged checkpoint.
         best: load the agent with the best evaluation during the run, and the logs up to it, without the result.
+        agent: the name of the run's agent as it is called here, for an agent of your own: python:MODULE:NAME.
         trust: import the module that the run's environment or agent names (python:MODULE:NAME, gym:MODULE:NAME). It may
             contain any code, so load only runs of people whom you trust. Not needed where `env` is given.
     """
@@ -48,8 +53,10 @@ def load(
     if not (path / CONFIG).exists():
         raise RunError(f"{path} is not a run's folder.")
     config = read_config(path)
-    for name in (config.agent, *((config.env,) if env is None else ())):
-        consent.require(name, path, trust=trust)
+    for name, given in ((config.agent, agent), (config.env, env)):
+        if given is None:
+            consent.require(name, path, trust=trust)
+    agent = config.agent if agent is None else agent
     result = read_result(path)
     trained_on = environments.parse(config.env)
     was_object = trained_on.source == environments.OBJECT
@@ -57,7 +64,8 @@ def load(
         raise RunError(
             f"{path} was trained on an object; from Python, tdu.load and tdu.evaluate take that object as env."
         )
-    made = make_environment(config.env if env is None else env, config)
+    called = dataclasses.replace(config, agent=agent)
+    made = make_environment(config.env if env is None else env, called)
     if env is None:
         environments.close(made)  # only its spec is needed
     if was_object and object_name(made.spec).rsplit(":", 2)[1:] != config.env.rsplit(":", 2)[1:]:
@@ -66,7 +74,7 @@ def load(
             f"{path} was trained on {name}, with observations of shape {shape} and {actions} actions, but "
             f"{made.spec.name} has {made.spec.observation_shape} and {made.spec.num_actions}."
         )
-    runner, agent = make_runner(config, made, compiled=False)
+    runner, made_agent = make_runner(called, made, compiled=False)
     if best:
         loaded = best_checkpoint(path, config, runner.save())
     elif result is not None:
@@ -79,12 +87,31 @@ def load(
     return Run(
         result={} if result is None or best else result.to_json(),
         log=read_log(path / LOG, upto=manifest.log.bytes),
-        agent=TrainedAgent(runner.spec, agent, runner.params(saved), config.origin),
+        agent=TrainedAgent(runner.spec, made_agent, runner.params(saved), called.origin),
         config=config,
         evaluations=evaluations_at(path, manifest),
         source=config.env if env is None else env,
         path=path,
     )
+
+
+def load_agent(path: str | Path, *, trust: bool = False) -> TrainedAgent:
+    """The agent that `agent.save` wrote. It needs no environment: `agent.act(observation)`.
+
+    `trust` imports the module that an agent of somebody's own names, as of `load`.
+    """
+    path = Path(path)
+    spec, origin, arrays = agent_file.read(path)
+    consent.require(origin.agent, path, trust=trust)
+    agent = agents.find(origin.agent).make(spec, agents.configure(origin.agent, origin.options))
+    like = jax.eval_shape(lambda: agent.params(agent.init(run_key(0))))
+    wanted = {name: (x.shape, x.dtype) for name, x in agent_file.named(like).items()}
+    if wanted != {name: (x.shape, x.dtype) for name, x in arrays.items()}:
+        raise RunError(
+            f"the networks in {path} are not those of {origin.agent} with its options; another version wrote it."
+        )
+    params = jax.tree.unflatten(jax.tree.structure(like), [arrays[name] for name in wanted])
+    return TrainedAgent(spec, agent, params, origin)
 
 
 def evaluate(
@@ -98,6 +125,7 @@ def evaluate(
     best: bool = False,
     explorers: bool = False,
     success_return: float | None = None,
+    agent: str | None = None,
     trust: bool = False,
 ) -> dict[str, Any]:
     """Mean return of a run's greedy policy over new episodes, with its standard error, mean length and success rate.
@@ -114,11 +142,11 @@ def evaluate(
             paper's ablation.
         success_return: an episode with at least this return counts as a success; default: the run's own. Without one, the
             environment's info["is_success"] counts; where there is none, `success_rate` is None.
-        trust: as of `load`.
+        agent, trust: as of `load`.
     """
     episodes = whole_number("episodes", episodes, 1, 10**6)
     seed = whole_number("seed", seed, 0, MAX_SEED)
-    run = load(path, env, say, best=best, trust=trust)
+    run = load(path, env, say, best=best, agent=agent, trust=trust)
     config = run.config
     if not len(run.log["episode"]):
         raise UserError(

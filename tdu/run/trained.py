@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tdu import agents, environments, random
+from tdu import environments, random
 from tdu.agents.r2d2.agent import RecurrentAgent
 from tdu.environments.observations import encode
 from tdu.environments.vector import VectorEnvironment
@@ -119,20 +119,6 @@ class TrainedAgent:
         action, self._acting = self._act(self.params, self._acting, timestep, self._key, np.uint32(self._acts % 2**32))
         self._acts += 1
         return int(action)
-
-
-def load_agent(path: str | Path) -> TrainedAgent:
-    """The agent that `agent.save` wrote. It needs no environment: `agent.act(observation)`."""
-    spec, origin, arrays = agent_file.read(Path(path))
-    agent = agents.find(origin.agent).make(spec, agents.configure(origin.agent, origin.options))
-    like = jax.eval_shape(lambda: agent.params(agent.init(run_key(0))))
-    wanted = {name: (x.shape, x.dtype) for name, x in agent_file.named(like).items()}
-    if wanted != {name: (x.shape, x.dtype) for name, x in arrays.items()}:
-        raise RunError(
-            f"the networks in {path} are not those of {origin.agent} with its options; another version wrote it."
-        )
-    params = jax.tree.unflatten(jax.tree.structure(like), [arrays[name] for name in wanted])
-    return TrainedAgent(spec, agent, params, origin)
 
 
 def step_limit(longest_episode: int) -> int:

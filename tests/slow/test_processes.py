@@ -267,7 +267,7 @@ def run_in(folder, *arguments, timeout=600, **variables):
 
 
 def test_installed_packages_come_before_a_user_s_modules(users_folder):
-    look = "from tdu.environments import python; python.see_current_folder(); import parts, ray; ray.init"
+    look = "from tdu import user_code; user_code.see_current_folder(); import parts, ray; ray.init"
     ended = run_in(users_folder, "-c", look)
     assert ended.returncode == 0
 

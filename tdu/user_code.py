@@ -1,0 +1,62 @@
+"""Code of the user's that an id names: `python:package.module:name`, for environments and agents."""
+
+import importlib
+import os
+import sys
+import sysconfig
+import traceback
+from pathlib import Path
+
+from tdu.errors import UserError, unknown
+
+PREFIX = "python:"
+
+
+def imported(text: str) -> tuple[object, str]:
+    """The module that `python:package.module:name` names, and the name in it."""
+    module_name, _, name = text.removeprefix(PREFIX).partition(":")
+    if not module_name or not name:
+        raise UserError(f"'{text}' does not name what to import; write python:package.module:name.")
+    see_current_folder()
+    try:
+        return importlib.import_module(module_name), name
+    except (Exception, SystemExit) as e:
+        if isinstance(e, ModuleNotFoundError) and e.name and f"{module_name}.".startswith(f"{e.name}."):
+            raise UserError(f"{text}: there is no module {e.name} in this folder or on Python's path.") from None
+        raise UserError(f"{text} cannot be made: {described(e)}.") from e
+
+
+def named(text: str) -> object:
+    """What `python:package.module:name` names."""
+    module, name = imported(text)
+    if not hasattr(module, name):
+        names = [known for known, value in vars(module).items() if callable(value) and not known.startswith("_")]
+        raise unknown(f"function of {text.split(':')[1]}", name, names)
+    found: object = getattr(module, name)
+    return found
+
+
+def see_current_folder() -> None:
+    """Adds the current folder to the import path, after installed packages: a local ray.py must not hide Ray."""
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+
+
+def described(error: BaseException) -> str:
+    """An exception of the user's code in a few words, with the line of that code."""
+    message = " ".join(str(error).split()).rstrip(".") or "without a message"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_user_code(frame.filename)]
+    place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {message}{place}"
+
+
+def _is_user_code(filename: str) -> bool:
+    """Whether a file is the user's: not of this package, an installed package or Python itself."""
+    if filename.startswith("<"):
+        return False
+    path = Path(filename).resolve()
+    others = (_PACKAGE, *map(Path, (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))))
+    return "site-packages" not in path.parts and not any(path.is_relative_to(folder) for folder in others)
+
+
+_PACKAGE = Path(__file__).resolve().parent

@@ -1,0 +1,86 @@
+"""An agent of the user's on the command line."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import tdu
+from tdu.cli import main
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "own_bonus.py"
+SMALL = ["--hidden-sizes", "4", "--exploiters", "2", "--explorers", "1", "--min-replay", "8", "--batch-size", "8"]
+NAME = "python:my_bonus:RANGE"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    text = EXAMPLE.read_text().replace('RANGE = agents.AGENTS["range"] =', "RANGE =")  # other tests do not see it
+    (tmp_path / "my_bonus.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def refused(capsys, *words):
+    assert main(list(words)) == 2
+    return capsys.readouterr().err
+
+
+def test_train_evaluate_report_and_plot(here, capsys, monkeypatch):
+    train = ["train", "deep_sea:size=4", "--agent", NAME, *SMALL, "--episodes", "12", "--evaluation-episodes", "1"]
+    assert main([*train, "--progress", "none", "--beta", "0.5", "--out", "run"]) == 0
+    config = json.loads((here / "run" / "config.json").read_text())
+    assert (config["agent"], config["config"]["beta"]) == (NAME, 0.5)
+    assert tdu.train(config="run", trust=True, progress=None, out="again").result["episodes"] == 12
+    assert "unknown option" in refused(capsys, *train, "--betta", "1")
+
+    assert "--trust" in refused(capsys, "evaluate", "run")
+    for consent in (["--trust"], ["--agent", NAME]):
+        assert main(["evaluate", "run", "--episodes", "2", *consent]) == 0
+    tdu.load("run", trust=True).agent.save("agent")
+    with pytest.raises(tdu.UserError, match="trust"):
+        tdu.load_agent("agent")
+    assert tdu.load_agent("agent", trust=True).act(0) in (0, 1)
+
+    (here / "my_bonus.py").write_text("raise SystemExit('imported')")  # reports need no code
+    monkeypatch.delitem(__import__("sys").modules, "my_bonus")
+    tdu.agents.find.__globals__["_of_user"].cache_clear()
+    assert main(["report", "run", "--out", "page.html"]) == 0
+    page = (here / "page.html").read_text()
+    assert NAME in page
+    assert f"--agent {NAME}" in page
+    assert main(["plot", "run", "--out", "curves.svg"]) == 0
+
+
+def test_sweep(here, capsys):
+    options = ["hidden_sizes=4", "exploiters=2", "explorers=1", "min_replay=8", "batch_size=8", "beta=0.1,1"]
+    grid = [word for option in options for word in ("--grid", option)]
+    sweep = [
+        "sweep",
+        "deep_sea:size=4",
+        "--agent",
+        NAME,
+        *grid,
+        "--episodes",
+        "5",
+        "--out",
+        "sweep",
+        "--progress",
+        "none",
+    ]
+    assert main(sweep) == 0
+    assert len(list(here.glob("sweep/*/result.json"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("python:my_bonus", "write python:"),
+        ("python:missing:AGENT", "no module missing"),
+        ("python:my_bonus:RNGE", "RNGE"),
+        ("python:my_bonus:make", "not an agents.Entry"),
+        ("rnage", "unknown agent"),
+    ],
+)
+def test_what_is_no_agent_is_refused(name, words, capsys):
+    assert words in refused(capsys, "train", "deep_sea:size=4", "--agent", name)
