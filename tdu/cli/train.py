@@ -16,13 +16,14 @@ from tdu.errors import UserError, tell, unknown
 from tdu.options import MAX_ACTORS, MAX_SEED
 from tdu.run import consent, progress, sweeps, track
 from tdu.run.folder import CONFIG, GreedyReturn, read_result, read_template
+from tdu.run.folder.records import EVALUATION_EPISODES
 from tdu.run.one_core import stay_on_one_core
 from tdu.run.plan import DEFAULT_AGENT, plan, refuse_without_ray, resolve
 from tdu.run.processes import Job, use_one_core
 from tdu.run.progress import Report
 from tdu.run.run import Run
 from tdu.run.signals import Interrupted
-from tdu.run.train import CHECKPOINT_SECONDS, EVALUATION_EPISODES, train
+from tdu.run.train import CHECKPOINT_SECONDS, train
 
 _EXAMPLES = """\
 examples:
@@ -66,10 +67,6 @@ def _train_one(parsed: argparse.Namespace, given: dict[str, Any], output: TextIO
                 out=out,
                 resume=parsed.resume,
                 checkpoint_seconds=parsed.checkpoint_seconds,
-                evaluation_episodes=parsed.evaluation_episodes,
-                evaluate_every=parsed.evaluate_every,
-                record=parsed.record,
-                record_every=parsed.record_every,
                 progress=shown,
                 compiling=_announce_compilation if parsed.progress in ("auto", "plain") else None,
                 track=parsed.track,
@@ -185,7 +182,7 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     )
     add_watch(parser)
     parser.add_argument(
-        "--evaluation-episodes", type=whole("evaluation_episodes", 0, 10**6), default=EVALUATION_EPISODES,
+        "--evaluation-episodes", type=whole("evaluation_episodes", 0, 10**6),
         metavar="N",
         help=f"maximum number of greedy episodes at the end, within a tenth of the steps trained; 0 for none "
         f"(default {EVALUATION_EPISODES})",
@@ -262,7 +259,7 @@ def _agent_of(chosen: argparse.Namespace) -> str:
 def _settings(parsed: argparse.Namespace, given: dict[str, Any]) -> dict[str, Any]:
     names = (
         "env", "agent", "config", "seed", "episodes", "steps", "num_envs", "until", "preset", "engine", "actors",
-        "until_return", "success_return", "trust",
+        "until_return", "success_return", "evaluate_every", "evaluation_episodes", "record", "record_every", "trust",
     )  # fmt: skip
     return {name: getattr(parsed, name) for name in names} | given
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from tdu.run.folder import LOG, Folder, evaluations_at, latest_checkpoint, read_log
 from tdu.run.folder.log import Log
-from tdu.run.folder.records import RunResult
+from tdu.run.folder.records import RunResult, version_changes, versions
 from tdu.run.observers import (
     Advisor,
     Checkpointer,
@@ -28,19 +28,11 @@ from tdu.run.trained import TrainedAgent
 
 
 class Watch(NamedTuple):
-    """How a run is watched. Nothing of it changes the run."""
+    """How a run is watched, beside what is in its config."""
 
-    evaluation_episodes: int
-    """Maximum number of evaluation episodes, during the run and at its end; 0 turns evaluation off."""
     checkpoint_seconds: float
-    evaluate_every: int | None = None
-    """Episodes between evaluations during the run."""
     callbacks: Sequence[object] = ()
     """The user's; see `callbacks.Callback`."""
-    record: bool = False
-    """Whether snapshots of the agent's values are stored."""
-    record_every: int | None = None
-    """Episodes between snapshots; None for the default schedule."""
     progress: Callable[[Report], None] | None = None
     track: str | None = None
 
@@ -63,11 +55,9 @@ class Loop:
         for note in runner.notes:
             say(note)
         self._run = run = LiveRun(plan, runner, agent, folder, watch.callbacks, say)
-        recording = Recording(run, record=watch.record, every=watch.record_every)
+        recording = Recording(run)
         self._checkpointer = Checkpointer(run, recording, seconds=watch.checkpoint_seconds)
-        self._evaluator = Evaluator(
-            run, self._checkpointer, episodes=watch.evaluation_episodes, every=watch.evaluate_every
-        )
+        self._evaluator = Evaluator(run, self._checkpointer)
         self._logging = Logging(run)
         self._observers: Sequence[Observer] = (
             recording,
@@ -97,6 +87,8 @@ class Loop:
             folder.open_logs(run.columns, at=None)
             return
         saved, manifest = loaded
+        if changes := version_changes(manifest.versions[-1]):
+            run.say(f"it was begun with other versions ({changes}): its numbers may differ from those of one version.")
         log = read_log(folder.path / LOG, upto=manifest.log.bytes)
         self._restore_from(saved, manifest.seconds, log, evaluations_at(folder.path, manifest))
         folder.open_logs(run.columns, at=manifest)
@@ -208,4 +200,5 @@ class Loop:
             config_sha256=config.sha256(),
             log_sha256=None if final is None else final.log.sha256,
             checkpoint_sha256=None if final is None else final.sha256(),
+            versions=[versions()] if final is None else final.versions,
         )

@@ -168,19 +168,17 @@ class Observer:
 class Recording(Observer):
     """Writes snapshots of the agent's values to record.jsonl."""
 
-    def __init__(self, run: LiveRun, *, record: bool, every: int | None):
-        self._run, self._every = run, every
-        self._recorder = self._make() if record else None
-
-    def _make(self) -> recording.Recorder:
-        run = self._run
-        return recording.Recorder(
-            run.runner, run.agent, seed=run.config.seed, episodes=run.config.episodes, every=self._every
+    def __init__(self, run: LiveRun):
+        self._run, config = run, run.config
+        self._recorder = (
+            recording.Recorder(
+                run.runner, run.agent, seed=config.seed, episodes=config.episodes, every=config.record_every
+            )
+            if config.record
+            else None
         )
 
     def restore(self, saved: Saved, evaluations: Log) -> None:
-        if recording.is_in(saved) and self._recorder is None:
-            self._recorder = self._make()
         if self._recorder is not None:
             self._recorder.restore(saved, self._run.runner.clock)
 
@@ -354,18 +352,12 @@ class Evaluation(NamedTuple):
 class Evaluator(Observer):
     """Evaluates the greedy policy every so often, logs it in evaluations.csv and keeps the best agent."""
 
-    def __init__(
-        self,
-        run: LiveRun,
-        checkpointer: "Checkpointer",
-        *,
-        episodes: int,
-        every: int | None,
-    ):
+    def __init__(self, run: LiveRun, checkpointer: "Checkpointer"):
+        every = run.config.evaluate_every
         if every is not None and not isinstance(run.source, str) and not run.runner.exact:
             raise UserError("evaluate_every needs an environment whose state can be restored; give its id.")
         self._run, self._checkpointer = run, checkpointer
-        self._episodes, self._every = episodes, every
+        self._episodes, self._every = run.config.evaluation_episodes, every
         self._evaluated = Clock(0, 0)
         """When the last evaluation was."""
         self._memory = MemoryLog()

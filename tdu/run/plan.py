@@ -13,8 +13,9 @@ from tdu.agents.r2d2.agent import RecurrentAgent
 from tdu.environments import MadeEnvironment
 from tdu.errors import UserError, unknown
 from tdu.options import MAX_ACTORS, MAX_ENVS, MAX_EPISODES, MAX_SEED, MAX_STEPS, as_json, whole_number
-from tdu.run import consent
+from tdu.run import consent, recording
 from tdu.run.folder import RunConfig, read_template
+from tdu.run.folder.records import EVALUATION_EPISODES
 from tdu.run.processes import cores
 from tdu.run.runners.compiled import CompiledRunner
 from tdu.run.runners.mastery import Until
@@ -82,6 +83,10 @@ def resolve(
     actors: int | None = None,
     until_return: float | None = None,
     success_return: float | None = None,
+    evaluate_every: int | None = None,
+    evaluation_episodes: int | None = None,
+    record: bool = False,
+    record_every: int | None = None,
     trust: bool = False,
     **options: Any,
 ) -> Resolved:
@@ -103,6 +108,12 @@ def resolve(
         actors = template.get("actors") if actors is None else actors
         until_return = template.get("until_return") if until_return is None else until_return
         success_return = template.get("success_return") if success_return is None else success_return
+        evaluate_every = template.get("evaluate_every") if evaluate_every is None else evaluate_every
+        evaluation_episodes = (
+            template.get("evaluation_episodes") if evaluation_episodes is None else evaluation_episodes
+        )
+        record = record or template.get("record", False)
+        record_every = template.get("record_every") if record_every is None else record_every
         if episodes is None and steps is None:
             episodes, steps = template.get("episodes"), template.get("steps")
         its_agent = template.get("agent", DEFAULT_AGENT)
@@ -159,7 +170,19 @@ def resolve(
         actors=None if actors is None else whole_number("actors", actors, 1, MAX_ACTORS),
         until_return=_finite("until_return", until_return),
         success_return=_finite("success_return", success_return),
+        evaluate_every=None
+        if evaluate_every is None
+        else whole_number("evaluate_every", evaluate_every, 1, MAX_EPISODES),
+        evaluation_episodes=EVALUATION_EPISODES
+        if evaluation_episodes is None
+        else whole_number("evaluation_episodes", evaluation_episodes, 0, 10**6),
+        record=bool(record) or record_every is not None,
+        record_every=None if record_every is None else whole_number("record_every", record_every, 1, MAX_EPISODES),
     )
+    if resolved.record:
+        recording.check(agent)
+    if resolved.evaluate_every is not None and not resolved.evaluation_episodes:
+        raise UserError("evaluate_every needs evaluation_episodes of at least 1.")
     if resolved.episodes is None and resolved.steps is None and resolved.env:
         resolved = dataclasses.replace(resolved, episodes=environments.default_episodes(resolved.env))
     return Resolved(resolved, env, given, f"{'; '.join(notes)}." if notes else None)

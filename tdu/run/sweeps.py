@@ -147,7 +147,7 @@ def _is_finished(cell: Cell, out: Path) -> bool:
         stored, config = read_config(out), cell.config()
         if config.episodes is None and config.steps is None and stored.steps is None:  # the environment's default
             config = dataclasses.replace(config, episodes=stored.episodes)
-        return stored == config and read_result(out) is not None
+        return stored.unwatched() == config and read_result(out) is not None
     except RunError:
         return False
 

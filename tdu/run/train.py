@@ -7,9 +7,7 @@ from typing import Any, Literal
 
 from tdu.environments import parts
 from tdu.errors import RunError, UserError, tell
-from tdu.options import MAX_EPISODES, whole_number
 from tdu.run import progress as displays
-from tdu.run import recording
 from tdu.run.callbacks import checked
 from tdu.run.folder import Folder, RunConfig, RunResult, best_return, evaluations_at
 from tdu.run.loop import Loop, Watch
@@ -22,9 +20,6 @@ from tdu.run.stored import load
 
 CHECKPOINT_SECONDS = 60.0
 """Default time between checkpoints."""
-
-EVALUATION_EPISODES = 100
-"""Default maximum number of evaluation episodes."""
 
 
 def train(
@@ -41,7 +36,7 @@ def train(
     until: Until | None = None,
     preset: str | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
-    evaluation_episodes: int = EVALUATION_EPISODES,
+    evaluation_episodes: int | None = None,
     evaluate_every: int | None = None,
     until_return: float | None = None,
     success_return: float | None = None,
@@ -111,41 +106,30 @@ def train(
     planned = plan(
         env, agent, config=config, seed=seed, episodes=episodes, steps=steps, num_envs=num_envs, until=until,
         preset=preset, engine=engine, actors=actors, until_return=until_return, success_return=success_return,
+        evaluate_every=evaluate_every, evaluation_episodes=evaluation_episodes, record=record, record_every=record_every,
         trust=trust, **options,
     )  # fmt: skip
     if planned.config.actors and out is None:
         raise UserError("a run on a cluster needs a folder for its checkpoints; give out.")
     if checkpoint_seconds < 0 or not math.isfinite(checkpoint_seconds):
         raise UserError(f"checkpoint_seconds must be at least 0, not {checkpoint_seconds}.")
-    evaluation_episodes = whole_number("evaluation_episodes", evaluation_episodes, 0, 10**6)
-    if evaluate_every is not None:
-        evaluate_every = whole_number("evaluate_every", evaluate_every, 1, MAX_EPISODES)
-    if record_every is not None:
-        record_every, record = whole_number("record_every", record_every, 1, MAX_EPISODES), True
-    if record and out is None:
+    if planned.config.record and out is None:
         raise UserError("a recording is stored in the run's folder; give out.")
-    if record:
-        recording.check(planned.config.agent)
-    if evaluate_every is not None and not evaluation_episodes:
-        raise UserError("evaluate_every needs evaluation_episodes of at least 1.")
-    if planned.config.until_return is not None and evaluate_every is None:
-        raise UserError("until_return is compared with evaluations during the run; give evaluate_every too.")
-    calls = checked(callbacks, evaluates=evaluate_every is not None)
 
     with displays.shown(progress, f"{planned.config.agent} seed {planned.config.seed}") as show:
 
-        def start(folder: Folder | None, *, resuming: bool) -> Loop:
+        def start(planned: Plan, folder: Folder | None, *, resuming: bool) -> Loop:
+            evaluates = planned.config.evaluate_every is not None
+            if planned.config.until_return is not None and not evaluates:
+                raise UserError("until_return is compared with evaluations during the run; give evaluate_every too.")
+            calls = checked(callbacks, evaluates=evaluates)
             if planned.env.spec.parts is not None:
                 say(parts.described(planned.env.spec.parts, planned.env.spec.name))
             if planned.note is not None:
                 say(planned.note)
             if compiling is not None:
                 compiling()
-            watch = Watch(
-                evaluation_episodes=evaluation_episodes, checkpoint_seconds=checkpoint_seconds,
-                evaluate_every=evaluate_every, callbacks=calls,
-                record=record, record_every=record_every, progress=show, track=track,
-            )  # fmt: skip
+            watch = Watch(checkpoint_seconds=checkpoint_seconds, callbacks=calls, progress=show, track=track)
             return Loop(planned, folder, watch, resuming=resuming, say=say, address=address, continued=continued)
 
         if out is not None:
@@ -158,7 +142,7 @@ def train(
             best = best_return(continued.evaluations)
             if not _goes_on(continued.config, planned, result, clock, best, "the run", say):
                 return continued
-        return start(None, resuming=False).run()
+        return start(planned, None, resuming=False).run()
 
 
 def _goes_on(
@@ -180,7 +164,7 @@ def _goes_on(
             f"{name} was started with {stored.difference(wanted)}; resume it with the same settings, or start another run "
             f"like it (--config {name}, and another --out)."
         )
-    if stored != wanted and wanted.budget.spent(clock):
+    if stored.budget != wanted.budget and wanted.budget.spent(clock):
         raise RunError(
             f"{name} has taken {clock.steps:,} steps in {clock.episodes:,} episodes already; its new limit must be larger."
         )
@@ -210,6 +194,7 @@ def _in_folder(
         if stored is None:
             folder.write_config(planned.config)
         else:
+            planned = planned._replace(config=planned.config.watched_as(stored))
             result = folder.read_result()
             clock = folder.clock(planned.config, say) if stored != planned.config else Clock(0, 0)
             best = best_return(evaluations_at(folder.path, None))
@@ -220,7 +205,7 @@ def _in_folder(
                 folder.extend(planned.config)
         loop = None
         try:
-            loop = start(folder, resuming=bool(resume) and exists)
+            loop = start(planned, folder, resuming=bool(resume) and exists)
             return loop.run()
         except UserError:
             # A run that cannot start leaves no folder behind, except in a sweep, where it counts as failed.

@@ -280,7 +280,7 @@ STATE = {
 
 def save(folder, step, state, **arrays):
     saved = Saved(state, arrays, {"count": 3})
-    checkpoints.save(folder, saved, step=step, run={}, seconds=1.5, log=EMPTY, other_logs={})
+    checkpoints.save(folder, saved, step=step, run={}, seconds=1.5, log=EMPTY, other_logs={}, versions=[])
 
 
 def load_latest(folder, state):

@@ -37,7 +37,7 @@ from tdu.run.folder.records import canonical
 from tdu.run.runners.protocol import Gone, Saved
 
 KEPT = 2
-_FORMAT = 5
+_FORMAT = 6
 _MANIFEST = "manifest.json"
 _ARRAYS = "arrays.safetensors"
 _MOST = 2**53
@@ -70,6 +70,8 @@ class Manifest:
     """By file name."""
     parts: dict[str, Stamp]
     """The other files, by name."""
+    versions: list[dict[str, str]]
+    """Of packages, in the order in which the run used them."""
 
     @classmethod
     def read(cls, path: Path) -> "Manifest":
@@ -122,6 +124,7 @@ def save(
     seconds: float,
     log: Stamp,
     other_logs: dict[str, Stamp],
+    versions: list[dict[str, str]],
     kept: int = KEPT,
     spared: int = -1,
 ) -> Manifest:
@@ -144,6 +147,7 @@ def save(
             log=log,
             other_logs=other_logs,
             parts=parts,
+            versions=versions,
         )
         manifest.write(unfinished / _MANIFEST)
         files.flush_folder(unfinished)

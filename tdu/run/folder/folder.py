@@ -16,7 +16,16 @@ from tdu import files
 from tdu.errors import RunError, reading, writing
 from tdu.run.folder import checkpoints, snapshots
 from tdu.run.folder.log import EMPTY, GrowingFile, Log, LogWriter, matches, read_log
-from tdu.run.folder.records import Json, RunConfig, RunResult, read_json, template, without_limits, written_json
+from tdu.run.folder.records import (
+    Json,
+    RunConfig,
+    RunResult,
+    read_json,
+    template,
+    versions,
+    without_limits,
+    written_json,
+)
 from tdu.run.runners.protocol import Clock, Saved
 from tdu.run.runners.rows import Column, Row
 
@@ -62,6 +71,7 @@ class Folder:
         self._record: GrowingFile | None = None
         self._last_step = -1
         """Step of the last checkpoint."""
+        self._versions: list[dict[str, str]] = []
         for name in (CONFIG, RESULT):
             for left_over in self.path.glob(f".{name}{files.WRITING}*"):
                 left_over.unlink(missing_ok=True)
@@ -133,6 +143,8 @@ class Folder:
                 "back (is a disk not mounted?) or choose another folder."
             )
         self._last_step = -1 if at is None else at.step
+        before, now = [] if at is None else at.versions, versions()
+        self._versions = before if before[-1:] == [now] else [*before, now]
         checkpoints.delete_after(self.path / BEST, self._last_step)
         self._log = LogWriter(self.path / LOG, columns, keep=EMPTY.bytes if at is None else at.log.bytes)
         for name in (LEARNER_LOG, EVALUATIONS):
@@ -201,6 +213,7 @@ class Folder:
                 seconds=seconds,
                 log=self._log.stamp(),
                 other_logs={name: log.stamp() for name, log in others.items()},
+                versions=self._versions,
                 kept=1 if best else checkpoints.KEPT,
                 spared=self._last_step if best else -1,
             )

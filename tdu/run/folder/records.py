@@ -4,10 +4,13 @@ import dataclasses
 import hashlib
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any, get_args
+
+import jax
 
 from tdu import files
 from tdu.errors import RunError
@@ -24,14 +27,30 @@ RECENT = 100
 """`mean_return` is the mean over this many last episodes."""
 
 
-_MAY_BE_LEFT_OUT = ("actors", "until_return", "success_return")
+EVALUATION_EPISODES = 100
+"""Default maximum number of evaluation episodes."""
 LIMITS = ("episodes", "steps", "until", "until_return")
 """The fields of a config that only determine where the run ends. A run can be trained longer by changing them."""
+WATCH = ("evaluate_every", "evaluation_episodes", "record", "record_every")
+"""The fields of a config that only determine what is measured meanwhile. They are not part of the name of a folder."""
 
 
 def without_limits(config: Json) -> Json:
     """The fields of a run's config that determine what the run does until it ends."""
-    return {name: value for name, value in config.items() if name not in LIMITS}
+    return {name: value for name, value in config.items() if name not in (*LIMITS, *WATCH)}
+
+
+def versions() -> dict[str, str]:
+    """What the numbers of a run depend on beside its config."""
+    found = {name: metadata.version(name) for name in ("tdu", "jax", "jaxlib", "numpy")}
+    return found | {"precision": "float64" if jax.config.read("jax_enable_x64") else "float32"}
+
+
+def version_changes(before: dict[str, str]) -> str:
+    """How the versions differ from those before; empty if they do not."""
+    return ", ".join(
+        f"{name} {before.get(name)} → {now}" for name, now in versions().items() if before.get(name) != now
+    )
 
 
 @dataclass(frozen=True)
@@ -57,6 +76,14 @@ class RunConfig:
     """The run ends when an evaluation reaches this return."""
     success_return: float | None = None
     """An evaluation episode with at least this return is a success; None if the environment reports success itself."""
+    evaluate_every: int | None = None
+    """Episodes between evaluations during the run."""
+    evaluation_episodes: int = EVALUATION_EPISODES
+    """Maximum number of evaluation episodes, during the run and at its end; 0 turns evaluation off."""
+    record: bool = False
+    """Whether snapshots of the agent's values are stored."""
+    record_every: int | None = None
+    """Episodes between snapshots; None for the default schedule."""
 
     @property
     def origin(self) -> Origin:
@@ -69,9 +96,9 @@ class RunConfig:
         return Budget(self.episodes, self.steps)
 
     def to_json(self) -> Json:
-        """The content of config.json without its checksum. Fields that may be None and are None are left out."""
-        content = dataclasses.asdict(self)
-        return {name: value for name, value in content.items() if value is not None or name not in _MAY_BE_LEFT_OUT}
+        """The content of config.json without its checksum. Fields with their default are left out."""
+        defaults = {f.name: f.default for f in dataclasses.fields(self)}
+        return {name: value for name, value in dataclasses.asdict(self).items() if value != defaults[name]}
 
     def to_file(self) -> Json:
         """The content of config.json."""
@@ -82,22 +109,14 @@ class RunConfig:
         """A config from the content of its file."""
         fields = _Fields(content, path, "config")
         fields.check_sha256()
-        config = cls(
-            env=fields.text("env"),
-            agent=fields.text("agent"),
-            seed=fields.whole("seed"),
-            episodes=fields.whole_or_none("episodes"),
-            steps=fields.whole_or_none("steps"),
-            num_envs=fields.whole("num_envs"),
-            until=fields.one_of("until", get_args(Until)),
-            config=fields.table("config"),
-            actors=fields.whole("actors") if "actors" in content else None,
-            until_return=fields.real("until_return") if "until_return" in content else None,
-            success_return=fields.real("success_return") if "success_return" in content else None,
-        )
+        known = dataclasses.fields(cls)
+        fields.check_names(["sha256", *(field.name for field in known)])
+        for field in known:
+            if field.default is dataclasses.MISSING:
+                fields.get(field.name)
+        config = cls(**_settings(fields, {name: value for name, value in content.items() if name != "sha256"}))
         if config.episodes is None and config.steps is None:
             raise fields.wrong("it limits neither episodes nor steps")
-        fields.check_names({*config.to_json(), "sha256"})
         return config
 
     def sha256(self) -> str:
@@ -106,10 +125,22 @@ class RunConfig:
 
     def digest(self) -> str:
         """Eight characters of the checksum, for the name of a folder."""
-        return self.sha256()[:8]
+        return self.unwatched().sha256()[:8]
+
+    def unwatched(self) -> "RunConfig":
+        """The config with the default for what is measured during the run."""
+        return self._with_watch({f.name: f.default for f in dataclasses.fields(self)})
+
+    def watched_as(self, stored: "RunConfig") -> "RunConfig":
+        """The config of a run that goes on: what is measured where this one has the default is as it was."""
+        ours, default = self.to_json(), dataclasses.asdict(stored)
+        return self._with_watch(default | ours)
+
+    def _with_watch(self, values: Json) -> "RunConfig":
+        return dataclasses.replace(self, **{name: values[name] for name in WATCH})
 
     def differs_only_in_limits(self, other: "RunConfig") -> bool:
-        """Whether the configs differ at most in their limits."""
+        """Whether the configs differ at most in their limits and in what is measured."""
         return without_limits(self.to_json()) == without_limits(other.to_json())
 
     def difference(self, other: "RunConfig") -> str:
@@ -166,6 +197,8 @@ class RunResult:
     greedy_depth: int | None = None
     """How many steps of it the greedy policy followed at the last check (`runners.mastery`)."""
     mastered_episode: int | None = None
+    versions: list[dict[str, str]] = dataclasses.field(default_factory=list)
+    """Of tdu, JAX, jaxlib and NumPy, and the precision; several if the run was resumed with others."""
 
     def has_ended(self, config: RunConfig, spec: EnvSpec, best_return: float) -> bool:
         """Whether a run with this config ends there. It may have other limits than the run, or a callback stopped the run.
@@ -234,6 +267,7 @@ class RunResult:
             config_sha256=fields.text("config_sha256"),
             log_sha256=fields.text_or_none("log_sha256"),
             checkpoint_sha256=fields.text_or_none("checkpoint_sha256"),
+            versions=fields.versions("versions"),
         )
 
 
@@ -261,34 +295,44 @@ class _Fields:
             raise self.wrong(f"{strange[0]} is unknown to this version")
 
     def text(self, name: str) -> str:
-        return self._checked(name, isinstance(self._get(name), str), "a text")
+        return self._checked(name, isinstance(self.get(name), str), "a text")
 
     def one_of(self, name: str, choices: Sequence[str]) -> Any:
-        return self._checked(name, self._get(name) in choices, f"one of {', '.join(choices)}")
+        return self._checked(name, self.get(name) in choices, f"one of {', '.join(choices)}")
 
     def table(self, name: str) -> Json:
-        return self._checked(name, isinstance(self._get(name), dict), "a table")
+        return self._checked(name, isinstance(self.get(name), dict), "a table")
 
     def whole(self, name: str) -> int:
-        value, most = self._get(name), _MOST.get(name, _MOST_COUNTED)
+        value, most = self.get(name), _MOST.get(name, _MOST_COUNTED)
         fine = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
         return self._checked(name, fine, f"a whole number from 0 to {most}")
 
     def real(self, name: str) -> float:
-        value = self._get(name)
+        value = self.get(name)
         fine = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST_REAL
         return self._checked(name, fine, "a finite number")
 
     def text_or_none(self, name: str) -> str | None:
-        return None if self._get(name) is None else self.text(name)
+        return None if self.get(name) is None else self.text(name)
 
     def whole_or_none(self, name: str) -> int | None:
-        return None if self._get(name) is None else self.whole(name)
+        return None if self.get(name) is None else self.whole(name)
 
     def real_or_none(self, name: str) -> float | None:
-        return None if self._get(name) is None else self.real(name)
+        return None if self.get(name) is None else self.real(name)
 
-    def _get(self, name: str) -> Any:
+    def flag(self, name: str) -> bool:
+        return self._checked(name, isinstance(self.get(name), bool), "true or false")
+
+    def versions(self, name: str) -> list[dict[str, str]]:
+        several = self.get(name)
+        tables = isinstance(several, list) and all(isinstance(one, dict) for one in several)
+        return self._checked(
+            name, tables and all(isinstance(v, str) for one in several for v in one.values()), "versions"
+        )
+
+    def get(self, name: str) -> Any:
         if name not in self._content:
             raise self.wrong(f"{name} is missing")
         return self._content[name]
@@ -301,8 +345,14 @@ class _Fields:
 
 def template(content: Json, path: Path) -> Json:
     """Settings for a new run: some or all fields of a config.json, which may have been edited, and perhaps `preset`."""
-    fields = _Fields({name: value for name, value in content.items() if name != "sha256"}, path, "config")
-    readers = {
+    content = {name: value for name, value in content.items() if name != "sha256"}
+    fields = _Fields(content, path, "config")
+    fields.check_names(["preset", *(field.name for field in dataclasses.fields(RunConfig))])
+    return _settings(fields, content)
+
+
+def _settings(fields: _Fields, content: Json) -> Json:
+    readers: dict[str, Callable[[str], Any]] = {
         "env": fields.text,
         "agent": fields.text,
         "preset": fields.text,
@@ -315,8 +365,11 @@ def template(content: Json, path: Path) -> Json:
         "actors": fields.whole,
         "until_return": fields.real,
         "success_return": fields.real,
+        "evaluate_every": fields.whole_or_none,
+        "evaluation_episodes": fields.whole,
+        "record": fields.flag,
+        "record_every": fields.whole_or_none,
     }
-    fields.check_names(readers)
     return {name: read(name) for name, read in readers.items() if name in content}
 
 
