@@ -199,8 +199,12 @@ def _in_folder(
             clock = folder.clock(planned.config, say) if stored != planned.config else Clock(0, 0)
             best = best_return(evaluations_at(folder.path, None))
             done = result is not None and stored == planned.config and resume == "if_there"
-            if done or not _goes_on(stored, planned, result, clock, best, str(folder.path), say):
-                return load(folder.path, None if isinstance(env, str) else env, say, trust=True)  # it was made above
+            said: list[str] = []
+            if done or not _goes_on(stored, planned, result, clock, best, str(folder.path), said.append):
+                run = load(folder.path, None if isinstance(env, str) else env, say, trust=True)  # it was made above
+                for words in said:
+                    say(words)
+                return run
             if result is not None or stored != planned.config:
                 folder.extend(planned.config)
         loop = None

@@ -147,7 +147,7 @@ def test_a_config_that_was_changed_or_has_no_checksum_is_refused(unfinished, cap
     original = content.pop("sha256")
     path.write_text(json.dumps(content))
     assert "sha256 is missing" in score(unfinished, capsys)[1]["damaged"]["seed0"]
-    changed = dataclasses.replace(RunConfig.from_json(content | {"sha256": original}, path), episodes=13)
+    changed = dataclasses.replace(RunConfig.from_json(content | {"sha256": original}, path), seed=13)
     path.write_text(json.dumps(changed.to_file()))  # the checkpoints hold the config too
     with pytest.raises(RunError, match="another run"):
         tdu.load(unfinished / "seed0")
