@@ -10,7 +10,12 @@ from pathlib import Path
 def tell(sentence: str) -> None:
     """Prints a note on standard error."""
     with contextlib.suppress(OSError):  # nobody is there to read it
-        print(f"tdu: {sentence}", file=sys.stderr)
+        print(f"tdu: {printable(sentence)}", file=sys.stderr)
+
+
+def printable(text: str) -> str:
+    """A text without control characters, which could change what a terminal shows: they are written as in Python."""
+    return "".join(sign if sign.isprintable() or sign == "\n" else repr(sign)[1:-1] for sign in text)
 
 
 class UserError(ValueError):

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import tdu
 from tdu.cli.output import discard, lasting_streams
 from tdu.cli.parser import Parser
-from tdu.errors import UserError, unknown
+from tdu.errors import UserError, tell, unknown
 
 _COMMANDS = {
     "train": "train an agent on an environment",
@@ -59,7 +59,7 @@ def _exit_code(words: list[str]) -> int:
     except UserError as e:
         if os.environ.get("TDU_TRACEBACK"):
             traceback.print_exc()
-        print(f"tdu: {e}", file=sys.stderr)
+        tell(str(e))
         return 2
     except OSError as e:
         if isinstance(e, BrokenPipeError):
@@ -69,15 +69,15 @@ def _exit_code(words: list[str]) -> int:
             raise
         if os.environ.get("TDU_TRACEBACK"):
             traceback.print_exc()
-        print(f"tdu: {e.filename}: {e.strerror}.", file=sys.stderr)
+        tell(f"{e.filename}: {e.strerror}.")
         return 2
     except RuntimeError as e:
         if type(e).__name__ != "JaxRuntimeError" or "RESOURCE_EXHAUSTED" not in str(e):
             raise
-        print("tdu: there is not enough memory; try smaller networks or a smaller replay.", file=sys.stderr)
+        tell("there is not enough memory; try smaller networks or a smaller replay.")
         return 2
     except KeyboardInterrupt:
-        print(f"tdu: interrupted{_HINTS.get(words[0], '') if words else ''}.", file=sys.stderr)
+        tell(f"interrupted{_HINTS.get(words[0], '') if words else ''}.")
         return 130
 
 

@@ -1,10 +1,9 @@
 """`tdu plot`: the learning-curve figure of runs and sweeps."""
 
-import sys
 from pathlib import Path
 
 from tdu.cli.parser import Parser, folder, whole
-from tdu.errors import UserError, unknown
+from tdu.errors import UserError, tell, unknown
 
 
 def run(arguments: list[str]) -> int:
@@ -47,5 +46,5 @@ def run(arguments: list[str]) -> int:
     )
     print(f"Figure: {parsed.out}.")
     for name, why in collected.left_out.items():
-        print(f"tdu: {name} is left out: {why}", file=sys.stderr)
+        tell(f"{name} is left out: {why}")
     return 2 if collected.left_out else 0

@@ -1,10 +1,10 @@
 """`tdu report`: one page of runs, sweeps and results."""
 
-import sys
 import time
 from pathlib import Path
 
 from tdu.cli.parser import Parser, folder
+from tdu.errors import tell
 
 
 def run(arguments: list[str]) -> int:
@@ -34,5 +34,5 @@ def run(arguments: list[str]) -> int:
         f"Page: {out} ({size:.1f} MB, {time.perf_counter() - began:.1f} s). Open it in a browser; it needs no network."
     )
     for name, why in left_out.items():
-        print(f"tdu: {name} is left out: {why}", file=sys.stderr)
+        tell(f"{name} is left out: {why}")
     return 2 if left_out else 0

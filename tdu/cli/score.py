@@ -1,9 +1,9 @@
 """`tdu score`: the results of a sweep."""
 
 import json
-import sys
 
 from tdu.cli.parser import Parser, folder, number
+from tdu.errors import printable, tell
 
 
 def run(arguments: list[str]) -> int:
@@ -32,13 +32,13 @@ def run(arguments: list[str]) -> int:
     from tdu.report import summary  # imports JAX
 
     scores = summary.summarise(parsed.folder, parsed.target)
-    print(json.dumps(scores, indent=1) if parsed.json else summary.as_text(scores, parsed.published))
+    print(json.dumps(scores, indent=1) if parsed.json else printable(summary.as_text(scores, parsed.published)))
     if parsed.figures:
         for path in summary.write_figures(scores, parsed.figures, published=parsed.published):
-            print(f"tdu: drew {path}.", file=sys.stderr)
+            tell(f"drew {path}.")
     if parsed.bsuite_csv:
         count = summary.write_bsuite_csv(parsed.folder, parsed.bsuite_csv)
-        print(f"tdu: wrote {count} logs in bsuite's format to {parsed.bsuite_csv}.", file=sys.stderr)
+        tell(f"wrote {count} logs in bsuite's format to {parsed.bsuite_csv}.")
     for name, reason in scores["damaged"].items():
-        print(f"tdu: {name} is left out: {reason.rstrip('.')}; move its folder away and run it again.", file=sys.stderr)
+        tell(f"{name} is left out: {reason.rstrip('.')}; move its folder away and run it again.")
     return 2 if scores["damaged"] else 0

@@ -1,6 +1,7 @@
 """Everything that scores, figures and pages read from folders: runs, sweeps and results, with their problems."""
 
 import csv
+import io
 import shlex
 import time
 from collections.abc import Callable, Sequence
@@ -10,18 +11,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tdu import agents, user_code
+from tdu import agents, files, user_code
 from tdu.errors import UserError
 from tdu.options import as_json
 from tdu.report import readme
 from tdu.run import folder as runs
 from tdu.run.folder import folder as folders
 from tdu.run.folder.log import Log
-from tdu.run.folder.records import RECENT
+from tdu.run.folder.records import LARGEST_REAL, RECENT
 from tdu.run.folder.snapshots import Record
 
 ROWS, TEXT, FILM = "runs.csv", "README.md", "film.gif"
-_MAX_FILM_BYTES = 4_000_000
+_MAX_FILM_BYTES, _MAX_BYTES = 4_000_000, 2**26
+"""Largest film on a page, and largest file of results that is read."""
 
 
 class StoredRun(NamedTuple):
@@ -142,19 +144,20 @@ def read_run(folder: Path, *, with_record: bool = False) -> StoredRun:
     """A run's folder. An unreadable config, result or log is an error; other unreadable files are noted."""
     notes: list[str] = []
     config, result = runs.read_config(folder), runs.read_result(folder)
-    log = runs.read_checked_log(folder, config, result, notes.append)
+    log, invalid = _usable(runs.read_checked_log(folder, config, result, notes.append))
+    if config.agent in agents.AGENTS:  # the code of others is not imported here
+        agents.configure(config.agent, config.config)  # refuses unknown options, and values out of range
     agent = label(config)
     if log and "episode" not in log:
         raise UserError("its log has no column episode.")
     state = "finished" if result is not None else "running" if folders.is_in_use(folder) else "cut off"
-    invalid = [name for name, numbers in log.items() if not np.isfinite(numbers).all()]
     if invalid:
         notes.append(f"its log has values that are not finite in {', '.join(invalid)}; they are ignored.")
     if not log or not len(log["episode"]):
         notes.append("no episode has ended yet.")
     evaluations: Log = {}
     try:
-        evaluations = _with_end(_checked(runs.read_evaluations(folder, config, notes.append)), result)
+        evaluations = _with_end(_checked(_usable(runs.read_evaluations(folder, config, notes.append))[0]), result)
     except UserError as e:
         notes.append(f"its evaluations are left out: {e}")
     record = None
@@ -165,6 +168,14 @@ def read_run(folder: Path, *, with_record: bool = False) -> StoredRun:
     film = _read_film(folder / FILM, notes.append) if with_record else None
     notes = list(dict.fromkeys(notes))
     return StoredRun(folder, agent, config, result, state, _date(folder), log, evaluations, record, film, notes)
+
+
+def _usable(log: Log) -> tuple[Log, list[str]]:
+    """A log in which numbers that are too large to compute with are not finite, and the columns with such numbers."""
+    usable = {
+        name: np.where(np.abs(x) <= LARGEST_REAL, x, np.nan) if x.dtype.kind == "f" else x for name, x in log.items()
+    }
+    return usable, [name for name, numbers in usable.items() if not np.isfinite(numbers).all()]
 
 
 def _checked(evaluations: Log) -> Log:
@@ -189,12 +200,13 @@ def _with_end(evaluations: Log, result: runs.RunResult | None) -> Log:
 
 
 def _read_film(path: Path, note: Callable[[str], None]) -> bytes | None:
-    if not path.is_file():
+    try:
+        film = files.read_bytes(path, _MAX_FILM_BYTES)
+    except FileNotFoundError:
         return None
-    if path.stat().st_size > _MAX_FILM_BYTES:
-        note(f"{FILM} is larger than {_MAX_FILM_BYTES / 1e6:g} MB and is not shown.")
+    except OSError as e:
+        note(f"{FILM} is not shown: {e.strerror}.")
         return None
-    film = path.read_bytes()
     if film.startswith((b"GIF87a", b"GIF89a")):
         return film
     note(f"{FILM} is not a GIF and is not shown.")
@@ -211,16 +223,16 @@ def _read_results(folder: Path, left_out: dict[str, str]) -> Results:
     """A folder of results; a file that cannot be read is left out with a reason."""
     text, figures, tables, notes = "", dict[str, bytes](), list[CsvTable](), list[str]()
     try:
-        text = (folder / TEXT).read_text("utf-8")
+        text = files.read_bytes(folder / TEXT, _MAX_BYTES).decode()
     except FileNotFoundError:
         notes.append(f"it has no {TEXT}; only its tables are shown.")
     except (OSError, ValueError) as e:
         left_out[str(folder / TEXT)] = f"it cannot be read ({e})."
     for name in readme.figures_of(text):
         try:
-            figures[name] = (folder / name).read_bytes()
-        except OSError:
-            notes.append(f"its figure {name} is missing.")
+            figures[name] = files.read_bytes(folder / name, _MAX_BYTES)
+        except OSError as e:
+            notes.append(f"its figure {name} is not shown: {e.strerror}.")
     for path in sorted(folder.glob("*.csv")):
         try:
             tables.append(_read_table(path))
@@ -230,8 +242,8 @@ def _read_results(folder: Path, left_out: dict[str, str]) -> Results:
 
 
 def _read_table(path: Path) -> CsvTable:
-    with open(path, newline="", encoding="utf-8") as f:
-        columns, *rows = list(csv.reader(f)) or [[]]
+    text = io.StringIO(files.read_bytes(path, _MAX_BYTES).decode(), newline="")
+    columns, *rows = list(csv.reader(text)) or [[]]
     if not columns or any(len(row) != len(columns) for row in rows):
         raise ValueError("its rows are of different lengths" if columns else "it is empty")
     return CsvTable(path.name, columns, rows)

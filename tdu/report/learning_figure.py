@@ -58,7 +58,7 @@ def draw(
         if ends is not None and ends[0] < ends[1]:
             margin = 0.04 * (ends[1] - ends[0])
             panel.set_ylim(ends[0] - margin, ends[1] + margin)
-        panel.set(title=env, xlabel=here, ylabel=page_data.METRICS[metric])
+        panel.set(title=textwrap.shorten(env, 80), xlabel=here, ylabel=page_data.METRICS[metric])
         panel.title.set_fontsize(10)
         panel.spines[["top", "right"]].set_visible(False)
     entries: dict[str, Any] = {}

@@ -4,7 +4,6 @@ Tables are HTML, readable without a script. Charts are drawn by uPlot, which the
 """
 
 import base64
-import html
 import json
 import shlex
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from tdu.errors import UserError, writing
 from tdu.report import page_data, palette, readme
 from tdu.report.collect import FILM, Collected, CsvTable, Results, StoredRun, collect, command, groups
 from tdu.report.headline import Headline, first_as_good, headline, mastered, solved
-from tdu.report.page_parts import number_or_text, section, table
+from tdu.report.page_parts import escaped, number_or_text, section, table
 from tdu.report.text import rounded
 from tdu.run.folder.records import RECENT
 
@@ -81,7 +80,7 @@ def write(collected: Collected, title: str) -> str:
         section("missing", "Problems and missing data", _missing(collected)),
     ]
     return _SIGNED + _TEMPLATE.format(
-        title=html.escape(title),
+        title=escaped(title),
         chart_style=_file("uPlot.min.css"),
         style=_file("page.css"),
         content="\n".join(filter(None, sections)),
@@ -110,7 +109,7 @@ def _headlines(grouped: Groups, colours: dict[str, str]) -> str:
     if finished and not any(run.film for run in finished):
         folder = finished[0].folder
         again = shlex.join(["tdu", "watch", str(folder), "--out", str(folder / FILM)])
-        note += f'<p class="note">To add a film: <code>{html.escape(again)}</code>, then make this page again.</p>'
+        note += f'<p class="note">To add a film: <code>{escaped(again)}</code>, then make this page again.</p>'
     return f'<div class="cards">{"".join(cards)}</div>{note}' if cards else ""
 
 
@@ -130,11 +129,11 @@ def _card(env: str, agent: str, seeds: Sequence[StoredRun], colour: palette.Colo
     again = command(seeds[0].config, [run.config.seed for run in seeds])
     dates = sorted({run.date for run in seeds})
     when_run = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
-    code = f"<pre>{html.escape(again)}</pre>" if again else ""
-    items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
+    code = f"<pre>{escaped(again)}</pre>" if again else ""
+    items = "".join(f"<li>{escaped(line)}</li>" for line in lines)
     return (
-        f'<article class="card" style="--light:{colour.light};--dark:{colour.dark}"><h3>{html.escape(agent)}</h3>'
-        f'<p class="env">{html.escape(env)}</p>{_returned(found, seeds)}<ul>{items}</ul>{code}'
+        f'<article class="card" style="--light:{colour.light};--dark:{colour.dark}"><h3>{escaped(agent)}</h3>'
+        f'<p class="env">{escaped(env)}</p>{_returned(found, seeds)}<ul>{items}</ul>{code}'
         f'<p class="note">Run on {when_run}.</p></article>'
     )
 
@@ -187,8 +186,8 @@ def _films(shown: Sequence[StoredRun]) -> str:
     if not filmed:
         return ""
     return '<div class="charts">' + "".join(
-        f"<figure><figcaption>{html.escape(page_data.title(run))}</figcaption>"
-        f'<img class="film" alt="film of {html.escape(page_data.title(run))}" '
+        f"<figure><figcaption>{escaped(page_data.title(run))}</figcaption>"
+        f'<img class="film" alt="film of {escaped(page_data.title(run))}" '
         f'src="data:image/gif;base64,{base64.b64encode(film).decode()}"></figure>'
         for run, film in filmed
     ) + "</div>"  # fmt: skip
@@ -233,10 +232,10 @@ def _maps(maps: Sequence[page_data.Data]) -> str:
     if not maps:
         return ""
     layers = dict.fromkeys(layer["name"] for one in maps for layer in one["layers"])
-    options = "".join(f"<option>{html.escape(name)}</option>" for name in layers)
+    options = "".join(f"<option>{escaped(name)}</option>" for name in layers)
     pictures = "".join(
-        f'<figure class="map" data-map="{i}"><figcaption>{html.escape(one["name"])}</figcaption>'
-        f'<canvas role="img" aria-label="map of {html.escape(one["name"])}"></canvas>'
+        f'<figure class="map" data-map="{i}"><figcaption>{escaped(one["name"])}</figcaption>'
+        f'<canvas role="img" aria-label="map of {escaped(one["name"])}"></canvas>'
         '<p class="caption" aria-live="off"></p><p class="cell"></p></figure>'
         for i, one in enumerate(maps)
     )
@@ -255,7 +254,7 @@ def _maps(maps: Sequence[page_data.Data]) -> str:
 
 def _curves(environments: Sequence[page_data.Data], count: int) -> str:
     charts = "".join(
-        f'<figure class="curves" data-environment="{number}"><figcaption>{html.escape(env["name"])}</figcaption>'
+        f'<figure class="curves" data-environment="{number}"><figcaption>{escaped(env["name"])}</figcaption>'
         '<div class="controls"><label>y axis <select class="metric"></select></label>'
         '<label>x axis <select class="axis"></select></label>'
         '<label class="seeds"><input type="checkbox" class="every" checked> every seed</label></div>'
@@ -270,7 +269,7 @@ def _curves(environments: Sequence[page_data.Data], count: int) -> str:
 def _heads(shown: Sequence[StoredRun], strips: Sequence[page_data.Data]) -> str:
     if not strips:
         return ""
-    options = "".join(f'<option value="{i}">{html.escape(s["name"])}</option>' for i, s in enumerate(strips))
+    options = "".join(f'<option value="{i}">{escaped(s["name"])}</option>' for i, s in enumerate(strips))
     rows = [
         (run.agent, run.config.seed, run.config.env, row["role"], row["head"], row["episodes"], row["mean"], row["last"],
          row["best"])
@@ -302,8 +301,8 @@ def _distributions(distributions: Sequence[page_data.Data]) -> str:
     if not distributions:
         return ""
     charts = "".join(
-        f'<figure class="distribution" data-run="{i}" data-kind="{html.escape(kind)}">'
-        f"<figcaption>{html.escape(kind)}: {html.escape(one['name'])}</figcaption>"
+        f'<figure class="distribution" data-run="{i}" data-kind="{escaped(kind)}">'
+        f"<figcaption>{escaped(kind)}: {escaped(one['name'])}</figcaption>"
         '<div class="chart"></div></figure>'
         for i, one in enumerate(distributions)
         for kind in one["kinds"]
@@ -347,7 +346,7 @@ def _results(name: str, its: Results) -> str:
     rows = [_rows(one) for one in its.tables]
     if its.text:
         names = (f"{one.name}: {len(one.rows)} rows" for one in its.tables)
-        rows = [f"<details><summary>{html.escape(n)}</summary>{r}</details>" for n, r in zip(names, rows, strict=True)]
+        rows = [f"<details><summary>{escaped(n)}</summary>{r}</details>" for n, r in zip(names, rows, strict=True)]
     return section(name, title or f"Results: {its.name}", text + "".join(rows))
 
 
@@ -366,7 +365,7 @@ def _missing(collected: Collected) -> str:
         names = [run.name for run in collected.runs if run.state == state]
         if names:
             items.append(f"{state}, shown as of the last checkpoint: {', '.join(names)}")
-    return "<ul>" + "".join(f"<li>{html.escape(item)}</li>" for item in items) + "</ul>" if items else ""
+    return "<ul>" + "".join(f"<li>{escaped(item)}</li>" for item in items) + "</ul>" if items else ""
 
 
 def _script_safe(text: str) -> str:

@@ -29,8 +29,8 @@ UNSMOOTHED = ("bad_share", GREEDY)
 _DIGITS = 5
 _MAX_NUMBERS, _MIN_POINTS = 500_000, 20
 _BINS = 80
-_MAX_RUNS = 24
-"""Runs with a chart of their own."""
+_MAX_RUNS, _MAX_HEADS = 24, 1000
+"""Runs with a chart of their own, and heads in it."""
 _MAP_BYTES = 5_000_000
 """Size of all maps of a page; above it, snapshots are dropped evenly."""
 
@@ -93,7 +93,7 @@ def heads(run: StoredRun) -> Data | None:
     head, returns = log["head"], log["episode_return"]
     exploiters = int(run.config.config.get("exploiters", 0))
     count = max(int(head.max()) + 1, exploiters + int(run.config.config.get("explorers", 0)))
-    if count < 2:
+    if not 2 <= count <= _MAX_HEADS:
         return None
     bins = min(_BINS, len(head))
     slot = (np.arange(len(head)) * bins) // len(head)

@@ -3,6 +3,7 @@
 import html
 from collections.abc import Iterable, Sequence
 
+from tdu.errors import printable
 from tdu.report.text import rounded
 
 Cell = str | float | None
@@ -15,7 +16,7 @@ class Html(str):
 
 def escaped(text: str) -> str:
     """A text as HTML."""
-    return text if isinstance(text, Html) else html.escape(text)
+    return text if isinstance(text, Html) else html.escape(printable(text))
 
 
 def section(name: str, title: str, content: str) -> str:
@@ -34,8 +35,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], name: str) -> 
     )
     body = "".join("<tr>" + "".join(map(_cell, row, right)) + "</tr>" for row in rows)
     return (
-        f'<div class="table"><button type="button" class="copy" aria-label="copy the table {html.escape(name)}">copy'
-        f'</button><div class="scroll" tabindex="0"><table aria-label="{html.escape(name)}"><thead><tr>{head}</tr></thead>'
+        f'<div class="table"><button type="button" class="copy" aria-label="copy the table {escaped(name)}">copy'
+        f'</button><div class="scroll" tabindex="0"><table aria-label="{escaped(name)}"><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div></div>"
     )
 

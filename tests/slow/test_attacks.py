@@ -316,3 +316,68 @@ def test_a_run_on_the_user_s_module_is_used_with_consent_only(calls, capsys, tmp
     with pytest.raises(RunError, match="can be used"):
         tdu.load(out, trust=True)
     assert calls() == before
+
+
+# A page, a score and a figure of a sweep in which one run is bad.
+
+
+def log_with(out, **cells):
+    """Writes other values into the first row of a run's log. The run is unfinished then, and has no checkpoints."""
+    (out / "result.json").unlink()
+    shutil.rmtree(out / "checkpoints")
+    lines = (out / "log.csv").read_text().splitlines()
+    header = lines[0].split(",")
+    row = dict(zip(header, lines[1].split(","), strict=True)) | cells
+    (out / "log.csv").write_text("\n".join([lines[0], ",".join(row.values()), *lines[2:]]) + "\n")
+
+
+def config_with(out, **changes):
+    log_with(out)
+    rewrite(out / "config.json", **changes)
+
+
+def option_with(out, **changes):
+    config_with(out, config=json.loads((out / "config.json").read_text())["config"] | changes)
+
+
+@pytest.mark.parametrize("harm", [
+    lambda out: config_with(out, env="deep_sea:size=4\x1b]0;evil\x07"),
+    lambda out: config_with(out, env="gym:" + "x" * 10**6),
+    lambda out: option_with(out, exploiters="many"),
+    lambda out: option_with(out, exploiters=10**9),
+    lambda out: option_with(out, **{"\x1b[31m": 1}),
+    lambda out: log_with(out, head="60000"),
+    lambda out: log_with(out, episode_return="1.7e308"),
+    lambda out: log_with(out, steps=str(2**53)),
+    lambda out: os.mkfifo(out / "film.gif"),
+    lambda out: (out / "record.jsonl").symlink_to("/dev/zero"),
+], ids=str)  # fmt: skip
+def test_one_bad_run_does_not_spoil_the_others(finished, tmp_path, capsys, harm):
+    bad = shutil.copytree(finished, finished.parent / "bad")
+    harm(bad)
+    page = tmp_path / "page.html"
+    assert cli.main(["report", str(finished.parent), "--out", str(page)]) in (0, 2)
+    assert cli.main(["score", str(finished.parent)]) in (0, 2)
+    assert cli.main(["plot", str(finished.parent), "--out", str(tmp_path / "figure.svg")]) in (0, 2)
+    captured = capsys.readouterr()
+    text = page.read_text()
+    assert len(text) < 2e6
+    assert "\x1b" not in captured.out + captured.err + text
+    assert "deep_sea:size=4" in captured.out
+    assert 'class="card"' in text
+    assert (tmp_path / "figure.svg").stat().st_size > 1000
+    assert "bad" in captured.err + text
+
+
+def test_results_are_read_from_regular_files_only(tmp_path, capsys):
+    results = tmp_path / "results"
+    results.mkdir()
+    (results / "runs.csv").write_text("a,b\n1,2\n")
+    (results / "more.csv").symlink_to("/dev/zero")
+    os.mkfifo(results / "README.md")
+    os.mkfifo(results / "figure.png")
+    assert cli.main(["report", str(results), "--out", str(tmp_path / "page.html")]) == 2
+    error = capsys.readouterr().err
+    assert "more.csv is left out" in error
+    assert "README.md is left out" in error
+    assert "runs.csv" in (tmp_path / "page.html").read_text()

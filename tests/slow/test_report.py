@@ -420,7 +420,7 @@ def test_the_page_of_results_has_its_text_figures_and_rows(browser, tmp_path):
     assert [row["score"] for row in table(browser, "runs.csv")] == ["0.25", "–"]
     text = (folder / "report.html").read_text()
     assert "<script>alert" not in text
-    assert text.count(" is missing.") == 3  # twice where it would be, and once in the list
+    assert text.count("gone.svg") == 2  # where it would be, and in the list
     assert "secret.svg" in text
 
 

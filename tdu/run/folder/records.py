@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import json
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -274,7 +273,9 @@ class RunResult:
 _MOST = {"seed": MAX_SEED, "num_envs": MAX_ENVS, "actors": MAX_ACTORS, "episodes": MAX_EPISODES + MAX_ENVS}
 _MOST_COUNTED = 2 * MAX_STEPS
 """The largest values of fields. A run may exceed its budget by a step of each of its environments."""
-_LARGEST_REAL = sys.float_info.max
+LARGEST_REAL = 1e100
+"""Larger values, which 32-bit training cannot produce, would overflow in sums and squares."""
+_LONGEST_TEXT = 10_000
 
 
 class _Fields:
@@ -295,7 +296,9 @@ class _Fields:
             raise self.wrong(f"{strange[0]} is unknown to this version")
 
     def text(self, name: str) -> str:
-        return self._checked(name, isinstance(self.get(name), str), "a text")
+        value = self.get(name)
+        fine = isinstance(value, str) and value.isprintable() and len(value) <= _LONGEST_TEXT
+        return self._checked(name, fine, "a text that can be shown")
 
     def one_of(self, name: str, choices: Sequence[str]) -> Any:
         return self._checked(name, self.get(name) in choices, f"one of {', '.join(choices)}")
@@ -310,7 +313,7 @@ class _Fields:
 
     def real(self, name: str) -> float:
         value = self.get(name)
-        fine = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST_REAL
+        fine = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST_REAL
         return self._checked(name, fine, "a finite number")
 
     def text_or_none(self, name: str) -> str | None:
