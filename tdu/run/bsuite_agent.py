@@ -16,8 +16,9 @@ from tdu.types import Agent, TimeStep
 def bsuite_agent(env: Any, agent: str = "tdu", *, seed: int = 0, preset: str | None = None, **options: Any) -> Any:
     """An agent for a bsuite (or any dm_env) environment.
 
-    env = bsuite.load_from_id("catch/0")
-    experiment.run(tdu.bsuite_agent(env, "tdu", seed=0, beta=1.0), env, num_episodes=100)
+    Examples:
+        >>> env = bsuite.load_from_id("catch/0")
+        >>> experiment.run(tdu.bsuite_agent(env, "tdu", seed=0, beta=1.0), env, num_episodes=100)
     """
     try:
         from bsuite.baselines import base

@@ -15,7 +15,9 @@ class Callback(NamedTuple):
 
     Any object with one or more of these names as methods is a callback too, and so is a function alone: it is `on_step`.
 
-    >>> tdu.train("deep_sea:size=20", callbacks=[tdu.Callback(on_episode=lambda row: row["episode_return"] < 0.9)])
+    Examples:
+        >>> not_solved = tdu.Callback(on_episode=lambda row: row["episode_return"] < 0.9)
+        >>> tdu.train("deep_sea:size=20", callbacks=[not_solved])
     """
 
     on_start: Hook | None = None

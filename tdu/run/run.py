@@ -68,8 +68,9 @@ class Run:
 
         The result equals that of a run with these limits from the start. If the run has a folder, it is continued there.
 
-        >>> run = tdu.train("deep_sea:size=20", steps=40_000)
-        >>> run = run.train(steps=60_000)
+        Examples:
+            >>> run = tdu.train("deep_sea:size=20", steps=40_000)
+            >>> run = run.train(steps=60_000)
 
         Args:
             **settings: `steps` or `episodes`, the new limits of the whole run; `until`; and how it is watched, as in

@@ -155,7 +155,9 @@ def test_the_tables_on_your_own_task_are_those_of_the_files(monkeypatch):
 
 
 RESULTS = [*(ROOT / "results").rglob("*.md"), ROOT / "benchmarks" / "NOTES.md"]
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted(
+    [*(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")), *(ROOT / "docs").rglob("*.md")]
+)
 
 
 def anchor(heading):
