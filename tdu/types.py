@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import jax
+import numpy as np
 
 from tdu.metrics import STANDARD, Metrics, Reducers
 from tdu.metrics import EitherArray as EitherArray
@@ -71,6 +72,10 @@ class SolvedRule(NamedTuple):
         return (total_bad / episode < self.bad_share) & (episode >= self.from_episode)
 
 
+Choices = tuple[tuple[int, int], ...]
+"""The smallest value and the number of values of each of several discrete choices."""
+
+
 class Part(NamedTuple):
     """One part of a nested observation."""
 
@@ -79,8 +84,8 @@ class Part(NamedTuple):
     shape: tuple[int, ...] = ()
     largest: float = 1.0
     """Its numbers are divided by this."""
-    choices: tuple[tuple[int, int], ...] = ()
-    """For discrete spaces: the smallest value and the number of values of each."""
+    choices: Choices = ()
+    """For discrete spaces."""
 
     @property
     def size(self) -> int:
@@ -111,8 +116,8 @@ class EnvSpec(NamedTuple):
     """Set where the observation is one-hot: it is then passed as an integer in [0, num_states]."""
     dtype: str = "float32"
     """NumPy dtype of the observations; one-hot observations are always passed as int32."""
-    first_action: int = 0
-    """The environment's number of its first action; agents count from 0."""
+    actions: Choices = ((0, 0),)
+    """The environment's own action: one choice, or several, whose combinations agents count from 0."""
     first_state: int = 0
     """The environment's number of its first state, where observations are state numbers."""
     default_episodes: int = DEFAULT_EPISODES
@@ -139,6 +144,13 @@ class EnvSpec(NamedTuple):
             return max(so_far[name], episode[name]) if name.startswith("best") else so_far[name] + episode[name]
 
         return {name: joined(name) for name in self.info_names}
+
+    def own_action(self, action: EitherArray) -> EitherArray:
+        """The environment's own action, or actions [B], from an agent's."""
+        if len(self.actions) == 1:
+            return action + self.actions[0][0]
+        starts, counts = zip(*self.actions, strict=True)
+        return np.stack(np.unravel_index(action, counts), axis=-1) + np.asarray(starts)
 
     @property
     def carried_shape(self) -> tuple[int, ...]:

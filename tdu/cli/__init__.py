@@ -17,6 +17,7 @@ from tdu.errors import UserError, tell, unknown
 
 _COMMANDS = {
     "train": "train an agent on an environment",
+    "check": "find what is wrong with an environment",
     "evaluate": "evaluate a run's agent",
     "sweep": "many runs in one folder",
     "score": "the scores of a sweep",

@@ -1,14 +1,15 @@
 """Environments by id. `ADAPTERS` lists the sources; `ids` defines how ids are written."""
 
-from tdu.environments import atari, bsuite, built_in, factory, gymnasium, jax_native, objects
+from tdu.environments import atari, bsuite, built_in, factory, gymnasium, jax_native, objects, parts
 from tdu.environments.adapter import Adapter, MadeEnvironment
 from tdu.environments.bsuite_twins import experiments
 from tdu.environments.ids import OBJECT, TWIN, EnvId, parse
 from tdu.environments.jax_vector import JaxVector
 from tdu.environments.python import Seed
 from tdu.environments.settings import BUILT_IN
+from tdu.environments.vector import PythonVector
 from tdu.errors import UserError, unknown
-from tdu.types import Environment
+from tdu.types import Environment, EnvSpec
 
 __all__ = ["ADAPTERS", "OBJECT", "TWIN", "EnvId", "MadeEnvironment", "make", "parse"]
 
@@ -82,6 +83,22 @@ def expand(target: str) -> list[str]:
 def is_made(env: object) -> bool:
     """Whether it is an object in Python, whose number of environments is fixed."""
     return not isinstance(env, str | Environment)
+
+
+def doubts(env: MadeEnvironment) -> list[str]:
+    """Sentences on what the first observations of an environment in Python got wrong; the run goes on."""
+    return [words for one in env.environments for words in one.doubts.values()] if isinstance(env, PythonVector) else []
+
+
+def notes(spec: EnvSpec) -> list[str]:
+    """Sentences on what agents observe and choose, where it is not the environment's own."""
+    found = [] if spec.parts is None else [parts.described(spec.parts, spec.name)]
+    if len(spec.actions) > 1:
+        choices = " × ".join(str(count) for _, count in spec.actions)
+        found.append(
+            f"{spec.name} has {choices} actions at once. Agents choose among the {spec.num_actions} combinations."
+        )
+    return found
 
 
 def close(env: MadeEnvironment) -> None:

@@ -4,7 +4,9 @@ A truncated episode bootstraps from its last state. The environment is seeded fr
 """
 
 import importlib
+import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -18,9 +20,10 @@ from tdu.environments.observations import carried_dtype, encode
 from tdu.environments.parts import MINIGRID_BYTES, layout
 from tdu.environments.python import PythonEnvironment, Seed, number
 from tdu.environments.settings import GYM_EPISODES
+from tdu.environments.spaces import action_choices, validate
 from tdu.environments.vector import Arrays, Ended, Plain, PythonVector, Stepped, VectorEnvironment
 from tdu.errors import EnvironmentFault, UserError
-from tdu.types import EnvSpec, Parts, TimeStep
+from tdu.types import Choices, EnvSpec, Parts, TimeStep
 from tdu.user_code import described, see_current_folder
 
 _PACKAGES = {"MiniGrid-": "minigrid", "BabyAI-": "minigrid", "ALE/": "ale_py"}
@@ -50,9 +53,9 @@ def load(gym_id: str, seed: Seed, **settings: Any) -> PythonEnvironment:
 def adapt(env: Any, name: str, seed: Seed) -> PythonEnvironment:
     """A Gymnasium environment as ours."""
     parts = _parts(env, env.observation_space)
-    _check_spaces(name, env.action_space, env.observation_space, parts)
+    _check_observations(name, env.observation_space, parts)
     return PythonEnvironment(
-        _AsDmEnv(env, parts),
+        _AsDmEnv(env, parts, action_choices(name, env.action_space)),
         name=name,
         seed=seed,
         num_states=_num_states(env.observation_space),
@@ -64,15 +67,13 @@ def adapt(env: Any, name: str, seed: Seed) -> PythonEnvironment:
 def adapt_vector(env: VectorEnv[Any, Any, Any], name: str, seed: Seed) -> VectorEnvironment:
     """A Gymnasium vector environment as ours. The members of a `SyncVectorEnv` are stepped one by one."""
     parts = _parts(env, env.single_observation_space)
-    _check_spaces(name, env.single_action_space, env.single_observation_space, parts)
+    _check_observations(name, env.single_observation_space, parts)
     if type(env) is SyncVectorEnv:
         return PythonVector([adapt(one, name, seed) for one in env.envs])
     return GymnasiumVector(env, name, seed, parts)
 
 
-def _check_spaces(name: str, actions: object, observations: object, parts: Parts | None) -> None:
-    if not isinstance(actions, spaces.Discrete):
-        raise UserError(f"{name} does not have discrete actions but {actions}; only discrete ones are supported.")
+def _check_observations(name: str, observations: object, parts: Parts | None) -> None:
     if parts is None and getattr(observations, "shape", None) is None:
         raise UserError(f"{name} observes {type(observations).__name__}, not one array; only arrays are supported.")
 
@@ -89,12 +90,17 @@ def _num_states(observations: object) -> int | None:
     return int(observations.n) if isinstance(observations, spaces.Discrete) else None
 
 
-class _Spec(NamedTuple):
-    shape: tuple[int, ...] = ()
-    dtype: Any = None
-    num_values: int = 0
-    first: int = 0
+class _ObservationSpec(NamedTuple):
+    shape: tuple[int, ...]
+    dtype: Any
+    first: int
     """First value of a discrete space."""
+    validate: Callable[[object], None]
+
+
+class _ActionSpec(NamedTuple):
+    num_values: int
+    choices: Choices
 
 
 class _Step(NamedTuple):
@@ -111,20 +117,20 @@ class _Step(NamedTuple):
 class _AsDmEnv:
     """A Gymnasium environment with dm_env's methods."""
 
-    def __init__(self, env: Any, parts: Parts | None):
-        self._env, self._parts = env, parts
-        self._first_action = int(env.action_space.start)
+    def __init__(self, env: Any, parts: Parts | None, actions: Choices):
+        self._env, self._parts, self._actions = env, parts, actions
         self._next_seed: int | None = None
 
-    def observation_spec(self) -> _Spec:
+    def observation_spec(self) -> _ObservationSpec:
         space = self._env.observation_space
+        check = partial(validate, space)
         if self._parts is not None:
-            return _Spec(shape=self._parts.shape, dtype=np.float32)
+            return _ObservationSpec(self._parts.shape, np.float32, 0, check)
         first = int(space.start) if isinstance(space, spaces.Discrete) else 0
-        return _Spec(shape=tuple(space.shape), dtype=space.dtype, first=first)
+        return _ObservationSpec(tuple(space.shape), space.dtype, first, check)
 
-    def action_spec(self) -> _Spec:
-        return _Spec(num_values=int(self._env.action_space.n), first=self._first_action)
+    def action_spec(self) -> _ActionSpec:
+        return _ActionSpec(math.prod(count for _, count in self._actions), self._actions)
 
     def seed_next(self, number: int) -> None:
         """Sets the seed of the next reset."""
@@ -137,18 +143,26 @@ class _AsDmEnv:
         return _Step(answer[0], None, None, False)
 
     def step(self, action: int) -> _Step:
-        answer = self._env.step(action + self._first_action)
+        answer = self._env.step(action)
         if not isinstance(answer, tuple) or len(answer) != 5:
             raise self._wrong("step", answer, "(observation, reward, terminated, truncated, info)")
         observation, reward, terminated, truncated, info = answer
+        if not isinstance(info, dict):
+            raise EnvironmentFault(f"{self._name}.step returned info={info!r}; it must be a dict.")
+        for what, value in (("terminated", terminated), ("truncated", truncated)):
+            if not isinstance(value, bool | np.bool_) and (np.ndim(value) or np.asarray(value).dtype.kind not in "biu"):
+                raise EnvironmentFault(f"{self._name} returned {what}={value!r}; it must be True or False.")
         ended = bool(terminated) or bool(truncated)
-        success = info.get("is_success") if isinstance(info, dict) else None
+        success = info.get("is_success")
         return _Step(observation, reward, 0.0 if terminated else 1.0, ended, None if success is None else bool(success))
 
     def _wrong(self, method: str, answer: object, expected: str) -> EnvironmentFault:
         values = f"{len(answer)} values" if isinstance(answer, tuple) else f"one value, of type {type(answer).__name__}"
-        name = type(getattr(self._env, "unwrapped", self._env)).__name__
-        return EnvironmentFault(f"{name}.{method} returned {values}; Gymnasium's {method} returns {expected}.")
+        return EnvironmentFault(f"{self._name}.{method} returned {values}; Gymnasium's {method} returns {expected}.")
+
+    @property
+    def _name(self) -> str:
+        return type(getattr(self._env, "unwrapped", self._env)).__name__
 
     def render(self) -> object:
         return self._env.render() if getattr(self._env, "render_mode", None) == "rgb_array" else None
@@ -173,22 +187,20 @@ class GymnasiumVector:
     exact = False
 
     def __init__(self, env: VectorEnv[Any, Any, Any], name: str, seed: Seed, parts: Parts | None = None):
-        actions, observations = env.single_action_space, env.single_observation_space
-        assert isinstance(actions, spaces.Discrete)
+        actions, observations = action_choices(name, env.single_action_space), env.single_observation_space
         self.spec = EnvSpec(
             name=name,
             observation_shape=tuple(observations.shape or ()) if parts is None else parts.shape,
-            num_actions=int(actions.n),
+            num_actions=math.prod(count for _, count in actions),
             num_states=_num_states(observations),
             dtype=carried_dtype(observations.dtype if parts is None else np.float32),
-            first_action=int(actions.start),
+            actions=actions,
             first_state=int(observations.start) if isinstance(observations, spaces.Discrete) else 0,
             default_episodes=GYM_EPISODES,
             parts=parts,
         )
         self.size = int(env.num_envs)
         self._env, self._seed = env, seed
-        self._first_action = int(actions.start)
         self._mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
         self.skips = self._mode == AutoresetMode.NEXT_STEP
         self._over = np.zeros(self.size, bool)
@@ -204,7 +216,7 @@ class GymnasiumVector:
     def step(self, actions: np.ndarray) -> Stepped:
         """One step of every environment."""
         taken = ~self._over
-        answer = self._call(self._env.step, np.asarray(actions, np.int64) + self._first_action)
+        answer = self._call(self._env.step, self.spec.own_action(np.asarray(actions, np.int64)))
         observations, reward, terminated, truncated, info = answer
         terminated, truncated = np.asarray(terminated, bool), np.asarray(truncated, bool)
         last = (terminated | truncated) & taken

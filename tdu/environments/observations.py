@@ -35,7 +35,6 @@ def _encoded(spec: EnvSpec, observation: object, source: str) -> np.ndarray:
         observation = flatten(spec.parts, observation, spec.name)
     try:
         x = np.asarray(observation)
-        x = x.astype(np.float64) if x.dtype.kind == "O" else x
     except (TypeError, ValueError):
         x = np.asarray("")
     if x.dtype.kind not in "biuf":
@@ -52,7 +51,9 @@ def _encoded(spec: EnvSpec, observation: object, source: str) -> np.ndarray:
         carried = np.asarray(x, spec.dtype if spec.num_states is None else np.float32)
     if carried.dtype.kind == "f":
         if not np.isfinite(carried).all():
-            raise EnvironmentFault(f"{source} an observation with a number that is not finite.")
+            at = np.argwhere(~np.isfinite(carried))[0].tolist()
+            value = carried[tuple(at)]
+            raise EnvironmentFault(f"{source} an observation that is not finite: {value} at index {at}.")
     elif carried.dtype != x.dtype and not np.array_equal(carried, x):
         raise EnvironmentFault(f"{source} an observation that does not fit into {spec.dtype}.")
     if spec.num_states is None:

@@ -8,6 +8,7 @@ plain numbers, both as attributes of itself or of what it wraps.
 
 import hashlib
 import math
+import re
 import reprlib
 from collections.abc import Callable
 from functools import lru_cache
@@ -22,6 +23,10 @@ from tdu.user_code import described
 
 Seed = int | str
 """A run's seed, or a text, which cannot collide with one."""
+
+
+CHECKED_STEPS = 1000
+"""Observations that are compared with their space. It takes some microseconds each."""
 
 
 class PythonEnvironment:
@@ -42,18 +47,22 @@ class PythonEnvironment:
         self._seed = seed
         self.success: bool | None = None
         """Whether the last step reports success; None if it does not say."""
+        self._episode = self._step = self._checked = 0
+        self.doubts: dict[str, str] = {}
+        """Differences between the first observations and their space, by kind, for the user."""
         observations, actions = _specification(name, env.observation_spec), _specification(name, env.action_spec)
         shape = getattr(observations, "shape", None)
         if shape is None:
             raise UserError(f"{name} does not observe a single array; only arrays are supported.")
         info = env.bsuite_info() if hasattr(env, "bsuite_info") else {}
+        self._validate: Callable[[object], object] | None = getattr(observations, "validate", None)
         self.spec = EnvSpec(
             name=name,
             observation_shape=tuple(shape),
             num_actions=_num_actions(name, actions),
             num_states=num_states or getattr(observations, "num_values", None) or None,
             dtype=carried_dtype(getattr(observations, "dtype", None)),
-            first_action=getattr(actions, "first", 0),
+            actions=getattr(actions, "choices", ((0, 0),)),
             first_state=getattr(observations, "first", 0),
             default_episodes=getattr(env, "bsuite_num_episodes", default_episodes),
             solved=solved,
@@ -63,12 +72,17 @@ class PythonEnvironment:
 
     def reset(self, episode: int) -> TimeStep:
         """Starts an episode, counted from 0."""
+        self._episode, self._step = episode, 0
         reseed(self._env, self._seed, episode)
         return self.check(self._guarded(self._env.reset), first=True)
 
     def step(self, action: int) -> TimeStep:
         """One step of the environment."""
-        return self.check(self._guarded(self._env.step, action))
+        self._step += 1
+        try:
+            return self.check(self._guarded(self._env.step, self.spec.own_action(action)))
+        except EnvironmentFault as e:
+            raise EnvironmentFault(f"{str(e).rstrip('.')}, in step {self._step} of episode {self._episode + 1}.") from e
 
     def _guarded(self, call: Callable[..., Any], *arguments: object) -> Any:
         """The result of a call into the environment. Its exceptions become an `EnvironmentFault`."""
@@ -132,7 +146,19 @@ class PythonEnvironment:
                 raise EnvironmentFault(f"{name} returned {what} {given}; it must be finite.")
         if not 0 <= discount <= 1:
             raise EnvironmentFault(f"{name} returned discount {discount}; it must be between 0 and 1.")
+        if self._checked < CHECKED_STEPS:
+            self._checked += 1
+            self._look_at(timestep.observation)
         return TimeStep(encode(self.spec, timestep.observation), *kept, np.bool_(self._guarded(timestep.last)))
+
+    def _look_at(self, observation: object) -> None:
+        """Compares an observation with its space."""
+        try:
+            if self._validate is not None:
+                self._validate(observation)
+        except (ValueError, TypeError, KeyError) as e:
+            words = " ".join(str(e).split()).rstrip(".")
+            self.doubts.setdefault(re.sub(r"[-+.e\d]+", "", words), f"{self.spec.name}: {words}.")
 
 
 def reseed(env: Any, seed: Seed, episode: int) -> None:

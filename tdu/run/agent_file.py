@@ -20,7 +20,7 @@ from tdu.types import EnvSpec, Params, Part, Parts
 
 _FORMAT = "tdu-agent-1"
 _OF_SPEC = (
-    "name", "observation_shape", "num_actions", "num_states", "dtype", "first_action", "first_state", "is_stacked",
+    "name", "observation_shape", "num_actions", "num_states", "dtype", "actions", "first_state", "is_stacked",
 )  # fmt: skip
 """Fields of a spec that acting needs, beside `parts`."""
 
@@ -58,6 +58,7 @@ def read(path: Path) -> tuple[EnvSpec, Origin, dict[str, np.ndarray]]:
         described = content["spec"]
         spec = EnvSpec(**described)._replace(
             observation_shape=tuple(described["observation_shape"]),
+            actions=tuple((low, count) for low, count in described["actions"]),
             parts=None if content["parts"] is None else _parts(*content["parts"]),
         )
         return spec, Origin(content["agent"], content["options"]), arrays

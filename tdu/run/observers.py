@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tdu import environments
 from tdu.errors import TrainingError, UserError
 from tdu.run import recording
 from tdu.run.callbacks import call
@@ -86,6 +87,7 @@ class LiveRun:
     ) -> None:
         self.config: RunConfig = plan.config
         self.source = plan.source
+        self.env = plan.env
         self.runner, self.agent, self.folder, self.say = runner, agent, folder, say
         self._callbacks = callbacks
         self.columns = columns(runner.spec)
@@ -217,12 +219,17 @@ class Advisor(Observer):
     def __init__(self, run: LiveRun):
         self._run = run
         self._has_warned_of_drift = self._has_warned_of_no_end = False
+        self._doubts: set[str] = set()
 
     def episode(self, row: Row) -> None:
         if not math.isfinite(row["loss"]):
             raise diverged(self._run.config, f"in episode {row['episode']}")
 
     def advanced(self, rows: list[Row]) -> None:
+        for words in environments.doubts(self._run.env):
+            if words not in self._doubts:
+                self._doubts.add(words)
+                self._run.say(words)
         self._warn_of_no_end()
         self._warn_of_drift(rows)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from tdu.environments import parts
+from tdu import environments
 from tdu.errors import RunError, UserError, tell
 from tdu.run import progress as displays
 from tdu.run.callbacks import checked
@@ -123,8 +123,8 @@ def train(
             if planned.config.until_return is not None and not evaluates:
                 raise UserError("until_return is compared with evaluations during the run; give evaluate_every too.")
             calls = checked(callbacks, evaluates=evaluates)
-            if planned.env.spec.parts is not None:
-                say(parts.described(planned.env.spec.parts, planned.env.spec.name))
+            for note in environments.notes(planned.env.spec):
+                say(note)
             if planned.note is not None:
                 say(planned.note)
             if compiling is not None:

@@ -88,11 +88,10 @@ class TrainedAgent:
         """
         if (batch := self._batch(observation)) is not None:
             values = self._values_of_batch(self.params, self._acting, batch, np.float32(reward))
-            return np.argmax(values, axis=1) + self.spec.first_action
+            return self.spec.own_action(np.argmax(values, axis=1))
         encoded = encode(self.spec, observation, given_to="agent.act")
-        return (
-            self.act_on(TimeStep(encoded, np.float32(reward), np.float32(1), np.bool_(False))) + self.spec.first_action
-        )
+        timestep = TimeStep(encoded, np.float32(reward), np.float32(1), np.bool_(False))
+        return self.spec.own_action(self.act_on(timestep))
 
     def save(self, path: str | Path) -> None:
         """Writes the agent to a file that `tdu.load_agent` reads, without the environment and without the replay."""

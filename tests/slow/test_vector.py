@@ -234,9 +234,9 @@ def test_invalid_vectors_are_reported():
         finished(runner_of(environments.make(env), steps=60))
 
     class Several(Diary):
-        action_space = spaces.MultiDiscrete([2, 2])
+        action_space = spaces.MultiBinary(2)
 
-    with pytest.raises(UserError, match="does not have discrete actions but MultiDiscrete"):
+    with pytest.raises(UserError, match="does not have discrete actions but MultiBinary"):
         environments.make(SyncVectorEnv([Several] * 2))
 
 
