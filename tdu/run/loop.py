@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from tdu.errors import RunError, UserError
 from tdu.run.folder import LOG, Folder, evaluations_at, latest_checkpoint, read_log
 from tdu.run.folder.log import Log
 from tdu.run.folder.records import RunResult, version_changes, versions
@@ -90,7 +91,15 @@ class Loop:
         if changes := version_changes(manifest.versions[-1]):
             run.say(f"it was begun with other versions ({changes}): its numbers may differ from those of one version.")
         log = read_log(folder.path / LOG, upto=manifest.log.bytes)
-        self._restore_from(saved, manifest.seconds, log, evaluations_at(folder.path, manifest))
+        evaluations = evaluations_at(folder.path, manifest)
+        try:
+            self._restore_from(saved, manifest.seconds, log, evaluations)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as e:
+            if isinstance(e, UserError):
+                raise
+            raise RunError(
+                f"checkpoint {manifest.step:012d} of {folder.path} is not of this run ({type(e).__name__}: {e})."
+            ) from e
         folder.open_logs(run.columns, at=manifest)
 
     def _continue(self, run: Run) -> None:

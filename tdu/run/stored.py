@@ -84,9 +84,12 @@ def load(
     else:
         raise RunError(f"{path} has no checkpoint yet.")
     saved, manifest = loaded
+    log = read_log(path / LOG, upto=manifest.log.bytes)
+    if not log.keys() >= {"episode", "episode_len"}:
+        raise RunError(f"{path / LOG} lacks a column.")
     return Run(
         result={} if result is None or best else result.to_json(),
-        log=read_log(path / LOG, upto=manifest.log.bytes),
+        log=log,
         agent=TrainedAgent(runner.spec, made_agent, runner.params(saved), called.origin),
         config=config,
         evaluations=evaluations_at(path, manifest),

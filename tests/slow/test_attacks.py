@@ -381,3 +381,14 @@ def test_results_are_read_from_regular_files_only(tmp_path, capsys):
     assert "more.csv is left out" in error
     assert "README.md is left out" in error
     assert "runs.csv" in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize("plain", [{}, {"progress": HUGE}, {"clock": [[]]}])
+def test_a_checkpoint_whose_checksum_fits_and_whose_content_does_not_is_refused(unfinished, plain):
+    for path in (unfinished / "checkpoints").glob("*/manifest.json"):
+        content = json.loads(path.read_text()) | {"plain": plain}
+        del content["manifest_sha256"]
+        digest = hashlib.sha256(canonical(content)).hexdigest()
+        path.write_text(json.dumps(content | {"manifest_sha256": digest}))
+    with pytest.raises(RunError, match="is not of this run"):
+        resume(unfinished)

@@ -386,7 +386,10 @@ def verify(folder: Path) -> None:
 
 def evaluations_at(folder: Path, at: checkpoints.Manifest | None) -> Log:
     """A run's evaluations, up to a checkpoint if one is given; empty if there are none."""
-    return read_log(folder / EVALUATIONS, upto=None if at is None else at.other_logs.get(EVALUATIONS, EMPTY).bytes)
+    log = read_log(folder / EVALUATIONS, upto=None if at is None else at.other_logs.get(EVALUATIONS, EMPTY).bytes)
+    if log and not log.keys() >= {"episode", "steps", "greedy_return"}:
+        raise RunError(f"{folder / EVALUATIONS} lacks a column.")
+    return log if log and len(log["episode"]) else {}
 
 
 def read_evaluations(folder: Path, config: RunConfig, say: checkpoints.Say) -> Log:
