@@ -62,10 +62,10 @@ class StoredRun(NamedTuple):
         """Return of the trained policy: at the end of the run, or at the last evaluation so far."""
         if self.result is not None and self.result.greedy_return is not None:
             return self.result.greedy_return
-        if not self.evaluations or not self.evaluations.keys() >= {"standard_error", "evaluation_episodes"}:
+        if not self.evaluations:
             return None
-        last = {name: numbers[-1].item() for name, numbers in self.evaluations.items()}
-        return runs.GreedyReturn(last["greedy_return"], last["standard_error"], int(last["evaluation_episodes"]))
+        mean, error, episodes, *others = (self.evaluations[name][-1].item() for name in _EVALUATION[2:])
+        return runs.GreedyReturn(mean, error, episodes, *(None if np.isnan(number) else number for number in others))
 
     @property
     def best_return(self) -> float | None:
@@ -83,13 +83,15 @@ class StoredRun(NamedTuple):
 
     def first_reached(self, target: float) -> tuple[int, int] | None:
         """Episode and step of the first evaluation that returned at least `target`."""
-        for episode, steps, mean in zip(*(self.evaluations.get(name, ()) for name in _EVALUATION), strict=True):
+        for episode, steps, mean in zip(*(self.evaluations.get(name, ()) for name in _MOMENT), strict=True):
             if mean >= target:
                 return int(episode), int(steps)
         return None
 
 
-_EVALUATION = ("episode", "steps", "greedy_return")
+_MOMENT = ("episode", "steps", "greedy_return")
+_EVALUATION = (*_MOMENT, "standard_error", "evaluation_episodes", "mean_length", "success_rate")
+"""The columns of evaluations.csv."""
 
 
 class CsvTable(NamedTuple):
@@ -181,7 +183,8 @@ def _usable(log: Log) -> tuple[Log, list[str]]:
 def _checked(evaluations: Log) -> Log:
     if evaluations and not evaluations.keys() >= set(_EVALUATION):
         raise UserError(f"a column is missing; {', '.join(_EVALUATION)} are needed.")
-    return evaluations if len(evaluations.get("episode", ())) else {}
+    whole = np.isfinite([evaluations[name] for name in _MOMENT]).all(axis=0) if evaluations else np.zeros(0, bool)
+    return {name: numbers[whole] for name, numbers in evaluations.items()} if whole.any() else {}
 
 
 def _with_end(evaluations: Log, result: runs.RunResult | None) -> Log:
@@ -194,9 +197,10 @@ def _with_end(evaluations: Log, result: runs.RunResult | None) -> Log:
     ):
         return evaluations
     greedy = result.greedy_return
-    end = {"episode": result.episodes, "steps": result.steps, "greedy_return": greedy.mean}
+    end: dict[str, float | None] = {"episode": result.episodes, "steps": result.steps, "greedy_return": greedy.mean}
     end |= {"standard_error": greedy.standard_error, "evaluation_episodes": greedy.episodes}
-    return {name: np.append(numbers, end[name]) for name, numbers in evaluations.items() if name in end}
+    end |= {"mean_length": greedy.mean_length, "success_rate": greedy.success_rate}
+    return {name: np.append(evaluations[name], np.nan if x is None else x) for name, x in end.items()}
 
 
 def _read_film(path: Path, note: Callable[[str], None]) -> bytes | None:

@@ -1,6 +1,6 @@
 """The result of a group of runs, one agent on one environment, in a few numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +22,10 @@ class Headline(NamedTuple):
     high: float | None
     best: float | None
     """The best single evaluation of any seed."""
+    mean_length: float | None
+    """Mean number of steps of an evaluation episode, over seeds."""
+    success_rate: float | None
+    """Share of successful evaluation episodes, over seeds; None if the environment does not report success."""
 
 
 class Reached(NamedTuple):
@@ -47,18 +51,24 @@ def headline(seeds: Sequence[StoredRun]) -> Headline:
     """Return of the trained policies of a group."""
     trained = [run.trained_return for run in seeds if run.trained_return is not None]
     if not trained:
-        return Headline(0, 0, None, None, None, None)
+        return Headline(0, 0, None, None, None, None, None, None)
     best = max(run.best_return for run in seeds if run.best_return is not None)
     means = np.asarray([[one.mean] for one in trained])
     logged = [run.log["episode_return"] for run in seeds if "episode_return" in run.log]
     within, episodes = curves.bounds([means, *logged]), sum(one.episodes for one in trained)
-    if len(trained) == 1:
-        mean, half = trained[0].mean, 1.96 * trained[0].standard_error
-        if trained[0].episodes < _ENOUGH:
-            return Headline(1, episodes, mean, None, None, best)
-        return Headline(1, episodes, mean, max(mean - half, within[0]), min(mean + half, within[1]), best)
-    band = curves.band(means, within)
-    return Headline(len(trained), episodes, float(band.mean[0]), float(band.low[0]), float(band.high[0]), best)
+    mean, low, high = (float(x[0]) for x in curves.band(means, within))
+    if len(trained) == 1 and episodes >= _ENOUGH:
+        half = 1.96 * trained[0].standard_error
+        low, high = max(mean - half, within[0]), min(mean + half, within[1])
+    length, success = (_mean(getattr(one, name) for one in trained) for name in ("mean_length", "success_rate"))
+    ends = (None, None) if np.isnan(low) else (low, high)
+    return Headline(len(trained), episodes, mean, ends[0], ends[1], best, length, success)
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    """The mean of the values that are known."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 _ENOUGH = 5

@@ -122,6 +122,8 @@ def _card(env: str, agent: str, seeds: Sequence[StoredRun], colour: palette.Colo
     lines = [f"{name}: {when}." for name, when in facts.items() if when is not None]
     if found.best is not None and found.best != found.mean:
         lines.append(f"Best evaluation: {rounded(found.best)}.")
+    if found.mean_length is not None:
+        lines.append(f"Mean length of an evaluation episode: {rounded(found.mean_length)} steps.")
     lines += _values(seeds)
     unfinished = sum(run.result is None for run in seeds)
     if unfinished:
@@ -147,6 +149,8 @@ def _returned(found: Headline, seeds: Sequence[StoredRun]) -> str:
     if found.low is not None and found.high is not None:
         over = "seeds" if found.seeds > 1 else "episodes"
         label += f". 95 % interval over {over}: {rounded(found.low)} to {rounded(found.high)}"
+    if found.success_rate is not None:
+        label = f"success rate {rounded(100 * found.success_rate, 3)} %; {label}"
     if mean is None:
         means = [last for run in seeds if (last := run.last_return) is not None]
         mean = sum(means) / len(means) if means else None
@@ -203,6 +207,8 @@ def _runs(shown: Sequence[StoredRun]) -> str:
         row["steps"] = result.steps if result else int(log["steps"][-1]) if run.has_episodes and "steps" in log else 0
         row["evaluation return"] = trained and trained.mean
         row["best evaluation"] = run.best_return if run.evaluations else None
+        row["success rate"] = trained and trained.success_rate
+        row["evaluation length"] = trained and trained.mean_length
         for name, when in (("mastered at episode", mastered([run])), ("solved at episode", solved([run]))):
             row[name] = when and (when.by_seed[run.config.seed] or "no")
         row[f"last-{RECENT} return"] = run.last_return

@@ -19,12 +19,16 @@ METRICS = {
     "episode_return": "training return",
     GREEDY: "evaluation return",
     "bad_share": "share of bad episodes",
-    "episode_len": "length of episodes",
+    "success_rate": "success rate",
+    "mean_length": "length of evaluation episodes",
+    "episode_len": "length of training episodes",
     "bonus": "bonus",
     "loss": "loss",
     "largest_q": "largest |Q|",
 }
-UNSMOOTHED = ("bad_share", GREEDY)
+EVALUATED = (GREEDY, "success_rate", "mean_length")
+"""Columns of the evaluations."""
+UNSMOOTHED = ("bad_share", *EVALUATED)
 """Drawn as they are, not as a mean over the last episodes."""
 _DIGITS = 5
 _MAX_NUMBERS, _MIN_POINTS = 500_000, 20
@@ -37,7 +41,7 @@ _MAP_BYTES = 5_000_000
 
 def points(shown: Sequence[StoredRun]) -> int:
     """Number of places of each curve, fewer on a page of many runs."""
-    metrics = len(METRICS) - 1 + any(run.evaluations for run in shown)
+    metrics = len(METRICS) - (0 if any(run.evaluations for run in shown) else len(EVALUATED))
     numbers = len(curves.AXES) * metrics * (len(shown) + 4 * len(groups(shown)))
     return min(curves.POINTS, max(_MIN_POINTS, _MAX_NUMBERS // max(numbers, 1)))
 
@@ -72,16 +76,18 @@ def environment(by_agent: dict[str, list[StoredRun]], places: int = curves.POINT
 
 
 def drawn_log(run: StoredRun) -> Log:
-    """A run's log with two more columns: the share of bad episodes, where there are any, and the evaluation return.
+    """A run's log with more columns: the share of bad episodes, where there are any, and those of the evaluations.
 
-    The evaluation return at an episode is interpolated between evaluations, and NaN before the first.
+    An evaluation's number at an episode is interpolated between evaluations, and NaN before the first.
     """
     log = dict(run.log)
     if run.has_episodes and "total_bad_episodes" in log:
         log["bad_share"] = log["total_bad_episodes"] / np.maximum(log["episode"], 1)
     if run.has_episodes and run.evaluations:
-        episodes, returns = run.evaluations["episode"], run.evaluations[GREEDY]
-        log[GREEDY] = np.interp(log["episode"], episodes, returns, left=np.nan)
+        for name in EVALUATED:
+            numbers = run.evaluations[name]
+            if np.isfinite(numbers).any():
+                log[name] = np.interp(log["episode"], run.evaluations["episode"], numbers, left=np.nan)
     return log
 
 

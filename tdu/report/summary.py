@@ -127,6 +127,7 @@ def _environment_table(summary: Summary, environments: Sequence[str]) -> str:
                 row = {"environment": f"`{env}`", "agent": name, "seeds": str(e["seeds"])}
                 row["evaluation return (95 %)"] = _interval_words(e["evaluation_return"])
                 row["best"] = number_words(e["evaluation_return"]["best"])
+                row["success rate"] = number_words(e["evaluation_return"]["success_rate"])
                 if summary["target"] is not None:
                     row[f"steps to {summary['target']:g} (median)"] = _reached_words(e["first_reached_step"])
                 row |= {"solved at (median)": _solved_words(e), "last-100 return": number_words(e["mean_return"])}

@@ -169,6 +169,8 @@ class Loop:
         saved = runner.save() if run.folder is None else None  # before the evaluation too
         trained = TrainedAgent(runner.spec, run.agent, runner.params(), run.config.origin)
         result = self._result(trained)
+        for observer in self._observers:
+            observer.ended(result)
         if run.folder is not None:
             run.folder.write_result(result)
         finished = Run(

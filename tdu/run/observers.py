@@ -31,7 +31,7 @@ from tdu.run.folder import (
 )
 from tdu.run.folder.checkpoints import Manifest
 from tdu.run.folder.log import Log, MemoryLog, rows_of
-from tdu.run.folder.records import RECENT, GreedyReturn, RunConfig
+from tdu.run.folder.records import RECENT, GreedyReturn, RunConfig, RunResult
 from tdu.run.plan import AnyAgent, Plan
 from tdu.run.progress import Pace, Report
 from tdu.run.runners.protocol import Clock, Gone, Runner, Saved
@@ -162,6 +162,9 @@ class Observer:
 
     def finish(self) -> None:
         """Called once after the last step."""
+
+    def ended(self, result: RunResult) -> None:
+        """Called once with the run's result."""
 
     def close(self) -> None:
         """Called at the very end, also after an error."""

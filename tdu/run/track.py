@@ -1,10 +1,13 @@
 """Logging to TensorBoard or Weights & Biases, beside log.csv, over environment steps. Needs the extra `track`."""
 
+import dataclasses
+import math
 import os
 from pathlib import Path
 from typing import Any, Protocol
 
 from tdu.errors import UserError, unknown
+from tdu.run.folder.records import RunResult
 from tdu.run.observers import LiveRun, Observer
 from tdu.run.runners.rows import WALL_TIME, Row
 
@@ -24,7 +27,7 @@ class Writer(Protocol):
 
 
 class Tracker(Observer):
-    """Tracks every episode's row, and each evaluation with its 95 % interval and the best one so far; None for no tracker."""
+    """Tracks every episode's row, and each evaluation with its 95 % interval and the best one so far."""
 
     def __init__(self, run: LiveRun, kind: str | None):
         self._run, self._kind = run, kind
@@ -56,13 +59,23 @@ class Tracker(Observer):
 
     def advanced(self, rows: list[Row]) -> None:
         row = self._run.last_evaluation
-        if self._writer is None or row is None or row is self._tracked:
+        if row is not None and row is not self._tracked:
+            self._tracked = row
+            self._evaluation(row)
+
+    def ended(self, result: RunResult) -> None:
+        end = result.greedy_return
+        if end is not None and (self._tracked is None or self._tracked["steps"] < result.steps):
+            self._evaluation(dataclasses.asdict(end) | {"greedy_return": end.mean, "steps": result.steps})
+
+    def _evaluation(self, row: Row) -> None:
+        if self._writer is None:
             return
-        self._tracked = row
         mean, half = row["greedy_return"], 1.96 * row["standard_error"]
-        values = {"return": mean, "return_low": mean - half, "return_high": mean + half}
-        values["best_return"] = self._run.best_return
-        self._writer.write({f"evaluation/{name}": float(value) for name, value in values.items()}, int(row["steps"]))
+        values = {"return": mean, "return_low": mean - half, "return_high": mean + half, "length": row["mean_length"]}
+        values |= {"best_return": max(self._run.best_return, mean), "success_rate": row["success_rate"]}
+        known = {f"evaluation/{name}": float(x) for name, x in values.items() if x is not None and math.isfinite(x)}
+        self._writer.write(known, int(row["steps"]))
 
     def close(self) -> None:
         if self._writer is not None:

@@ -305,8 +305,8 @@ def test_changed_runs_are_left_out_and_unchecked_ones_are_reported(tmp_path, cap
 def with_evaluations(folder, seed, returns):
     """A run of 5 episodes of 9 steps, evaluated after each of the first episodes."""
     made_up_run(folder, seed=seed)
-    names = "episode,steps,greedy_return,standard_error,evaluation_episodes"
-    rows = [f"{i},{9 * i},{mean},0.1,10" for i, mean in enumerate(returns, 1)]
+    names = "episode,steps,greedy_return,standard_error,evaluation_episodes,mean_length,success_rate"
+    rows = [f"{i},{9 * i},{mean},0.1,10,9.0,nan" for i, mean in enumerate(returns, 1)]
     (folder / "evaluations.csv").write_text("\n".join([names, *rows]) + "\n")
 
 

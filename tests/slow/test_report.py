@@ -269,6 +269,8 @@ def test_the_greedy_return_goes_straight_from_evaluation_to_evaluation(sweep):
     shown = collect.collect([sweep]).runs
     assert all(page_data.GREEDY not in page_data.drawn_log(run) for run in shown)
     evaluations = {"episode": np.array([20, 40]), "steps": np.array([80, 160]), "greedy_return": np.array([0.0, 1.0])}
+    evaluations |= {"standard_error": np.zeros(2), "evaluation_episodes": np.full(2, 9), "mean_length": np.full(2, 4.0)}
+    evaluations |= {"success_rate": np.full(2, np.nan)}
     run = shown[0]._replace(evaluations=evaluations)
     drawn = page_data.drawn_log(run)[page_data.GREEDY]
     assert np.isnan(drawn[:19]).all()
@@ -584,7 +586,8 @@ def test_the_page_begins_with_the_result(browser, tried_out):
 def test_when_a_policy_was_first_as_good():
     arrays = {"episode": np.array([10, 20, 30]), "steps": np.array([100, 200, 300]),
               "greedy_return": np.array([0.2, 0.9, 0.5]), "standard_error": np.zeros(3),
-              "evaluation_episodes": np.full(3, 10)}  # fmt: skip
+              "evaluation_episodes": np.full(3, 10), "mean_length": np.full(3, 9.0),
+                  "success_rate": np.array([0.1, np.nan, 0.6])}  # fmt: skip
     config = runs.RunConfig("catch/0", "tdu", 0, 30, None, 1, "budget", {})
     first = collect.StoredRun(Path("a"), "tdu", config, None, "running", "", {}, arrays, None, None, [])
     later = first._replace(
@@ -598,6 +601,7 @@ def test_when_a_policy_was_first_as_good():
     assert str(headline.first_as_good([first])) == "step 200"
     found = headline.headline([first, later])
     assert (found.seeds, found.mean, found.low, found.high, found.best) == (2, 0.25, 0, 1, 0.9)
+    assert (found.mean_length, found.success_rate) == (9, 0.6)
     assert headline.headline([first._replace(evaluations={})]).mean is None
 
 

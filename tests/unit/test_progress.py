@@ -1,5 +1,6 @@
 """What a run in Python shows of itself, and what a narrow terminal leaves of it."""
 
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -86,7 +87,7 @@ class Written:
 def test_a_tracker_has_episodes_and_evaluations_over_steps(tmp_path, monkeypatch):
     writer = Written()
     monkeypatch.setattr(track, "_TensorBoard", lambda folder: writer)
-    how = TINY | {"evaluation_episodes": 5, "evaluate_every": 10}
+    how = TINY | {"evaluation_episodes": 5, "evaluate_every": 8}
     run = tdu.train(**how, out=tmp_path / "run", track="tensorboard")
     assert writer.rows.pop() == "closed"
     episodes = [(steps, values) for steps, values in writer.rows if "episode" in values]
@@ -94,13 +95,15 @@ def test_a_tracker_has_episodes_and_evaluations_over_steps(tmp_path, monkeypatch
     assert [values["episode_return"] for _, values in episodes] == run.log["episode_return"].tolist()
     assert all("seconds" not in values for _, values in episodes)
     evaluations = [(steps, values) for steps, values in writer.rows if "evaluation/return" in values]
-    assert [steps for steps, _ in evaluations] == run.evaluations["steps"].tolist()
+    *during, (last, at_the_end) = evaluations
+    assert [steps for steps, _ in during] == run.evaluations["steps"].tolist()
+    assert (last, at_the_end["evaluation/return"]) == (run.result["steps"], run.result["greedy_return"]["mean"])
     for (_, values), mean, error in zip(
-        evaluations, run.evaluations["greedy_return"], run.evaluations["standard_error"], strict=True
+        during, run.evaluations["greedy_return"], run.evaluations["standard_error"], strict=True
     ):
         assert values["evaluation/return"] == mean
         assert values["evaluation/return_high"] - values["evaluation/return_low"] == pytest.approx(2 * 1.96 * error)
-    assert evaluations[-1][1]["evaluation/best_return"] == run.evaluations["greedy_return"].max()
+    assert during[-1][1]["evaluation/best_return"] == run.evaluations["greedy_return"].max()
 
 
 def test_tensorboard_has_steps_on_its_axis(tmp_path):
@@ -110,14 +113,15 @@ def test_tensorboard_has_steps_on_its_axis(tmp_path):
     tracker = track.Tracker(run, "tensorboard")
     tracker.start()
     tracker.episode({"episode": 3, "steps": 1234, "episode_return": 0.5})
-    run.last_evaluation = {"episode": 3, "steps": 1240, "greedy_return": 0.7, "standard_error": 0.1}
+    run.last_evaluation = {"episode": 3, "steps": 1240, "greedy_return": 0.7, "standard_error": 0.1, "mean_length": 9.0,
+                           "success_rate": math.nan}  # fmt: skip
     for _ in range(2):
         tracker.advanced([])
     tracker.close()
     (file,) = (tmp_path / "tensorboard").iterdir()
     assert {(name, step) for name, step, _ in scalars(file)} == {
         ("episode", 1234), ("episode_return", 1234), ("evaluation/return", 1240), ("evaluation/return_low", 1240),
-        ("evaluation/return_high", 1240), ("evaluation/best_return", 1240),
+        ("evaluation/return_high", 1240), ("evaluation/best_return", 1240), ("evaluation/length", 1240),
     }  # fmt: skip
 
 

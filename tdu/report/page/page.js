@@ -113,7 +113,7 @@
       quote(null);
       const evaluation = "Evaluation return: the return of the trained policy without exploration (wide lines), interpolated between evaluations.";
       figure.querySelector(".note").textContent = [
-        metric.value === "bad_share" ? "Share of all episodes so far." : metric.value === "greedy_return" ? evaluation
+        metric.value === "bad_share" ? "Share of all episodes so far." : ["greedy_return", "success_rate", "mean_length"].includes(metric.value) ? evaluation
           : env.window > 1 ? `Mean over the last ${env.window} episodes.` : "Every episode.",
         evaluated ? evaluation : "",
         several ? "Lines: mean over seeds, as far as all seeds have run. Shaded: its 95 % interval. Faint: single seeds." : "",
