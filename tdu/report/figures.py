@@ -23,12 +23,12 @@ ORDER = (
 def radar(scores: Mapping[str, Mapping[str, float | None]], path: Path) -> None:
     """A polygon for each agent over the tags' mean scores."""
     plt = _pyplot()
-    tags = sorted({tag for mine in scores.values() for tag in mine})
+    tags = sorted({tag for by_tag in scores.values() for tag in by_tag})
     angles = np.linspace(0, 2 * np.pi, len(tags), endpoint=False)
     figure, axes = plt.subplots(figsize=(7.5, 6.5), subplot_kw={"polar": True})
-    for i, (colour, (agent, mine)) in enumerate(zip(_colours(scores), scores.items(), strict=True)):
-        values = [max(mine.get(tag) or 0.0, 0.02) for tag in tags]
-        width = 2.2 + 1.2 * min(len(scores) - 1 - i, 3)  # the first are wider, so that equal ones are all seen
+    for i, (colour, (agent, by_tag)) in enumerate(zip(_colours(scores), scores.items(), strict=True)):
+        values = [max(by_tag.get(tag) or 0.0, 0.02) for tag in tags]
+        width = 2.2 + 1.2 * min(len(scores) - 1 - i, 3)  # the first are wider, so that equal ones are visible
         axes.plot([*angles, angles[0]], [*values, values[0]], color=colour, linewidth=width, label=agent)
         axes.fill(angles, values, color=colour, alpha=0.08)
     axes.set_ylim(0, 1)
@@ -51,9 +51,9 @@ def bars(
     experiments = [name for name in ORDER if name in labels]
     width = 0.8 / max(len(scores), 1)
     figure, axes = plt.subplots(figsize=(min(max(8.0, 0.7 * len(experiments) + 2), 17.0), 5.0))
-    for i, (colour, (agent, mine)) in enumerate(zip(_colours(scores), scores.items(), strict=True)):
+    for i, (colour, (agent, by_name)) in enumerate(zip(_colours(scores), scores.items(), strict=True)):
         at = np.arange(len(experiments)) + (i - (len(scores) - 1) / 2) * width
-        heights = [np.nan if mine.get(name) is None else mine[name] for name in experiments]
+        heights = [np.nan if by_name.get(name) is None else by_name[name] for name in experiments]
         axes.bar(at, heights, width, color=colour, label=agent, alpha=0.45 if agent in faint else 1.0)
     axes.axhline(1, color="#999999", linewidth=0.8, linestyle="--")
     axes.set_xticks(np.arange(len(experiments)), [labels[n] for n in experiments], rotation=40, ha="right")
@@ -73,17 +73,17 @@ def curves(
     xlabel: str,
     ylabel: str,
 ) -> None:
-    """A panel each with a curve (x, middle, low, high) for every agent, and dashed lines where others have got to."""
+    """A panel each with a curve (x, middle, low, high) for every agent, and dashed lines for the levels of others."""
     plt = _pyplot()
     columns = min(max(len(panels), 1), 4)
     rows = math.ceil(max(len(panels), 1) / columns)
     figure, grid = plt.subplots(rows, columns, figsize=(max(4.2 * columns, 6.0), 3.2 * rows + 0.6), squeeze=False)
-    agents = list(dict.fromkeys(agent for mine in panels.values() for agent in mine))
-    others = list(dict.fromkeys(name for mine in lines.values() for name in mine))
+    agents = list(dict.fromkeys(agent for drawn in panels.values() for agent in drawn))
+    others = list(dict.fromkeys(name for drawn in lines.values() for name in drawn))
     colours = dict(zip(agents, _colours(agents), strict=True))
     handles: dict[str, Any] = {}
-    for axes, (title, mine) in zip(grid.flat, panels.items(), strict=False):
-        for agent, (x, middle, low, high) in mine.items():
+    for axes, (title, drawn) in zip(grid.flat, panels.items(), strict=False):
+        for agent, (x, middle, low, high) in drawn.items():
             (handles[agent],) = axes.plot(
                 x, middle, color=colours[agent], linewidth=1.8, marker="." if len(x) < 2 else ""
             )

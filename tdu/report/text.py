@@ -16,7 +16,7 @@ def number_words(value: float | None) -> str:
 
 
 def rounded(value: float, digits: int = 4) -> str:
-    """A number with so many significant digits and thousands separators; whole numbers keep all theirs."""
+    """A number with `digits` significant digits and thousands separators; whole numbers keep all theirs."""
     if not math.isfinite(value):
         return "not a number"
     size = math.floor(math.log10(abs(value))) if value else 0

@@ -1,4 +1,4 @@
-"""Ids that import code: whoever names one in a file has it run here. So the user is asked first."""
+"""Ids that import code: one in a file runs the code of whoever wrote the file. So it needs the user's consent."""
 
 from pathlib import Path
 
