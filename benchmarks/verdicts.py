@@ -273,7 +273,8 @@ class Subject:
                 for run, form in zip(SEEDS, forms, strict=True)
                 if form != "left out"
             }
-            self._scores[forms] = {"runs": 0, "unfinished": [], "unchecked": [], "agents": {}}
+            nothing = {"runs": 0, "unfinished": [], "unchecked": [], "target": None, "agents": {}, "atari": None}
+            self._scores[forms] = nothing
             if sweep:
                 lay(self._place, sweep)
                 found = json.loads(call(self._score).out)

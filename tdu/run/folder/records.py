@@ -3,11 +3,12 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, get_args
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import jax
 
@@ -108,12 +109,8 @@ class RunConfig:
         """A config from the content of its file."""
         fields = _Fields(content, path, "config")
         fields.check_sha256()
-        known = dataclasses.fields(cls)
-        fields.check_names(["sha256", *(field.name for field in known)])
-        for field in known:
-            if field.default is dataclasses.MISSING:
-                fields.get(field.name)
-        config = cls(**_settings(fields, {name: value for name, value in content.items() if name != "sha256"}))
+        fields.check_names(["sha256", *(field.name for field in dataclasses.fields(cls))])
+        config = cls(**fields.read(cls))
         if config.episodes is None and config.steps is None:
             raise fields.wrong("it limits neither episodes nor steps")
         return config
@@ -179,7 +176,6 @@ class RunResult:
     mean_return_episodes: int
     has_solved_rule: bool
     """Whether the environment has a rule for when it is solved."""
-    solved_episode: int | None
     greedy_return: GreedyReturn | None
     largest_q: float | None
     """Largest absolute value in the last `mean_return_episodes` episodes; None if no episode has ended."""
@@ -191,6 +187,7 @@ class RunResult:
     """Checksum of log.csv; None for a run without a folder."""
     checkpoint_sha256: str | None
     """Checksum of the last checkpoint's manifest; None for a run without a folder."""
+    solved_episode: int | None = None
     optimal_depth: int | None = None
     """Length of the environment's optimal path; None if it has none."""
     greedy_depth: int | None = None
@@ -232,42 +229,12 @@ class RunResult:
     @classmethod
     def from_json(cls, content: Json, path: Path) -> "RunResult":
         """A result from the content of its file."""
-        fields = _Fields(content, path, "result")
-        fields.check_sha256()
-        greedy = None if content.get("greedy_return") is None else fields.table("greedy_return")
-        played = _Fields(greedy, path, "result") if greedy is not None else None
-        return cls(
-            env=fields.text("env"),
-            agent=fields.text("agent"),
-            config=fields.table("config"),
-            seed=fields.whole("seed"),
-            episodes=fields.whole("episodes"),
-            steps=fields.whole("steps"),
-            seconds=fields.real("seconds"),
-            steps_per_second=fields.real_or_none("steps_per_second"),
-            mean_return=fields.real_or_none("mean_return"),
-            mean_return_episodes=fields.whole("mean_return_episodes"),
-            has_solved_rule="solved_episode" in content,
-            solved_episode=fields.whole_or_none("solved_episode") if "solved_episode" in content else None,
-            optimal_depth=fields.whole("optimal_depth") if "optimal_depth" in content else None,
-            greedy_depth=fields.whole("greedy_depth") if "optimal_depth" in content else None,
-            mastered_episode=fields.whole_or_none("mastered_episode") if "optimal_depth" in content else None,
-            greedy_return=GreedyReturn(
-                mean=played.real("mean"),
-                standard_error=played.real("standard_error"),
-                episodes=played.whole("episodes"),
-                mean_length=played.real_or_none("mean_length"),
-                success_rate=played.real_or_none("success_rate"),
-            )
-            if played is not None
-            else None,
-            largest_q=fields.real_or_none("largest_q"),
-            possible_return=fields.real_or_none("possible_return"),
-            config_sha256=fields.text("config_sha256"),
-            log_sha256=fields.text_or_none("log_sha256"),
-            checkpoint_sha256=fields.text_or_none("checkpoint_sha256"),
-            versions=fields.versions("versions"),
-        )
+        _Fields(content, path, "result").check_sha256()
+        fields = _Fields(content | {"has_solved_rule": "solved_episode" in content}, path, "result")
+        result = cls(**fields.read(cls))
+        if (result.optimal_depth is None) != (result.greedy_depth is None):
+            raise fields.wrong("it has one of optimal_depth and greedy_depth")
+        return result
 
 
 _MOST = {"seed": MAX_SEED, "num_envs": MAX_ENVS, "actors": MAX_ACTORS, "episodes": MAX_EPISODES + MAX_ENVS}
@@ -288,62 +255,54 @@ class _Fields:
         return RunError(f"{self._path} is not a run's {self._record}: {reason}.")
 
     def check_sha256(self) -> None:
-        if self.text("sha256") != _digest(self._content):
+        if "sha256" not in self._content:
+            raise self.wrong("sha256 is missing")
+        if self._content["sha256"] != _digest(self._content):
             raise RunError(f"{self._path} was changed after the run wrote it.")
 
     def check_names(self, known: Iterable[str]) -> None:
         if strange := sorted(self._content.keys() - set(known)):
             raise self.wrong(f"{strange[0]} is unknown to this version")
 
-    def text(self, name: str) -> str:
-        value = self.get(name)
-        fine = isinstance(value, str) and value.isprintable() and len(value) <= _LONGEST_TEXT
-        return self._checked(name, fine, "a text that can be shown")
+    def read(self, record: type, *, partly: bool = False) -> Json:
+        """The fields of a record, checked against their types. With `partly`, any may be missing."""
+        hints = get_type_hints(record)
+        for field in dataclasses.fields(record):
+            if field.default is dataclasses.MISSING and field.name not in self._content and not partly:
+                raise self.wrong(f"{field.name} is missing")
+        return {name: self._value(name, hint) for name, hint in hints.items() if name in self._content}
 
-    def one_of(self, name: str, choices: Sequence[str]) -> Any:
-        return self._checked(name, self.get(name) in choices, f"one of {', '.join(choices)}")
+    def _value(self, name: str, hint: Any) -> object:
+        value, kinds = self._content[name], get_args(hint)
+        if get_origin(hint) is UnionType:
+            return None if value is None else self._value(name, kinds[0])
+        if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+            self._check(name, isinstance(value, dict), "a table")
+            return hint(**_Fields(value, self._path, self._record).read(hint))
+        if get_origin(hint) is Literal:
+            self._check(name, value in kinds, f"one of {', '.join(kinds)}")
+        elif get_origin(hint) is dict:
+            self._check(name, isinstance(value, dict), "a table")
+        elif get_origin(hint) is list:
+            self._check(name, isinstance(value, list), "a list")
+            for i, one in enumerate(value):
+                _Fields({name: one}, self._path, self._record)._value(name, kinds[0])
+                self._check(name, all(isinstance(text, str) for text in one.values()), f"a table of texts at {i}")
+        elif hint is str:
+            is_fine = isinstance(value, str) and value.isprintable() and len(value) <= _LONGEST_TEXT
+            self._check(name, is_fine, "a text that can be shown")
+        elif hint is bool:
+            self._check(name, isinstance(value, bool), "true or false")
+        else:
+            is_number = isinstance(value, int if hint is int else int | float) and not isinstance(value, bool)
+            low, high = (0, _MOST.get(name, _MOST_COUNTED)) if hint is int else (-LARGEST_REAL, LARGEST_REAL)
+            kind = f"a whole number from {low} to {high}" if hint is int else "a finite number"
+            self._check(name, is_number and low <= value <= high, kind)
+        return value
 
-    def table(self, name: str) -> Json:
-        return self._checked(name, isinstance(self.get(name), dict), "a table")
-
-    def whole(self, name: str) -> int:
-        value, most = self.get(name), _MOST.get(name, _MOST_COUNTED)
-        fine = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
-        return self._checked(name, fine, f"a whole number from 0 to {most}")
-
-    def real(self, name: str) -> float:
-        value = self.get(name)
-        fine = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST_REAL
-        return self._checked(name, fine, "a finite number")
-
-    def text_or_none(self, name: str) -> str | None:
-        return None if self.get(name) is None else self.text(name)
-
-    def whole_or_none(self, name: str) -> int | None:
-        return None if self.get(name) is None else self.whole(name)
-
-    def real_or_none(self, name: str) -> float | None:
-        return None if self.get(name) is None else self.real(name)
-
-    def flag(self, name: str) -> bool:
-        return self._checked(name, isinstance(self.get(name), bool), "true or false")
-
-    def versions(self, name: str) -> list[dict[str, str]]:
-        several = self.get(name)
-        tables = isinstance(several, list) and all(isinstance(one, dict) for one in several)
-        return self._checked(
-            name, tables and all(isinstance(v, str) for one in several for v in one.values()), "versions"
-        )
-
-    def get(self, name: str) -> Any:
-        if name not in self._content:
-            raise self.wrong(f"{name} is missing")
-        return self._content[name]
-
-    def _checked(self, name: str, fine: bool, kind: str) -> Any:
-        if not fine:
+    def _check(self, name: str, is_fine: bool, kind: str) -> None:
+        if not is_fine:
             raise self.wrong(f"{name} is not {kind}")
-        return self._content[name]
 
 
 def template(content: Json, path: Path) -> Json:
@@ -351,29 +310,7 @@ def template(content: Json, path: Path) -> Json:
     content = {name: value for name, value in content.items() if name != "sha256"}
     fields = _Fields(content, path, "config")
     fields.check_names(["preset", *(field.name for field in dataclasses.fields(RunConfig))])
-    return _settings(fields, content)
-
-
-def _settings(fields: _Fields, content: Json) -> Json:
-    readers: dict[str, Callable[[str], Any]] = {
-        "env": fields.text,
-        "agent": fields.text,
-        "preset": fields.text,
-        "seed": fields.whole,
-        "episodes": fields.whole_or_none,
-        "steps": fields.whole_or_none,
-        "num_envs": fields.whole,
-        "until": lambda name: fields.one_of(name, get_args(Until)),
-        "config": fields.table,
-        "actors": fields.whole,
-        "until_return": fields.real,
-        "success_return": fields.real,
-        "evaluate_every": fields.whole_or_none,
-        "evaluation_episodes": fields.whole,
-        "record": fields.flag,
-        "record_every": fields.whole_or_none,
-    }
-    return {name: read(name) for name, read in readers.items() if name in content}
+    return fields.read(RunConfig, partly=True) | ({"preset": str(content["preset"])} if "preset" in content else {})
 
 
 def read_json(path: Path) -> Json:
