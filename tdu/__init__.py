@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tdu.run.bsuite_agent import bsuite_agent
     from tdu.run.callbacks import Callback
     from tdu.run.observers import Evaluation
-    from tdu.run.run import Run
+    from tdu.run.run import Run, Runs
     from tdu.run.runners.interaction import run_key
     from tdu.run.signals import Interrupted
     from tdu.run.stored import evaluate, load, load_agent
@@ -28,6 +28,7 @@ _MODULES = {
     "Evaluation": "tdu.run.observers",
     "Interrupted": "tdu.run.signals",
     "Run": "tdu.run.run",
+    "Runs": "tdu.run.run",
     "TrainedAgent": "tdu.run.trained",
     "UserError": "tdu.errors",
     "bsuite_agent": "tdu.run.bsuite_agent",
@@ -43,6 +44,7 @@ __all__ = [
     "Evaluation",
     "Interrupted",
     "Run",
+    "Runs",
     "TrainedAgent",
     "UserError",
     "bsuite_agent",

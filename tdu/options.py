@@ -8,6 +8,7 @@ import dataclasses
 import math
 import operator
 import types
+from collections.abc import Iterable
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from tdu.errors import UserError, unknown
@@ -44,10 +45,29 @@ def build(cls: type, given: dict[str, Any], *, kind: str) -> Any:
     values = {}
     for name, value in given.items():
         if name not in fields:
-            raise unknown(f"option of {kind}", name, fields)
+            raise unknown_option(kind, name, fields)
         values[name] = _convert(name, value, hints[name])
         _check_range(name, values[name], fields[name].metadata)
     return cls(**values)
+
+
+ELSEWHERE = {
+    "total_timesteps": "steps", "gamma": "discount", "learning_starts": "min_replay", "buffer_size": "replay_capacity",
+    "train_freq": "learn_period", "target_update_interval": "target_period", "exploration_fraction": "epsilon",
+    "exploration_initial_eps": "epsilon", "exploration_final_eps": "epsilon", "policy_kwargs": "hidden_sizes",
+    "net_arch": "hidden_sizes", "n_envs": "num_envs", "callback": "callbacks", "eval_freq": "evaluate_every",
+    "n_eval_episodes": "evaluation_episodes", "tensorboard_log": "track", "verbose": "progress",
+}  # fmt: skip
+"""Names of Stable-Baselines3's, and ours."""
+
+
+def unknown_option(kind: str, name: str, known: Iterable[str]) -> UserError:
+    """The error for an unknown option, with the nearest known one. `name` may be written as a flag."""
+    names = {option.strip("-").replace("-", "_"): option for option in known}
+    ours = ELSEWHERE.get(name.strip("-").replace("-", "_"), "")
+    if ours in names:
+        return UserError(f"unknown option of {kind} '{name}'; it is called '{names[ours]}' here.")
+    return unknown(f"option of {kind}", name, names.values())
 
 
 def as_json(config: Any) -> dict[str, Any]:

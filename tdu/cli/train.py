@@ -12,7 +12,7 @@ from typing import Any, TextIO
 from tdu import agents, environments, options
 from tdu.cli.output import own_output
 from tdu.cli.parser import Parser, add_length, add_preset, add_trust, add_watch, folder, number, watch_arguments, whole
-from tdu.errors import UserError, tell, unknown
+from tdu.errors import UserError, tell
 from tdu.options import MAX_ACTORS, MAX_SEED
 from tdu.run import consent, progress, sweeps, track
 from tdu.run.folder import CONFIG, GreedyReturn, read_result, read_template
@@ -241,7 +241,7 @@ def _not_an_option(agent: str, option: str, known: list[str]) -> UserError:
     others = [other for other, entry in agents.AGENTS.items() if name in {f[0] for f in options.describe(entry.config)}]
     if others:
         return UserError(f"{option} is an option of {', '.join(others)}; agent {agent} does not have it.")
-    return unknown(f"option of tdu train with agent {agent}", option, known)
+    return options.unknown_option(f"tdu train with agent {agent}", option, known)
 
 
 def _agent_of(chosen: argparse.Namespace) -> str:

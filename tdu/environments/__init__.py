@@ -1,5 +1,7 @@
 """Environments by id. `ADAPTERS` lists the sources; `ids` defines how ids are written."""
 
+import re
+
 from tdu.environments import atari, bsuite, built_in, factory, gymnasium, jax_native, objects, parts
 from tdu.environments.adapter import Adapter, MadeEnvironment
 from tdu.environments.bsuite_twins import experiments
@@ -109,6 +111,8 @@ def close(env: MadeEnvironment) -> None:
 
 def _adapter(env_id: EnvId) -> Adapter:
     source = env_id.source
+    if source not in BUILT_IN and re.fullmatch(r"[\w./-]+-v\d+", str(env_id)):
+        raise UserError(f"unknown environment '{env_id}'; did you mean 'gym:{env_id}'?")
     if source in ADAPTERS and (env_id.name or source in BUILT_IN):
         return ADAPTERS[source]
     if source in ADAPTERS or source in experiments.SETTINGS:

@@ -31,13 +31,14 @@ def adapt(env: object, seed: Seed, name: str = "") -> Environment | PythonEnviro
     if isinstance(env, Environment):
         return env
     prefix = f"{name}: " if name else ""
+    own_name = name or type(getattr(env, "unwrapped", env)).__name__  # not the name of a wrapper
     name = name or type(env).__name__
     if isinstance(env, type):
         raise UserError(f"{prefix}{env.__name__} is a class and not an environment; write {env.__name__}().")
     if all(hasattr(env, attribute) for attribute in ("reset", "step", "observation_spec", "action_spec")):
         return PythonEnvironment(env, name=name, seed=seed, num_states=bsuite.num_states(env))
     if all(hasattr(env, attribute) for attribute in ("reset", "step", "observation_space", "action_space")):
-        return gymnasium.adapt(env, name, seed)
+        return gymnasium.adapt(env, own_name, seed)
     raise UserError(
         f"{prefix}an object of type {type(env).__name__} is neither an environment's id nor a dm_env or Gymnasium "
         "environment."

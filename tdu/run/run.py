@@ -2,12 +2,15 @@
 
 import copy
 import dataclasses
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from scipy.special import stdtrit
 
 from tdu.errors import RunError
 from tdu.run.folder import EVALUATIONS, LEARNER_LOG, Folder, RunConfig, RunResult
@@ -30,6 +33,34 @@ class Moment(NamedTuple):
         """A copy of the state, for a run that will change it."""
         state, arrays, plain, segments = self.saved
         return Saved(jax.tree.map(jnp.copy, state), dict(arrays), copy.deepcopy(plain), segments)
+
+
+class Runs(tuple["Run", ...]):
+    """Runs that differ in their seed."""
+
+    @property
+    def returns(self) -> np.ndarray:
+        """Evaluation return at the end of each run; nan where there was no evaluation."""
+        found = [run.result.get("greedy_return") for run in self]
+        return np.array([math.nan if one is None else one["mean"] for one in found])
+
+    @property
+    def mean(self) -> float:
+        """Mean of `returns`."""
+        return float(np.mean(self.returns))
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % confidence interval of the mean (Student's t); nan for a single run."""
+        count = len(self)
+        half = stdtrit(count - 1, 0.975) * np.std(self.returns, ddof=1) / math.sqrt(count) if count > 1 else math.nan
+        return self.mean - float(half), self.mean + float(half)
+
+    def __repr__(self) -> str:
+        low, high = self.interval
+        return "\n".join(
+            [*map(repr, self), f"evaluation return {self.mean:.4g}, 95 % interval {low:.4g} to {high:.4g}"]
+        )
 
 
 @dataclass(frozen=True, repr=False)

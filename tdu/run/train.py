@@ -1,19 +1,23 @@
 """`train`: an agent on an environment, from the first step to the result."""
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
-from tdu import environments
+import numpy as np
+
+from tdu import agents, environments
 from tdu.errors import RunError, UserError, tell
+from tdu.options import describe, unknown_option, whole_number
 from tdu.run import progress as displays
 from tdu.run.callbacks import checked
 from tdu.run.folder import Folder, RunConfig, RunResult, best_return, evaluations_at
 from tdu.run.loop import Loop, Watch
 from tdu.run.plan import Engine, Plan, plan, refuse_without_ray
 from tdu.run.progress import Report
-from tdu.run.run import Run
+from tdu.run.run import Run, Runs
 from tdu.run.runners.mastery import Until
 from tdu.run.runners.protocol import Clock
 from tdu.run.stored import load
@@ -22,12 +26,17 @@ CHECKPOINT_SECONDS = 60.0
 """Default time between checkpoints."""
 
 
+@overload
+def train(env: Any = ..., agent: str | None = ..., *, seeds: None = ..., **settings: Any) -> Run: ...
+@overload
+def train(env: Any = ..., agent: str | None = ..., *, seeds: int | Sequence[int], **settings: Any) -> Runs: ...
 def train(
     env: Any = None,
     agent: str | None = None,
     *,
     config: str | Path | RunConfig | None = None,
     seed: int | None = None,
+    seeds: int | Sequence[int] | None = None,
     episodes: int | None = None,
     steps: int | None = None,
     num_envs: int | None = None,
@@ -53,7 +62,7 @@ def train(
     continued: Run | None = None,
     trust: bool = False,
     **options: Any,
-) -> Run:
+) -> Run | Runs:
     """Trains an agent and returns the run.
 
     Args:
@@ -62,6 +71,8 @@ def train(
         agent: the agent's name; default "tdu".
         config: a run's config.json, its folder or its `Run.config`. It provides every setting that is not given here.
         seed: seed of everything random in the run; default 0.
+        seeds: several runs, one after another: their seeds, or how many (0, 1, …). They share the compiled program. The
+            result is a tuple of runs with `mean` and `interval` of their evaluation returns. In `out`, each has a folder.
         episodes: maximum number of episodes. Default: the environment's own number, or no limit if `steps` is given.
         steps: maximum number of environment steps. Several environments are stepped together to the end of a round.
         num_envs: number of parallel environments. Default 1; recurrent agents: set by the preset.
@@ -102,7 +113,11 @@ def train(
     Raises:
         Interrupted: a KeyboardInterrupt, after Ctrl-C or SIGTERM and once the run is saved.
     """
+    if seeds is not None:
+        return Runs(train(**one) for one in _of_each_seed(locals()))
     refuse_without_ray(engine, address=address)
+    if config is None:
+        _refuse_unknown(options, agent)
     planned = plan(
         env, agent, config=config, seed=seed, episodes=episodes, steps=steps, num_envs=num_envs, until=until,
         preset=preset, engine=engine, actors=actors, until_return=until_return, success_return=success_return,
@@ -143,6 +158,29 @@ def train(
             if not _goes_on(continued.config, planned, result, clock, best, "the run", say):
                 return continued
         return start(planned, None, resuming=False).run()
+
+
+def _of_each_seed(arguments: dict[str, Any]) -> list[dict[str, Any]]:
+    """The arguments of `train` for each of several seeds."""
+    seeds, seed, out, resume = (arguments.pop(name) for name in ("seeds", "seed", "out", "resume"))
+    common = arguments | arguments.pop("options")
+    several = range(whole_number("seeds", seeds, 1, 10**6)) if isinstance(seeds, int | np.integer) else list(seeds)
+    if seed is not None or not several or len(set(several)) < len(several):
+        raise UserError("seeds are several different seeds, or how many; give either seed or seeds.")
+    return [
+        common
+        | {"seed": one, "resume": resume and "if_there", "out": None if out is None else Path(out) / f"seed_{one}"}
+        for one in several
+    ]
+
+
+def _refuse_unknown(options: dict[str, Any], agent: str | None) -> None:
+    """Refuses options that neither this function nor any agent has. Other checks of options are those of the agent."""
+    if agent is not None and agent not in agents.AGENTS:
+        return  # an agent of the user's
+    known = {name for entry in agents.AGENTS.values() for name, *_ in describe(entry.config)}
+    for name in options.keys() - known:
+        raise unknown_option("tdu.train", name, [*known, *inspect.signature(train).parameters])
 
 
 def _goes_on(

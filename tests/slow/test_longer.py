@@ -107,6 +107,21 @@ def test_a_run_that_reached_its_return_is_finished(tmp_path):
     assert tdu.train(**how, resume=True).result["episodes"] == 60
 
 
+def test_several_seeds(tmp_path):
+    how = HOW | NETWORKS | {"episodes": 20, "out": tmp_path}
+    del how["seed"]
+    several = tdu.train(SEA, seeds=[4, 2], **how)
+    assert [run.config.seed for run in several] == [4, 2]
+    assert_same(several[1], tdu.train(SEA, **how | {"seed": 2, "out": None}))
+    returns = [run.result["greedy_return"]["mean"] for run in several]
+    assert several.mean == pytest.approx(np.mean(returns))
+    half = 12.7062 * abs(returns[0] - returns[1]) / 2  # Student's t with one degree of freedom
+    assert several.interval == pytest.approx((several.mean - half, several.mean + half), rel=1e-4)
+    assert "95 %" in repr(several)
+    longer = tdu.train(SEA, seeds=[4, 2], resume=True, **how | {"episodes": 25})
+    assert [run.result["episodes"] for run in longer] == [25, 25]
+
+
 def test_callbacks():
     calls = []
 
