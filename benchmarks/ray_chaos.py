@@ -6,7 +6,7 @@
 The run is `tdu train --engine ray --address …`, as a user would type it. Its environments record every step they take, and
 give every episode a unique return. The benchmark checks:
 
-- After every kill, once all nodes are back, acting continues within 30 seconds. After a kill of the learner or the replay,
+- After every kill, once all nodes are back, acting continues within 30 seconds (times `--patience`). After a kill of the learner or the replay,
   learning continues too.
 - No episode is logged twice, and no more steps are counted than were taken.
 - Learner and replay continue from their checkpoint, and every death and return is in events.csv.
@@ -225,18 +225,18 @@ def measure(cluster: Cluster, folder: Path, minutes: float, patience: float) -> 
     empty_by = time.monotonic() + 30 * patience
     while stored() > 0 and time.monotonic() < empty_by:
         time.sleep(0.5)
-    how = {"startup": round(startup, 1), "seconds": round(seconds, 1), "code": code}
+    how = {"patience": patience, "startup": round(startup, 1), "seconds": round(seconds, 1), "code": code}
     outcome = verdict(cluster, run, kills, store, how)
     if minutes > 2:
-        outcome["resumed_at_step"], outcome["resumed_upto_step"] = resumed(cluster, folder)
+        outcome["resumed_at_step"], outcome["resumed_upto_step"] = resumed(cluster, folder, patience)
         if not outcome["steps_counted"] <= outcome["resumed_at_step"] < outcome["resumed_upto_step"]:
             outcome["violations"].append("it was not resumed from where it was saved")
     return outcome
 
 
-def resumed(cluster: Cluster, folder: Path) -> tuple[int, int]:
+def resumed(cluster: Cluster, folder: Path, patience: float) -> tuple[int, int]:
     """Resumes the run for a moment; returns the first and the last reported step."""
-    run = Run(cluster.address, folder, resume=True)
+    run = Run(cluster.address, folder, resume=True, patience=patience)
     try:
         run.wait("steps after --resume", lambda: run.history and run.steps > run.history[0][1] + 500, 200)
     finally:

@@ -14,9 +14,11 @@ compiled what it needs, and takes over when the other dies. A process that does 
 calls the other one.
 """
 
+from __future__ import annotations
+
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +28,18 @@ from tdu import environments
 from tdu.agents.r2d2.agent import RecurrentAgent
 from tdu.agents.r2d2.replay import Replay, ReplayCounts, check_room
 from tdu.agents.r2d2.sequences import Batch, empty_batch
-from tdu.cluster.messages import ELSEWHERE, Counters, Rolled, Service, make_agent, slack, spec_of, unpack
+from tdu.cluster.messages import (
+    ELSEWHERE,
+    Counters,
+    Rolled,
+    Service,
+    Stored,
+    Version,
+    make_agent,
+    slack,
+    spec_of,
+    unpack,
+)
 from tdu.cluster.rollouts import RolloutProcess
 from tdu.metrics import Metrics, on_host
 from tdu.run.folder.records import RunConfig
@@ -34,7 +47,10 @@ from tdu.run.processes import use_one_core
 from tdu.run.runners import interaction
 from tdu.run.runners.recurrent import BATCHES
 from tdu.run.trained import Played, TrainedAgent, play
-from tdu.types import Params
+from tdu.types import Params, State
+
+if TYPE_CHECKING:
+    from tdu.cluster.messages import Handle, Ref
 
 SEGMENT = 256
 """Sequences of one segment of a checkpoint."""
@@ -50,9 +66,6 @@ class ReplayProcess:
         self._changed = threading.Condition()
         self._is_open = False
         self._news: list[Rolled] = []
-
-    def prepare(self, config: RunConfig) -> None:
-        """Nothing takes long here."""
 
     def begin(self, config: RunConfig, counters: Counters, start_at: int, lineage: int) -> str:
         """Makes an empty replay; refuses one that does not fit in this machine's memory."""
@@ -97,10 +110,6 @@ class ReplayProcess:
             self._is_open = True
             self._changed.notify_all()
             return len(self._replay)
-
-    def watch(self) -> None:
-        """Never returns: a caller that waits for it notices when this process dies."""
-        threading.Event().wait()
 
     def put(self, rolled: Rolled) -> bool | str:
         """Adds a rollout's message, and returns when the rollout may go on: whether the message was new.
@@ -156,7 +165,7 @@ class ReplayProcess:
             if self._is_open and life == self._life:
                 self._replay.update_priorities(np.array(ids), np.array(priorities))
 
-    def news(self, patience: float) -> tuple[list[Rolled], dict[str, Any]]:
+    def news(self, patience: float) -> tuple[list[Rolled], Stored]:
         """The messages since the last call, as soon as there is one, without their sequences; and the replay's state."""
         with self._changed:
             self._changed.wait_for(lambda: self._news, patience)
@@ -164,7 +173,7 @@ class ReplayProcess:
             filled = {"sequences": len(self._replay), "capacity": self._replay.capacity}
             return news, filled | {"learns_from": self._learns_from, "ahead": max(self._ahead, 0)}
 
-    def snapshot(self) -> tuple[list[Rolled], dict[str, Any], np.ndarray] | str:
+    def snapshot(self) -> tuple[list[Rolled], Stored, np.ndarray] | str:
         """Of one moment: the messages until then, what there is to store, and the priorities."""
         with self._changed:
             if not self._is_open:
@@ -204,7 +213,7 @@ class LearnerProcess:
     def __init__(self) -> None:
         self._lock, self._preparing = threading.Lock(), threading.Lock()
         self._agent: RecurrentAgent | None = None
-        self._published: tuple[Any, Any] | None = None
+        self._published: tuple[Version, Ref] | None = None
 
     def prepare(self, config: RunConfig) -> None:
         """Compiles a learning step, on a state that is then discarded."""
@@ -219,11 +228,7 @@ class LearnerProcess:
             self._update(jax.tree.map(jnp.copy, jax.jit(agent.init)(interaction.run_key(0))), batch)
             self._agent = agent
 
-    def watch(self) -> None:
-        """Never returns: a caller that waits for it notices when this process dies."""
-        threading.Event().wait()
-
-    def begin(self, config: RunConfig, state: Any, updates: int, life: int) -> None:
+    def begin(self, config: RunConfig, state: State, updates: int, life: int) -> None:
         """Sets the state to go on from. `life` distinguishes its weights from those of a learner before it."""
         self.prepare(config)
         assert self._agent is not None
@@ -240,7 +245,7 @@ class LearnerProcess:
         self._published = ((self._life, self._updates), ray.put(params))
         self._published_at = time.monotonic()
 
-    def run(self, replays: list[Any]) -> None:
+    def run(self, replays: list[Handle]) -> None:
         """Learns until the process is ended. The next batch is requested before the learning step on the last one."""
         assert self._agent is not None
         replay = Service(replays)
@@ -265,14 +270,14 @@ class LearnerProcess:
                 self._seconds += time.monotonic() - began
             replay.call("set_priorities", life, batch.ids, sizes)
 
-    def weights(self, version: Any) -> tuple[Any, Any] | str | None:
+    def weights(self, version: Version | None) -> tuple[Version, Ref] | str | None:
         """The newest version and a reference to its weights; None if the caller has that version."""
         published = self._published
         if published is None:
             return ELSEWHERE
         return None if published[0] == version else published
 
-    def state(self) -> tuple[Any, int] | str:
+    def state(self) -> tuple[State, int] | str:
         """The learner's state between two learning steps, and the number of learning steps."""
         if self._published is None:
             return ELSEWHERE

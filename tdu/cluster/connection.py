@@ -6,6 +6,7 @@ import resource
 import socket
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -164,29 +165,48 @@ def _why_not_connected(address: str | None, reason: str) -> str:
     )
 
 
-def shipped_process(kind: str) -> type:
-    """A process of a run (`cluster.actors`), sent as code and not as a name to import: see `sweep._shipped`.
+def shipped_entry() -> Callable[[str, bool], None]:
+    """A function that prepares a process of the cluster, sent as code and not as a name to import.
 
-    The cluster's lists show it by its kind.
+    Ray looks for modules in the working folder first, where a user's numpy.py would hide NumPy. So the folder is moved to the
+    end of the path before anything is imported, tdu included, unless tdu itself lies in it.
     """
+
+    def enter(folder: str, holds_tdu: bool) -> None:
+        import os
+        import sys
+
+        if not holds_tdu:
+            sys.path[:] = [path for path in sys.path if path != folder] + [folder]
+        if os.path.isdir(folder):
+            os.chdir(folder)
+
+    return enter
+
+
+def shipped_process(kind: str) -> type:
+    """A process of a run (`cluster.actors`), sent as code. The cluster's lists show it by its kind."""
+    enter = shipped_entry()
 
     class Process:
         def __init__(self, folder: str, holds_tdu: bool, kind: str):
-            import os
-            import sys
-
-            if not holds_tdu:
-                sys.path[:] = [path for path in sys.path if path != folder] + [folder]
-            if os.path.isdir(folder):
-                os.chdir(folder)
+            enter(folder, holds_tdu)
             if kind != "learner":
+                import os
+
                 os.environ["JAX_PLATFORMS"] = "cpu"  # a GPU is the learner's
             from tdu.cluster.actors import KINDS
 
             self._process = KINDS[kind]()
 
-        def call(self, method: str, *arguments: Any) -> Any:
-            return getattr(self._process, method)(*arguments) if method != "is_ready" else None
+        def call(self, method: str, *arguments: object) -> Any:
+            if method == "is_ready":
+                return None
+            if method == "watch":  # a caller that waits for it notices when this process dies
+                import threading
+
+                threading.Event().wait()
+            return getattr(self._process, method)(*arguments)
 
     Process.__name__ = Process.__qualname__ = kind.capitalize()
     return Process

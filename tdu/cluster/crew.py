@@ -1,18 +1,24 @@
 """The processes of a run on a Ray cluster: which are ready, which serve, which have died; and calls to them.
 
-Ray restarts a process that has died, on another machine if its own is lost, but without its state. What a process is given
-to do, and what becomes of its news, is decided by the run (`cluster.runner`).
+Ray restarts a process that has died, on another machine if its own is lost, but without its state. The run (`cluster.runner`)
+decides what a process is given to do, and takes its news.
 """
+
+from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from tdu.cluster import connection
 from tdu.cluster.connection import PATIENCE
 from tdu.cluster.messages import ELSEWHERE
 from tdu.errors import TrainingError, UserError
 from tdu.run.processes import one_line
+
+if TYPE_CHECKING:
+    from tdu.cluster.messages import Handle, Ref
 
 _TRIES = 3
 """Failures of a rollout after which the run fails."""
@@ -21,18 +27,16 @@ _TRIES = 3
 class Process:
     """A process of the cluster, and its work."""
 
-    def __init__(self, kind: str, handle: Any, rung: int = 0):
+    def __init__(self, kind: str, handle: Handle, rung: int = 0):
         self.kind, self.handle, self.rung = kind, handle, rung
-        self.is_rollout = kind == "rollout"
-        self.called = f"actor {rung}" if self.is_rollout else f"the {kind}"
-        self.greeting: Any = None
+        self.called = f"actor {rung}" if kind == "rollout" else f"the {kind}"
+        self.greeting: Ref | None = None
         """A call that returns once it is ready, while it is not known to be."""
-        self.busy: Any = None
+        self.busy: Ref | None = None
         """The call that is its work, which never returns."""
-        self.lives = 0
-        self.failures = 0
+        self.lives = self.failures = 0
 
-    def call(self, method: str, *arguments: Any) -> Any:
+    def call(self, method: str, *arguments: object) -> Ref:
         """A reference to the result of a method."""
         return self.handle.call.remote(method, *arguments)
 
@@ -49,7 +53,7 @@ class Crew:
 
     def __init__(
         self,
-        ray: Any,
+        ray: ModuleType,
         *,
         give_work: Callable[[Process], None],
         take_in: Callable[[str, Any], None],
@@ -60,22 +64,17 @@ class Crew:
         self.serving: dict[str, Process] = {}
         """The replay and the learner that serve."""
         self._evaluator: Process | None = None
-        self._coming: dict[str, Any] = {}
+        self._coming: dict[str, Ref] = {}
         """Calls for news that have yet to return."""
         self._machines = connection.Machines(ray)
         self._nodes = self._machines.living() or {}
-        self._looked_at = 0.0
+        self._counted_at = 0.0
         """When machines were last counted."""
-
-    @property
-    def actors(self) -> int:
-        """Number of rollouts, alive or not."""
-        return len(self.handles("rollout"))
 
     @property
     def alive(self) -> int:
         """Rollouts at work."""
-        return sum(process.busy is not None for process in self.processes if process.is_rollout)
+        return sum(process.busy is not None for process in self.processes if process.kind == "rollout")
 
     @property
     def ready(self) -> int:
@@ -87,24 +86,19 @@ class Crew:
         """Number of machines when they were last counted."""
         return len(self._nodes)
 
-    def handles(self, kind: str) -> list[Any]:
+    def handles(self, kind: str) -> list[Handle]:
         """Ray's handles of all processes of a kind, including the spare."""
         return [process.handle for process in self.processes if process.kind == kind]
 
-    def hire(self, kind: str, *, threads: int, rung: int = 0, **resources: Any) -> None:
+    def hire(self, kind: str, *, threads: int, rung: int = 0, **resources: int) -> None:
         """Requests a process of the cluster; it gets its work when it is ready."""
-        self.processes.append(Process(kind, self._make(kind, threads=threads, **resources), rung))
+        self.processes.append(Process(kind, self._make(kind, threads, **resources), rung))
 
-    def _make(self, kind: str, *, threads: int, **resources: Any) -> Any:
-        shipped = connection.shipped_process(kind)
+    def _make(self, kind: str, threads: int, **resources: int) -> Handle:
         # Spread, so that the loss of one of several machines does not end both a process and its spare.
-        options = {
-            "num_cpus": 0,
-            "max_restarts": -1,
-            "max_concurrency": threads,
-            "scheduling_strategy": "SPREAD",
-        } | resources
-        return self.ray.remote(**options)(shipped).remote(*connection.working_folder(), kind)
+        options = {"num_cpus": 0, "max_restarts": -1, "max_concurrency": threads, "scheduling_strategy": "SPREAD"}
+        remote = self.ray.remote(**options | resources)(connection.shipped_process(kind))
+        return remote.remote(*connection.working_folder(), kind)
 
     def close(self) -> None:
         """Ends all processes."""
@@ -114,17 +108,18 @@ class Crew:
 
     def watch(self, seconds: float) -> None:
         """Waits some seconds for something to happen: notes deaths, gives work to ready processes, takes news."""
-        ray = self.ray
         self._compare_nodes()
         for process in self.processes:
             if process.busy is None and process.greeting is None:
                 process.greeting = process.call("is_ready")
-        self._request_news()
-        refs = [ref for p in self.processes for ref in (p.greeting, p.busy) if ref is not None]
-        ready, _ = ray.wait([*refs, *self._coming.values()], timeout=seconds)
-        if not ready:
+        for kind, arguments in (("replay", (0.5,)), ("learner", ())):
+            if kind not in self._coming and kind in self.serving:
+                self._coming[kind] = self.serving[kind].call("news", *arguments)
+        awaited = [ref for p in self.processes for ref in (p.greeting, p.busy) if ref is not None]
+        awaited += self._coming.values()
+        if not self.ray.wait(awaited, timeout=seconds)[0]:
             return
-        done = set(ray.wait([*refs, *self._coming.values()], num_returns=len(refs) + len(self._coming), timeout=0)[0])
+        done = set(self.ray.wait(awaited, num_returns=len(awaited), timeout=0)[0])
         for kind in [kind for kind, ref in self._coming.items() if ref in done]:
             self._take_news(kind, self._coming.pop(kind))
         for process in self.processes:
@@ -134,10 +129,9 @@ class Crew:
                 self._set_to_work(process)
 
     def _compare_nodes(self) -> None:
-        now = time.monotonic()
-        if now - self._looked_at < 1.0:
+        if time.monotonic() - self._counted_at < 1.0:
             return
-        self._looked_at = now
+        self._counted_at = time.monotonic()
         nodes = self._machines.living()
         if nodes is None:
             return
@@ -147,12 +141,7 @@ class Crew:
             self.event(f"machine {nodes[new]} ({new[:8]}) joined; there are {len(nodes)}.")
         self._nodes = nodes
 
-    def _request_news(self) -> None:
-        for kind, arguments in (("replay", (0.5,)), ("learner", ())):
-            if kind not in self._coming and kind in self.serving:
-                self._coming[kind] = self.serving[kind].call("news", *arguments)
-
-    def _take_news(self, kind: str, ref: Any) -> None:
+    def _take_news(self, kind: str, ref: Ref) -> None:
         try:
             found = self.ray.get(ref)
         except self.ray.exceptions.RayError:
@@ -160,10 +149,10 @@ class Crew:
         self._take_in(kind, found)
 
     def _note_death(self, process: Process) -> None:
-        reason = self._why(process, process.busy)
+        reason = self._why(process)
         process.busy = None
-        if process.is_rollout:
-            self.event(f"{process.called} died ({reason}); {self.alive} of {self.actors} alive.")
+        if process.kind == "rollout":
+            self.event(f"{process.called} died ({reason}); {self.alive} of {len(self.handles('rollout'))} alive.")
         elif self.serving.get(process.kind) is not process:
             self.event(f"the spare of {process.called} died ({reason}).")
         else:
@@ -175,41 +164,32 @@ class Crew:
             if spare is not None:
                 spare.busy, spare.greeting = None, spare.call("is_ready")
 
-    def _why(self, process: Process, ref: Any) -> str:
-        """Why a call ended; raises errors that are not the cluster's."""
-        ray = self.ray
+    def _why(self, process: Process) -> str:
+        """Why its work ended; raises errors that are not the cluster's."""
         try:
-            ray.get(ref)
-        except ray.exceptions.RayTaskError as e:
-            cause = getattr(e, "cause", e)
-            if isinstance(cause, UserError):
-                raise cause from None
+            self.ray.get(process.busy)
+        except self.ray.exceptions.RayTaskError as e:
             process.failures += 1
-            if process.failures >= _TRIES or not process.is_rollout:
-                raise TrainingError(
-                    f"{process.called} failed: {type(cause).__name__}: {one_line(str(cause))[-300:]}"
-                ) from e
-            return one_line(f"{type(cause).__name__}: {cause}")[-200:]
-        except ray.exceptions.RayError as e:
+            reason = _reason(e)
+            if process.failures >= _TRIES or process.kind != "rollout":
+                raise TrainingError(f"{process.called} failed: {reason}") from e
+            return reason
+        except self.ray.exceptions.RayError as e:
             return type(e).__name__
         return "it ended"
 
     def _set_to_work(self, process: Process) -> None:
-        ray = self.ray
         try:
             greeting, process.greeting = process.greeting, None
-            ray.get(greeting)
+            self.ray.get(greeting)
             self._give_work(process)
             process.lives += 1
-        except ray.exceptions.RayTaskError as e:
-            cause = getattr(e, "cause", e)
-            if isinstance(cause, UserError):
-                raise cause from None
-            raise TrainingError(f"{process.called} failed: {one_line(str(cause))[-300:]}") from e
-        except ray.exceptions.RayError:
+        except self.ray.exceptions.RayTaskError as e:
+            raise TrainingError(f"{process.called} failed: {_reason(e)}") from e
+        except self.ray.exceptions.RayError:
             time.sleep(0.1)  # it is not ready yet
 
-    def call(self, kind: str, method: str, *arguments: Any) -> Any:
+    def call(self, kind: str, method: str, *arguments: object) -> Any:
         """The result of a method, however often the process has to be restarted for it."""
         ray, deadline = self.ray, time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
@@ -238,3 +218,11 @@ class Crew:
         if self._evaluator is None:
             self._evaluator = Process(kind, self._make(kind, threads=2))
         return self._evaluator
+
+
+def _reason(e: Exception) -> str:
+    """The error in a process in one line; a mistake of the user's is raised as it is."""
+    cause = getattr(e, "cause", e)
+    if isinstance(cause, UserError):
+        raise cause from None
+    return f"{type(cause).__name__}: {one_line(str(cause))[-300:]}"

@@ -5,8 +5,10 @@ it has already received, so a message can be sent again whenever its answer was 
 frame once.
 """
 
+from __future__ import annotations
+
 import time
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tdu import agents, environments
 from tdu.agents.r2d2 import frames
@@ -16,8 +18,24 @@ from tdu.run.folder.records import RunConfig
 from tdu.run.runners.meter import Episode
 from tdu.types import EnvSpec
 
+if TYPE_CHECKING:
+    from ray import ObjectRef
+    from ray.actor import ActorHandle
+
+    Ref = ObjectRef[Any]
+    """A reference to a result that a process is working on."""
+    Handle = ActorHandle[Any]
+    """Ray's handle of a process."""
+
 ELSEWHERE = "elsewhere"
 """The answer of a process that does not serve."""
+
+
+Version = tuple[int, int]
+"""Of weights: the learner's life and its learning steps."""
+
+Stored = dict[str, int | None]
+"""Numbers that describe the replay, by name."""
 
 
 class Rolled(NamedTuple):
@@ -63,16 +81,16 @@ def unpack(steps: Steps) -> Steps:
 class Service:
     """Several processes of one kind, of which one serves, for the processes that call it."""
 
-    def __init__(self, handles: list[Any]):
+    def __init__(self, handles: list[Handle]):
         import ray
 
         self._ray, self._handles, self._at = ray, handles, 0
 
-    def call(self, method: str, *arguments: Any) -> Any:
+    def call(self, method: str, *arguments: object) -> Ref:
         """A reference to the result of a call of the process that served last."""
         return self._handles[self._at].call.remote(method, *arguments)
 
-    def result(self, reference: Any) -> Any:
+    def result(self, reference: Ref) -> Any:
         """The result; ELSEWHERE if that process does not serve or is dead. The next call then goes to another one."""
         try:
             found = self._ray.get(reference)

@@ -1,7 +1,9 @@
 """A rollout of a Ray cluster: some environments, and actors in them with the newest weights."""
 
+from __future__ import annotations
+
 import time
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +13,7 @@ from tdu import environments, random
 from tdu.agents.r2d2.actor import ladder
 from tdu.agents.r2d2.agent import RecurrentAgent
 from tdu.agents.r2d2.sequences import Streams
-from tdu.cluster.messages import Rolled, Service, make_agent, pack
+from tdu.cluster.messages import Rolled, Service, Version, make_agent, pack
 from tdu.run.folder.records import RunConfig
 from tdu.run.processes import use_one_core
 from tdu.run.runners import interaction
@@ -20,6 +22,9 @@ from tdu.run.runners.meter import EpisodeMeter
 from tdu.run.runners.recurrent import MASKS, finished_episodes
 from tdu.types import Environment, Params
 
+if TYPE_CHECKING:
+    from tdu.cluster.messages import Handle, Ref
+
 
 class RolloutProcess:
     """A process that acts."""
@@ -27,13 +32,13 @@ class RolloutProcess:
     def __init__(self) -> None:
         use_one_core()
 
-    def run(self, name: int, rung: int, config: RunConfig, replays: list[Any], learners: list[Any]) -> None:
+    def run(self, name: int, rung: int, config: RunConfig, replays: list[Handle], learners: list[Handle]) -> None:
         """Acts until the process is ended. `rung` is its place among all rollouts on the ladder of ε."""
         made = environments.make(config.env, f"{config.seed} rollout {name}", num_envs=config.num_envs, vectorises=True)
         agent = make_agent(config, made.spec)
         replay, weights = Service(replays), _Weights(learners)
         rollout = Rollout(made, agent, config, name, rung, weights.wait())
-        sent: tuple[Any, Rolled] | None = None
+        sent: tuple[Ref, Rolled] | None = None
         while True:
             rolled = rollout.roll(weights.newest())
             if sent is not None:
@@ -41,7 +46,7 @@ class RolloutProcess:
             sent = replay.call("put", rolled), rolled
 
 
-def _deliver(replay: Service, answer: Any, rolled: Rolled) -> None:
+def _deliver(replay: Service, answer: Ref, rolled: Rolled) -> None:
     """Waits for the replay's answer. If it died meanwhile, the next one is sent the same, which it may have already."""
     while isinstance(replay.result(answer), str):
         answer = replay.call("put", rolled)
@@ -50,11 +55,11 @@ def _deliver(replay: Service, answer: Any, rolled: Rolled) -> None:
 class _Weights:
     """The learner's weights, requested all the time and never waited for. Without a learner, the last ones are used."""
 
-    def __init__(self, learners: list[Any]):
+    def __init__(self, learners: list[Handle]):
         import ray
 
         self._ray, self._learner = ray, Service(learners)
-        self._version: Any = None
+        self._version: Version | None = None
         self._params: Params = None
         self._requested = self._learner.call("weights", None)
 
@@ -84,7 +89,15 @@ class _Weights:
 class Rollout:
     """The environments of a rollout, and what they give as messages."""
 
-    def __init__(self, env: Any, agent: RecurrentAgent, config: RunConfig, name: int, rung: int, params: Params):
+    def __init__(
+        self,
+        env: environments.MadeEnvironment,
+        agent: RecurrentAgent,
+        config: RunConfig,
+        name: int,
+        rung: int,
+        params: Params,
+    ):
         assert config.actors is not None
         self._agent, self._name, self._size, self._spec = agent, name, config.num_envs, env.spec
         seed = environments.own_seed(config.env, config.seed)

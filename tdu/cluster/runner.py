@@ -13,6 +13,7 @@ import collections
 import functools
 import time
 from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax
@@ -185,7 +186,7 @@ class RayRunner(SequenceRunner):
         }
         return Saved(RayCarry(self._state), {"priorities": np.array(priorities)}, plain, self._segments(stored))
 
-    def _segments(self, stored: dict[str, Any]) -> Mapping[str, Callable[[], dict[str, np.ndarray]]]:
+    def _segments(self, stored: dict[str, int]) -> Mapping[str, Callable[[], dict[str, np.ndarray]]]:
         lineage, oldest, end = stored["lineage"], stored["oldest"], stored["next"]
         segments = {}
         for first in range(oldest // SEGMENT * SEGMENT, end, SEGMENT):
@@ -267,7 +268,7 @@ class RayRunner(SequenceRunner):
 
     # The work of the processes.
 
-    def _start(self, ray: Any, say: Callable[[str], None]) -> Crew:
+    def _start(self, ray: ModuleType, say: Callable[[str], None]) -> Crew:
         """Requests all processes of the cluster; they begin to work one by one."""
         resources = ray.cluster_resources()
         cores = int(resources.get("CPU", 0))
@@ -310,7 +311,8 @@ class RayRunner(SequenceRunner):
         crew = self._crew
         match process.kind:
             case "replay" | "learner" if process.kind in crew.serving:
-                process.call("prepare", self._config)
+                if process.kind == "learner":
+                    process.call("prepare", self._config)
                 process.busy = process.call("watch")
             case "replay":
                 self._begin_replay(process)

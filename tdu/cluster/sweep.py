@@ -5,6 +5,8 @@ back when the run is over. When a worker dies, Ray starts the job again elsewher
 from its last checkpoint.
 """
 
+from __future__ import annotations
+
 import contextlib
 import io
 import itertools
@@ -15,12 +17,17 @@ import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from tdu.cluster import connection
 from tdu.errors import RunError, UserError
 from tdu.run.folder import LOCKS, is_in_use
 from tdu.run.processes import Job, Lines, Outcome, Tell, ended, one_line, parse_report
+
+if TYPE_CHECKING:
+    from tdu.cluster.messages import Handle, Ref
+    from tdu.run.progress import Facts
 
 _RETRIES = 10
 
@@ -81,33 +88,24 @@ def run_all(
 
 
 def _shipped() -> tuple[type, Callable[..., tuple[int, str, bytes | None]]]:
-    """What is sent to the cluster, as code and not as names to import.
-
-    Ray looks for modules in the working folder first, where a user's numpy.py would hide NumPy. So the folder is moved to the
-    end of the path before anything is imported, tdu included, unless tdu itself lies in it.
-    """
+    """What is sent to the cluster, as code: see `connection.shipped_entry`."""
+    enter = connection.shipped_entry()
 
     class Latest:
         """The last report of each run."""
 
         def __init__(self) -> None:
-            self._reports: dict[str, dict[str, Any]] = {}
+            self._reports: dict[str, Facts] = {}
 
-        def put(self, name: str, report: dict[str, Any]) -> None:
+        def put(self, name: str, report: Facts) -> None:
             self._reports[name] = report
 
-        def take(self) -> dict[str, dict[str, Any]]:
+        def take(self) -> dict[str, Facts]:
             reports, self._reports = self._reports, {}
             return reports
 
     def work(folder: str, holds_tdu: bool, *arguments: Any) -> tuple[int, str, bytes | None]:
-        import os
-        import sys
-
-        if not holds_tdu:
-            sys.path[:] = [path for path in sys.path if path != folder] + [folder]
-        if os.path.isdir(folder):
-            os.chdir(folder)
+        enter(folder, holds_tdu)
         from tdu.cluster import sweep
 
         return sweep.work(*arguments)
@@ -115,7 +113,7 @@ def _shipped() -> tuple[type, Callable[..., tuple[int, str, bytes | None]]]:
     return Latest, work
 
 
-def _take(ray: Any, latest: Any) -> dict[str, dict[str, Any]] | None:
+def _take(ray: ModuleType, latest: Handle) -> dict[str, Facts] | None:
     """The reports since the last call; None while their process has not started, or is restarted."""
     try:
         return ray.get(latest.take.remote(), timeout=5)
@@ -126,7 +124,7 @@ def _take(ray: Any, latest: Any) -> dict[str, dict[str, Any]] | None:
 class _ReportingOutput(io.RawIOBase):
     """A worker's standard output: its progress reports are passed on, at most once a second."""
 
-    def __init__(self, put: Callable[[dict[str, Any]], Any]):
+    def __init__(self, put: Callable[[Facts], object]):
         super().__init__()
         self._put, self._lines, self._last = put, Lines(), -1.0
 
@@ -141,7 +139,7 @@ class _ReportingOutput(io.RawIOBase):
         return len(data)
 
 
-def work(fields: tuple[Any, ...], marker: str, latest: Any) -> tuple[int, str, bytes | None]:
+def work(fields: tuple[Any, ...], marker: str, latest: Handle) -> tuple[int, str, bytes | None]:
     """One run in a worker: its exit code, its messages, and its folder if it does not share the sweep's disk."""
     from tdu.cli import main
 
@@ -171,7 +169,7 @@ def _await_lock(folder: Path, seconds: float = 60.0) -> None:
         time.sleep(0.2)
 
 
-def _outcome(ray: Any, reference: Any, job: Job) -> Outcome:
+def _outcome(ray: ModuleType, reference: Ref, job: Job) -> Outcome:
     try:
         code, stderr, packed = ray.get(reference)
     except ray.exceptions.RayTaskError as e:
