@@ -6,8 +6,8 @@
 The run is `tdu train --engine ray --address …`, as a user would type it. Its environments record every step they take, and
 give every episode a unique return. The benchmark checks:
 
-- After every kill, once all nodes are back, acting continues within 30 seconds (times `--patience`). After a kill of the learner or
-  the replay, learning continues too.
+- After every kill, once all nodes are back, acting continues within 30 seconds (times `--patience`). After a kill of the
+  learner or the replay, learning continues too.
 - No episode is logged twice, and no more steps are counted than were taken.
 - Learner and replay continue from their checkpoint, and every death and return is in events.csv.
 - Learning and acting end at the stated ratio, within the allowed lead of acting.

@@ -93,7 +93,7 @@ def test_the_target_is_the_network_of_the_last_copy_and_the_prior_stays(make):
 def test_a_unit_prior_has_one_size_for_every_width(layout):
     def size(states, unit):
         spec = EnvSpec("line", (states,), 2, num_states=states)
-        shape = values.EnsembleShape(200, (64, 64), 1.0, 4, False, Adam(1e-3), layout=layout, unit_prior=unit)
+        shape = values.EnsembleShape(50, (64, 64), 1.0, 4, False, Adam(1e-3), layout=layout, unit_prior=unit)
         return float(np.std(jax.jit(values.one_hot(spec, shape).init)(jax.random.key(0)).prior[:states]))
 
     small, large = size(16, True), size(400, True)

@@ -221,6 +221,6 @@ def test_stuck_runs_are_distinguished_from_one_law():
     assert statistics.stuck_runs(runs[:10]).p == 1, "all are solved"
 
     generator = np.random.default_rng(0)
-    draws = [np.ceil(5000 * generator.weibull(1.5, size=12)).astype(int) for _ in range(200)]
+    draws = [np.ceil(5000 * generator.weibull(1.5, size=12)).astype(int) for _ in range(80)]
     one_law = [[Episodes(min(int(t), 10_000), bool(t < 10_000)) for t in times] for times in draws]
     assert np.mean([statistics.stuck_runs(runs).p < 0.05 for runs in one_law]) < 0.1
