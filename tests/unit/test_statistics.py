@@ -138,7 +138,8 @@ def test_a_power_law_is_found_again():
     assert noisy.low < 2 < noisy.high
 
 
-def test_a_power_law_accounts_for_unsolved_runs():
+def test_a_power_law_accounts_for_unsolved_runs(monkeypatch):
+    monkeypatch.setattr(statistics, "DRAWS", 500)
     rng = np.random.default_rng(0)
     sizes = np.repeat([10, 20, 40, 80], 50)
     times = 3 * sizes**2.0 * np.exp(0.5 * rng.normal(size=200))
