@@ -18,7 +18,7 @@ from tdu.report import readme
 from tdu.run import folder as runs
 from tdu.run.folder import folder as folders
 from tdu.run.folder.log import Log
-from tdu.run.folder.records import LARGEST_REAL, RECENT
+from tdu.run.folder.records import LARGEST_REAL, RECENT, WATCH
 from tdu.run.folder.snapshots import Record
 
 ROWS, TEXT, FILM = "runs.csv", "README.md", "film.gif"
@@ -301,6 +301,7 @@ def command(config: runs.RunConfig, seeds: Sequence[int]) -> str | None:
     if config.num_envs != usual_envs:
         flags |= {"num_envs": config.num_envs}
     flags |= {"engine": "ray", "actors": config.actors} if config.actors else {}
+    flags |= {name: x for name, x in config.to_json().items() if name in ("until_return", "success_return", *WATCH)}
     several = len(seeds) > 1 and sorted(seeds) == list(range(len(seeds)))
     flags |= {"seeds": len(seeds)} if several else {"seed": seeds[0]}
     words = ["tdu", "train", config.env]

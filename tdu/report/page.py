@@ -136,8 +136,17 @@ def _card(env: str, agent: str, seeds: Sequence[StoredRun], colour: palette.Colo
     return (
         f'<article class="card" style="--light:{colour.light};--dark:{colour.dark}"><h3>{escaped(agent)}</h3>'
         f'<p class="env">{escaped(env)}</p>{_returned(found, seeds)}<ul>{items}</ul>{code}'
-        f'<p class="note">Run on {when_run}.</p></article>'
+        f'<p class="note">Run on {when_run}{_versions(seeds)}.</p></article>'
     )
+
+
+def _versions(seeds: Sequence[StoredRun]) -> str:
+    """The versions that finished runs were made with."""
+    made_with = [one for run in seeds if run.result is not None for one in run.result.versions]
+    words = dict.fromkeys(
+        ", ".join(f"{name} {one[name]}" for name in ("tdu", "jax", "precision") if name in one) for one in made_with
+    )
+    return f" with {escaped('; '.join(words))}" if words else ""
 
 
 def _returned(found: Headline, seeds: Sequence[StoredRun]) -> str:

@@ -578,6 +578,7 @@ def test_the_page_begins_with_the_result(browser, tried_out):
         "possible return",
         "tdu train deep_sea",
         "--seeds 2",
+        f"tdu {tdu.__version__}, jax ",
     ):
         assert words in card
     assert collect.collect([tried_out]).runs[0].date in card
@@ -613,6 +614,9 @@ def test_the_command_of_a_run_makes_the_same_run(sweep):
         program, verb, *arguments = collect.command(run.config, [run.config.seed]).split()
         assert (program, verb) == ("tdu", "train")
         assert resolve(**_settings(*parse(arguments))).config == run.config
+    watched = dataclasses.replace(run.config, evaluate_every=5, until_return=0.5, success_return=0.2, record=True)
+    again = collect.command(watched, [watched.seed]).split()[2:]
+    assert resolve(**_settings(*parse(again))).config == watched
     config = dataclasses.replace(run.config, env="object:Mine")
     assert collect.command(config, [0]) is None
 
