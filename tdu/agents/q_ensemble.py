@@ -10,31 +10,29 @@ With `return_steps` = n, a transition spans n steps: r is their discounted sum, 
 An agent is a choice of values, bonus and behaviour (see the AGENTS table).
 """
 
-from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from tdu import random, td
+from tdu import random
 from tdu import replay as replays
-from tdu.agents import learning, units
+from tdu.agents import acting, learning, targets, units
+from tdu.agents.acting import ActingHead, ActingParams
 from tdu.agents.config import LearnerConfig
 from tdu.metrics import Metrics, Reducers
 from tdu.types import (
-    Actor,
     Agent,
     Array,
     Behaviour,
     Bonus,
     EnvSpec,
+    Evaluated,
     Examined,
     Examiner,
     Exploit,
     Key,
-    Params,
     State,
-    TimeStep,
     Transition,
     Values,
 )
@@ -71,35 +69,21 @@ class EnsembleState(NamedTuple):
     """Reward statistics of `units`; empty where the unit of values is 1."""
 
 
-class ActingParams(NamedTuple):
-    """What the actors need."""
-
-    values: Params
-    behaviour: State
-    reward_scale: State = ()
-
-
-class ActingHead(NamedTuple):
-    head: Array
-    frozen: State
-    """The head as it was when the episode began; empty where the live head acts."""
-    left: State = ()
-    """Steps until another head is drawn; empty where one head acts for the whole episode."""
-
-
 def q_ensemble(
     spec: EnvSpec, config: LearnerConfig, *, heads: Heads, values: Values, bonus: Bonus, behaviour: Behaviour
 ) -> Agent:
     """The agent made of these parts."""
     join = config.discount if config.return_cut == "never" else None
     replay = replays.uniform(config.replay_capacity, config.batch_size, steps=config.return_steps, join=join)
-    task_heads = max(heads.exploiters, 1)  # without exploiters, the explorer's values are those of the task
+    k = heads.exploiters
+    task_heads = max(k, 1)  # without exploiters, the explorer's values are those of the task
     unit = units.make(config.reward_unit, config.discount)
     with_rows = config.return_steps > 1 or config.reward_unit == "returns"
     masked = heads.mask_prob < 1.0
     noisy = heads.noise_scale > 0.0
     # Without exploiters, the heads that learn the task are paid the bonus too: it limits their values.
-    extra_metrics = (*(() if heads.exploiters else ("largest_extra",)), *(("reward_unit",) if unit else ()))
+    has_unit = config.reward_unit != "one"
+    extra_metrics = (*(() if k else ("largest_extra",)), *(("reward_unit",) if has_unit else ()))
     reducers = Reducers(maximum=("largest_q", *extra_metrics))
 
     def init(key: Key) -> EnsembleState:
@@ -116,7 +100,7 @@ def q_ensemble(
             bonus=bonus.init(random.for_use(key, random.Use.BONUS)),
             behaviour=behaviour.init(),
             phase=jnp.zeros((), jnp.int32),
-            reward_scale=unit.init() if unit else (),
+            reward_scale=unit.init(),
         )
 
     def params(state: EnsembleState) -> ActingParams:
@@ -124,23 +108,14 @@ def q_ensemble(
 
     def in_rewards(x: Array, reward_scale: State) -> Array:
         """Values in the environment's unit, from those in the unit of learning."""
-        return x * unit.size(reward_scale) if unit else x
+        return x * unit.size(reward_scale)
 
     def in_values(transition: Transition, reward_scale: State) -> Transition:
         """The transition, and the steps after it, with rewards in the unit of learning."""
-        if not unit:
-            return transition
         later = transition.later and in_values(transition.later, reward_scale)
         return transition._replace(r_t=transition.r_t / unit.size(reward_scale), later=later)
 
-    def next_of(batch: Transition, of: Callable[[Transition], Array]) -> Array:
-        """What `of` reads of every o_t that a target may use, [B·n, …]: the batch's own and those of its later steps."""
-        if not batch.later:
-            return of(batch)
-        steps = jnp.concatenate([of(batch)[:, None], of(batch.later)], axis=1)
-        return steps.reshape(-1, *steps.shape[2:])
-
-    def observe(state: EnsembleState, acting: ActingHead, transition: Transition, key: Key) -> EnsembleState:
+    def observe(state: EnsembleState, actor_state: ActingHead, transition: Transition, key: Key) -> EnsembleState:
         key_mask, key_noise = jax.random.split(key)
         extras = dict(transition.extras)
         if masked:
@@ -150,64 +125,41 @@ def q_ensemble(
         if values.prior is not None:
             priors = (values.prior(state.values, o) for o in (transition.o_tm1, transition.o_t))
             extras |= dict(zip(_PRIORS, priors, strict=True))
-        reward_scale = unit.observe(state.reward_scale, transition) if unit else ()
+        reward_scale = unit.observe(state.reward_scale, transition)
         transition = transition._replace(extras=extras)
         return state._replace(
             values=in_unit_of(state, reward_scale),
             replay=replay.add(state.replay, transition),
             bonus=bonus.observe(state.bonus, transition),
-            behaviour=behaviour.observe(state.behaviour, acting.head, transition),
+            behaviour=behaviour.observe(state.behaviour, actor_state.head, transition),
             phase=(state.phase + 1) % config.learn_period,
             reward_scale=reward_scale,
         )
 
     def in_unit_of(state: EnsembleState, reward_scale: State) -> State:
         """The learned values in the new unit; unchanged before the first learning step."""
-        if not unit:
+        if not has_unit:
             return state.values
         begun = replay.size(state.replay) >= config.min_replay
         return values.rescaled(state.values, jnp.where(begun, unit.change(state.reward_scale, reward_scale), 1.0))
 
-    def errors(q_tm1: Array, batch: Transition, target_t: Array, online_t: Array | None) -> Array:
-        """TD errors [H, B] on the environment's rewards, from the values of `next_of`."""
-        if batch.later:
-            return cut_errors(q_tm1, batch, target_t, target_t if online_t is None else online_t)
-        r_t = jnp.broadcast_to(batch.r_t, (heads.number, *batch.r_t.shape))
-        d_t = config.discount * batch.d_t
-        over_heads = (0, None, 0, None, 0)
-        if online_t is not None:
-            double = jax.vmap(jax.vmap(td.double_q_learning), in_axes=(*over_heads, 0))
-            return double(q_tm1, batch.a_tm1, r_t, d_t, target_t, online_t)
-        return jax.vmap(jax.vmap(td.q_learning), in_axes=over_heads)(q_tm1, batch.a_tm1, r_t, d_t, target_t)
-
-    def cut_errors(q_tm1: Array, batch: Transition, target_t: Array, online_t: Array) -> Array:
-        assert batch.later
-        a_tm1, r_t, d_t = (
-            jnp.concatenate([getattr(batch, name)[:, None], getattr(batch.later, name)], axis=1)
-            for name in ("a_tm1", "r_t", "d_t")
-        )
-        target_t, online_t = (x.reshape(heads.number, *a_tm1.shape, -1) for x in (target_t, online_t))
-        error = jax.vmap(jax.vmap(td.cut_q_learning), in_axes=(0, None, None, None, 0, 0, None))
-        return error(q_tm1, a_tm1, r_t, config.discount * d_t, target_t, online_t, batch.later.extras["follows"])
-
     def update(state: EnsembleState, key: Key) -> tuple[EnsembleState, Metrics]:
+        """One learning step on a batch of the replay."""
         batch = in_values(replay.sample(state.replay, key), state.reward_scale)
         bonus_state, novelty = bonus.learn(state.bonus, batch)
 
         def loss(q_tm1: Array, target_t: Array, online_t: Array | None) -> tuple[Array, Metrics]:
-            plain = errors(q_tm1, batch, target_t, online_t)
-            exploit_td = jax.lax.stop_gradient(plain[: heads.exploiters])
-            taken = jax.vmap(jax.vmap(td.taken), in_axes=(0, None))(q_tm1[: heads.exploiters], batch.a_tm1)
-            q = jax.lax.stop_gradient(taken)
-            explorers_reward, bonus_in_it = bonus.reward(novelty, batch, Exploit(q, exploit_td))
-            delta = plain + bonus_by_head(jax.lax.stop_gradient(explorers_reward) - batch.r_t)
+            on_reward = targets.errors(Evaluated(q_tm1, target_t, online_t), batch, config.discount)
+            exploit = Exploit(targets.taken(q_tm1[:k], batch), on_reward[:k])
+            paid, bonus_in_it = bonus.reward(novelty, batch, jax.lax.stop_gradient(exploit))
+            delta = on_reward + by_head(jax.lax.stop_gradient(paid) - batch.r_t)
             if noisy:
                 delta += heads.noise_scale * batch.extras["noise"].T
             squares = 0.5 * jnp.square(delta)
             if masked:
                 squares *= batch.extras["mask"].T
-            extra = {} if heads.exploiters else {"largest_extra": jnp.max(jnp.abs(explorers_reward - batch.r_t))}
-            if unit:
+            extra: dict[str, Array | float] = {} if k else {"largest_extra": jnp.max(jnp.abs(paid - batch.r_t))}
+            if has_unit:
                 extra["reward_unit"] = unit.size(state.reward_scale)
             metrics = learning.metrics(
                 loss=jnp.mean(squares),
@@ -217,21 +169,19 @@ def q_ensemble(
             )
             return jnp.sum(jnp.mean(squares, axis=1)), metrics
 
-        priors = None
+        o_t, priors = targets.next_of(batch, lambda steps: steps.o_t), None
         if values.prior is not None:
-            prior_tm1, prior_t = batch.extras[_PRIORS[0]], next_of(batch, lambda steps: steps.extras[_PRIORS[1]])
-            priors = jnp.swapaxes(prior_tm1, 0, 1), jnp.swapaxes(prior_t, 0, 1)
-        o_t = next_of(batch, lambda steps: steps.o_t)
+            prior_t = targets.next_of(batch, lambda steps: steps.extras["prior_t"])
+            priors = jnp.swapaxes(batch.extras["prior_tm1"], 0, 1), jnp.swapaxes(prior_t, 0, 1)
         values_state, metrics = values.update(state.values, batch.o_tm1, o_t, loss, priors)
-        state = state._replace(values=values_state, bonus=bonus_state)
-        return state, metrics
+        return state._replace(values=values_state, bonus=bonus_state), metrics
 
-    def bonus_by_head(pay: Array) -> Array:
-        """Each head's bonus, [H, B], from the explorers', [B] for all or [N, B]."""
-        explores = (jnp.arange(heads.number) >= heads.exploiters)[:, None]
-        if pay.ndim == 2:
-            pay = jnp.concatenate([jnp.zeros((heads.exploiters, config.batch_size)), pay])
-        return jnp.where(explores, pay, 0.0)
+    def by_head(extra: Array) -> Array:
+        """What each head is paid beside the reward, [H, B], from the explorers', [B] for all or [N, B]."""
+        explores = (jnp.arange(heads.number) >= k)[:, None]
+        if extra.ndim == 2:
+            extra = jnp.concatenate([jnp.zeros((k, config.batch_size)), extra])
+        return jnp.where(explores, extra, 0.0)
 
     def learn(state: EnsembleState, key: Key) -> tuple[EnsembleState, Metrics]:
         ready = (replay.size(state.replay) >= config.min_replay) & (state.phase == 0)
@@ -241,11 +191,9 @@ def q_ensemble(
         """Values, TD errors and bonus that a learning step on the batch would use."""
         batch = in_values(batch, state.reward_scale)
         _, novelty = bonus.learn(state.bonus, batch)
-        of_batch = values.evaluate(state.values, batch.o_tm1, next_of(batch, lambda steps: steps.o_t))
-        q = jax.vmap(jax.vmap(td.taken), in_axes=(0, None))(of_batch.q_tm1, batch.a_tm1)
-        delta = errors(of_batch.q_tm1, batch, of_batch.target_t, of_batch.online_t)
-        exploit = Exploit(q[: heads.exploiters], delta[: heads.exploiters])
-        examined = Examined(q, delta, bonus.reward(novelty, batch, exploit)[1])
+        evaluated = values.evaluate(state.values, batch.o_tm1, targets.next_of(batch, lambda steps: steps.o_t))
+        q, delta = targets.taken(evaluated.q_tm1, batch), targets.errors(evaluated, batch, config.discount)
+        examined = Examined(q, delta, bonus.reward(novelty, batch, Exploit(q[:k], delta[:k]))[1])
         return jax.tree.map(lambda x: in_rewards(x, state.reward_scale), examined)
 
     def rebase(state: EnsembleState) -> EnsembleState:
@@ -260,21 +208,21 @@ def q_ensemble(
     def task_values(params: ActingParams, observation: Array) -> Array:
         return jnp.mean(all_q(params, observation)[:task_heads], axis=0)
 
-    frozen = heads.acting == "frozen"
-    actor = _frozen_actor(heads.number, values, behaviour) if frozen else _live_actor(values, behaviour)
+    live = heads.acting == "live"
+    actor = acting.live(values, behaviour) if live else acting.frozen(heads.number, values, behaviour)
     return Agent(
         init=init,
         params=params,
-        actor=_redrawing(actor, heads.head_steps) if heads.head_steps else actor,
+        actor=acting.redrawing(actor, heads.head_steps) if heads.head_steps else actor,
         evaluator=learning.greedy_actor(task_values),
         values=task_values,
         observe=observe,
         learn=learn,
         rebase=rebase,
-        head=lambda acting: acting.head,
+        head=lambda actor_state: actor_state.head,
         discount=config.discount,
         reducers=reducers,
-        live=not frozen,
+        live=live,
         examiner=Examiner(
             exploiters=heads.exploiters,
             explorers=heads.explorers,
@@ -285,49 +233,3 @@ def q_ensemble(
         extras=("last", "row") if with_rows else (),
         cut=cut if config.return_steps > 1 else None,
     )
-
-
-def _frozen_actor(heads: int, values: Values, behaviour: Behaviour) -> Actor:
-    """Acts with the head as it was when the episode began."""
-    freeze, frozen_q = values.freeze, values.frozen_q
-    if behaviour.every_head:
-        freeze, frozen_q = jax.vmap(freeze, in_axes=(None, 0)), jax.vmap(frozen_q, in_axes=(0, None))
-
-    def begin(params: ActingParams, key: Key) -> ActingHead:
-        head = behaviour.begin(params.behaviour, key)
-        return ActingHead(head, freeze(params.values, jnp.arange(heads) if behaviour.every_head else head))
-
-    def act(params: ActingParams, acting: ActingHead, timestep: TimeStep, key: Key) -> tuple[Array, ActingHead]:
-        del params
-        return behaviour.act(frozen_q(acting.frozen, timestep.observation), acting.head, key), acting
-
-    return Actor(begin, act)
-
-
-def _live_actor(values: Values, behaviour: Behaviour) -> Actor:
-    """Acts with the head as it learns."""
-
-    def begin(params: ActingParams, key: Key) -> ActingHead:
-        return ActingHead(behaviour.begin(params.behaviour, key), ())
-
-    def act(params: ActingParams, acting: ActingHead, timestep: TimeStep, key: Key) -> tuple[Array, ActingHead]:
-        live = values.q(params.values, timestep.observation)
-        return behaviour.act(live if behaviour.every_head else live[acting.head], acting.head, key), acting
-
-    return Actor(begin, act)
-
-
-def _redrawing(actor: Actor, steps: int) -> Actor:
-    """Draws another head every `steps` steps of an episode, as at its beginning."""
-
-    def begin(params: ActingParams, key: Key) -> ActingHead:
-        acting: ActingHead = actor.begin(params, key)
-        return acting._replace(left=jnp.full((), steps, jnp.int32))
-
-    def act(params: ActingParams, acting: ActingHead, timestep: TimeStep, key: Key) -> tuple[Array, ActingHead]:
-        another = random.for_use(key, random.Use.HEAD)
-        acting = jax.lax.cond(acting.left == 0, lambda: begin(params, another), lambda: acting)
-        action, acting = actor.act(params, acting, timestep, key)
-        return action, acting._replace(left=acting.left - 1)
-
-    return Actor(begin, act, remembers=True)

@@ -17,7 +17,7 @@ class Unit(NamedTuple):
     init: Callable[[], State]
     observe: Callable[[State, Transition], State]
     """observe(state, one step) -> state."""
-    size: Callable[[State], Array]
+    size: Callable[[State], Array | float]
     """size(state) -> the unit, in the environment's rewards."""
     largest: Callable[[State], Array]
     """largest(state) -> the largest |r| seen."""
@@ -40,10 +40,10 @@ class RewardStatistics(NamedTuple):
     """Largest reward above 0."""
 
 
-def make(kind: RewardUnit, discount: float) -> Unit | None:
-    """The unit of this kind; None for 1."""
+def make(kind: RewardUnit, discount: float) -> Unit:
+    """The unit of this kind."""
     if kind == "one":
-        return None
+        return Unit(init=tuple, observe=lambda nothing, _: nothing, size=lambda _: 1.0, largest=lambda _: jnp.ones(()))
     if kind == "largest":
         return Unit(
             init=lambda: jnp.zeros(()),
