@@ -1,6 +1,6 @@
 """Shared by the Atari experiments: plans of runs, human-normalised scores, tests between agents, tables and figures."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -126,7 +126,7 @@ def compare(first: Sequence[Scored], second: Sequence[Scored]) -> Tested:
     return Tested(above, f"{words}, F = {test.f:.2f}, p = {test.p:.4f}")
 
 
-def body(plans: Mapping[str, GamePlan], rows: Sequence[RunRow]) -> tuple[str, dict[str, Callable[[], Any]]]:
+def body(plans: Mapping[str, GamePlan], rows: Sequence[RunRow]) -> tuple[str, dict[str, drawing.Drawing]]:
     """Tables and a figure of each preset that has runs; the figures by name."""
     parts, figures = ["## Human-normalised scores"], {}
     for preset, plan in plans.items():
@@ -175,10 +175,10 @@ def _game_table(scored: Sequence[Scored], plan: GamePlan) -> str:
     return wording.table(["game", "agent", "score", "human-normalised (95 %)", "every seed"], lines)
 
 
-def _drawing(scored: Sequence[Scored], plan: GamePlan) -> Callable[[], Any]:
+def _drawing(scored: Sequence[Scored], plan: GamePlan) -> drawing.Drawing:
     """Every run as a dot, and the mean of each setting on each game as a line."""
 
-    def draw() -> Any:
+    def draw() -> "drawing.Figure":
         games = [game for game in plan.games if any(run.game == game for run in scored)]
         drawn, axes = drawing.figure(min(5 + 1.2 * len(games), 30), 4.5)
         colours, markers = (*drawing.COLOURS.values(), *drawing.GREYS), "os^"

@@ -1,7 +1,6 @@
 """The figures of Deep Sea: episodes to solve, and every method's score."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from reproduction import analysis, drawing
 from reproduction.deep_sea_runs import ENSEMBLES, FEW_SIZES, DeepSeaScore, group, published, variant
@@ -9,7 +8,7 @@ from reproduction.experiment import EPISODES
 from reproduction.rows import RunRow
 
 
-def draw_episodes(rows: Sequence[RunRow], panels: Sequence[tuple[bool, str]]) -> Any:
+def draw_episodes(rows: Sequence[RunRow], panels: Sequence[tuple[bool, str]]) -> "drawing.Figure":
     """Every run of TDU and BDQN by size; a panel is (stochastic, preset)."""
     drawn, axes = drawing.figure(11, 4.6, columns=len(panels), sharey=True)
     references = published()
@@ -41,7 +40,7 @@ def draw_episodes(rows: Sequence[RunRow], panels: Sequence[tuple[bool, str]]) ->
     return drawn
 
 
-def draw_scores(scores: Mapping[str, tuple[DeepSeaScore, DeepSeaScore]]) -> Any:
+def draw_scores(scores: Mapping[str, tuple[DeepSeaScore, DeepSeaScore]]) -> "drawing.Figure":
     """Official scores with their intervals by method, each deterministic and stochastic."""
     drawn, axes = drawing.figure(9, 3.8)
     for shift, stochastic, colour in ((-0.2, False, "#4a7ab5"), (0.2, True, "#c77c3a")):

@@ -3,7 +3,7 @@
 import io
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reproduction.statistics import Episodes
 from tdu import files
@@ -12,15 +12,18 @@ from tdu.errors import writing
 COLOURS = {"tdu": "#0b6e4f", "bdqn": "#3b6fb6"}
 GREYS = ("#8a8a8a", "#b08a3e", "#a05a8a", "#5aa0a0")
 
-Figure = Any
-"""matplotlib's Figure; matplotlib is imported only to draw."""
+if TYPE_CHECKING:  # matplotlib is imported only to draw
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Figure
+
+Drawing = Callable[[], "Figure"]
 
 
-def figure(width: float, height: float, rows: int = 1, columns: int = 1, **options: Any) -> tuple[Figure, Any]:
+def figure(width: float, height: float, rows: int = 1, columns: int = 1, **options: Any) -> "tuple[Figure, Any]":
     """A figure outside pyplot, and its axes."""
-    from matplotlib.figure import Figure as New
+    from matplotlib.figure import Figure
 
-    new = New(figsize=(width, height), layout="constrained")
+    new = Figure(figsize=(width, height), layout="constrained")
     axes = new.subplots(rows, columns, **options)
     for one in axes.flat if hasattr(axes, "flat") else [axes]:
         if "top" in one.spines:  # polar axes have none
@@ -28,7 +31,7 @@ def figure(width: float, height: float, rows: int = 1, columns: int = 1, **optio
     return new, axes
 
 
-def save(drawings: Mapping[str, Callable[[], Figure]], folder: Path) -> list[Path]:
+def save(drawings: Mapping[str, Drawing], folder: Path) -> list[Path]:
     """Draws each figure as SVG and PNG, with matplotlib's default settings."""
     import matplotlib as mpl
 
@@ -53,7 +56,7 @@ def save(drawings: Mapping[str, Callable[[], Figure]], folder: Path) -> list[Pat
 
 
 def runs(
-    axes: Any, at: float, group: Sequence[Episodes], *, colour: str, label: str | None = None, above: float = 5
+    axes: "Axes", at: float, group: Sequence[Episodes], *, colour: str, label: str | None = None, above: float = 5
 ) -> None:
     """Runs at one place: dots for solved ones, a hollow triangle for unsolved ones.
 
@@ -64,17 +67,17 @@ def runs(
     axes.plot([at] * len(solved), solved, "o", color=colour, markersize=4.2, alpha=0.75, label=label, markeredgewidth=0)
     axes.plot([at] * len(unsolved), unsolved, "^", color=colour, markersize=6, markerfacecolor="none")
     if len(unsolved) > 1:
-        where = {"textcoords": "offset points", "ha": "center", "fontsize": 6, "color": colour}
+        where: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": 6, "color": colour}
         axes.annotate(f"×{len(unsolved)}", (at, max(unsolved)), (0, above), **where)
 
 
-def legend(axes: Any, size: float = 9, **options: Any) -> None:
+def legend(axes: "Axes", size: float = 9, **options: Any) -> None:
     """A legend without a frame, if anything has a label."""
     if axes.get_legend_handles_labels()[0]:
         axes.legend(frameon=False, fontsize=size, **options)
 
 
-def plain_numbers(axes: Any) -> None:
+def plain_numbers(axes: "Axes") -> None:
     """Ticks of a short logarithmic axis at 1, 2 and 5 times a power of ten, as plain numbers."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from reproduction import drawing
 from reproduction.rows import RunRow, first_of_each, identity
 from tdu import agents
 from tdu.run import folder as run_folder
@@ -46,7 +47,7 @@ class Findings(NamedTuple):
     """By claim."""
     body: str
     """Markdown: tables with intervals, and figures."""
-    figures: Mapping[str, Callable[[], Any]]
+    figures: Mapping[str, drawing.Drawing]
     """Functions that draw the figures, by file name."""
     details: str = ""
     """Markdown for the end of the page: tables of every run."""
@@ -95,7 +96,7 @@ def cell(
     preset: str = "paper",
     episodes: int | None = EPISODES,
     until: Until = "solved",
-    **options: Any,
+    **options: object,
 ) -> Cell:
     """A run. Options equal to the preset's are dropped, so that a run has one identity in every grid."""
     if not options:
@@ -107,7 +108,7 @@ def cell(
 
 
 @functools.cache
-def _defaults(agent: str, preset: str) -> dict[str, Any]:
+def _defaults(agent: str, preset: str) -> dict[str, object]:
     return dataclasses.asdict(agents.configure(agent, {}, preset))
 
 

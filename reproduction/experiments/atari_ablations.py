@@ -5,7 +5,7 @@ score, so the explorers' policy is a separate run: the same training, evaluated 
 point of the curves of β is a separate run too: the same training, stopped earlier.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from reproduction import analysis, drawing, wording
@@ -139,13 +139,13 @@ def explorers(scored: Sequence[Scored]) -> Verdict:
     )
 
 
-def _curves(plan: GamePlan, rows: Sequence[RunRow]) -> Callable[[], Any] | None:
+def _curves(plan: GamePlan, rows: Sequence[RunRow]) -> drawing.Drawing | None:
     """Score against frames: exploiters' policy as solid lines, explorers' as dotted ones. None without runs."""
     by_frames = {at.frames: pick(at.scored(rows), list(_POLICIES), plan.games) for at in (*shorter(plan), plan)}
     if not any(by_frames.values()):
         return None
 
-    def draw() -> Any:
+    def draw() -> "drawing.Figure":
         drawn, axes = drawing.figure(9, 3.6, 1, 2)
         kinds = {"hard exploration games": HARD, "games with dense rewards": DENSE}
         for one, (kind, games) in zip(axes, kinds.items(), strict=True):

@@ -86,7 +86,7 @@ def _all_solved(runs: Sequence[RunRow]) -> bool:
     return all(time.solved for time in analysis.solve_times(runs))
 
 
-def _draw(runs: dict[tuple[str, str], list[RunRow]]) -> Any:
+def _draw(runs: dict[tuple[str, str], list[RunRow]]) -> "drawing.Figure":
     drawn, axes = drawing.figure(9, 3.8)
     for at, name in enumerate(AGENTS_SHOWN):
         times = analysis.solve_times(runs[name, "Deep Sea 10"])

@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -181,7 +180,7 @@ _COLOURS = {
 }
 
 
-def _draw_betas(betas: dict[float, ByDepth]) -> Any:
+def _draw_betas(betas: dict[float, ByDepth]) -> "drawing.Figure":
     drawn, axes = drawing.figure(7.5, 4.4)
     for i, (beta, by_depth) in enumerate(betas.items()):
         shift = 2.0 * (i - (len(betas) - 1) / 2)
@@ -195,7 +194,7 @@ def _draw_betas(betas: dict[float, ByDepth]) -> Any:
     return drawn
 
 
-def _draw_explorers(explorers: dict[tuple[int, float], ByDepth]) -> Any:
+def _draw_explorers(explorers: dict[tuple[int, float], ByDepth]) -> "drawing.Figure":
     drawn, axes = drawing.figure(7.5, 4)
     depths = sorted({depth for by_depth in explorers.values() for depth in by_depth})
     for i, (depth, beta) in enumerate((d, b) for d in depths for b in EXPLORER_BETAS):

@@ -311,7 +311,7 @@ def _title(shared: Sequence[str]) -> str:
     )
 
 
-def _draw_bars(by_experiment: VariantScores, title: str) -> Any:
+def _draw_bars(by_experiment: VariantScores, title: str) -> "drawing.Figure":
     drawn, axes = drawing.figure(10.5, 4.2)
     axes.set_title(title, fontsize=10)
     names = list(next(iter(by_experiment.values())))
@@ -327,7 +327,7 @@ def _draw_bars(by_experiment: VariantScores, title: str) -> Any:
     return drawn
 
 
-def _draw_radar(by_tag: VariantScores, title: str) -> Any:
+def _draw_radar(by_tag: VariantScores, title: str) -> "drawing.Figure":
     drawn, axes = drawing.figure(6, 5.4, subplot_kw={"polar": True})
     drawn.suptitle(title, fontsize=10)
     tags = list(next(iter(by_tag.values())))

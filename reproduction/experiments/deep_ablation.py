@@ -86,7 +86,7 @@ def _price(runs: Runs, name: str) -> str:
     return f"{name}: {ratios} times the episodes{words}"
 
 
-def _draw(runs: Runs) -> Any:
+def _draw(runs: Runs) -> "drawing.Figure":
     drawn, axes = drawing.figure(8.5, 4.2)
     for shift, size, colour in zip((-0.12, 0.12), SIZES, ("#0b6e4f", "#3b6fb6"), strict=True):
         for at, name in enumerate(PARTS):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from reproduction import analysis, drawing, statistics, wording
 from reproduction.deep_sea_runs import ABOUT_LUCK, SIZES, deep_sea_cells, deep_sea_id, luck, luck_words, measure
@@ -236,7 +236,7 @@ _NOT_RUN = 100
 _COLOURS = {0.0: "#b9b9b9", 1.0: "#7fb79a", 3.0: drawing.COLOURS["tdu"]}
 
 
-def _draw(grid: BetaAndPrior, others: dict[str, Setting]) -> Any:
+def _draw(grid: BetaAndPrior, others: dict[str, Setting]) -> "drawing.Figure":
     drawn, axes = drawing.figure(11, 4, columns=len(FEW_SIZES), sharey=True)
     names = [*(f"{beta:g}" for beta in FEW_BETAS), *others]
     lacking = any(n not in grid[beta, prior].by_size for beta in FEW_BETAS for prior in PRIORS for n in FEW_SIZES)

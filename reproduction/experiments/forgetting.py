@@ -23,7 +23,7 @@ BOUND = 0.05 / len(CHANGES)
 """For p, with Bonferroni's correction."""
 TDU, BDQN, REPLAY = "TDU, the paper's settings", "BDQN, the paper's settings", "TDU, replay 100,000"
 
-Groups = dict[str, list[RunRow]]
+RunGroups = dict[str, list[RunRow]]
 """Runs by setting."""
 
 
@@ -58,7 +58,7 @@ def report(rows: Sequence[RunRow]) -> Findings:
     return Findings({"tail": _verdict(groups)}, "\n\n".join(filter(None, body)), figures, "\n\n".join(details))
 
 
-def _groups(rows: Sequence[RunRow], size: int) -> Groups:
+def _groups(rows: Sequence[RunRow], size: int) -> RunGroups:
     """Runs of the first twelve seeds by setting; BDQN's changes only if they were run."""
     env = deep_sea_id(size, stochastic=True)
 
@@ -75,7 +75,7 @@ def _solved(runs: Sequence[RunRow]) -> str:
     return f"{analysis.solved_count(runs)} of {len(runs)}"
 
 
-def _table(groups: Groups) -> str:
+def _table(groups: RunGroups) -> str:
     lines = []
     for name, runs in groups.items():
         if not runs:
@@ -93,7 +93,7 @@ def _table(groups: Groups) -> str:
     return wording.table(header, lines)
 
 
-def _both_sizes(groups: dict[int, Groups]) -> str:
+def _both_sizes(groups: dict[int, RunGroups]) -> str:
     """Every setting against TDU's own, stratified by size, and its stuck runs."""
     lines = []
     for name in dict.fromkeys(name for of_size in groups.values() for name in of_size):
@@ -111,7 +111,7 @@ def _stuck_words(times: Sequence[Episodes]) -> str:
     return "0" if found.p == 1 else f"{found.share:.2f}, {wording.p_value(found.p)}"
 
 
-def _replay_words(groups: dict[int, Groups]) -> str:
+def _replay_words(groups: dict[int, RunGroups]) -> str:
     """The paired test of the only change that keeps the beginning of each seed's run."""
     replay, original = ({n: groups[n][name] for n in SIZES} for name in (REPLAY, TDU))
     test = analysis.paired(replay, original)
@@ -124,11 +124,11 @@ def _replay_words(groups: dict[int, Groups]) -> str:
     )
 
 
-def _against_tdu(groups: dict[int, Groups], name: str) -> Comparison:
+def _against_tdu(groups: dict[int, RunGroups], name: str) -> Comparison:
     return analysis.logrank(*({n: groups[n][which] for n in SIZES if groups[n].get(name)} for which in (name, TDU)))
 
 
-def _failures(groups: dict[int, Groups]) -> str:
+def _failures(groups: dict[int, RunGroups]) -> str:
     """How often the unsolved runs reached the chest."""
     lines = [
         [name, str(size), str(row.seed), "not recorded" if row.successes is None else str(row.successes)]
@@ -141,7 +141,7 @@ def _failures(groups: dict[int, Groups]) -> str:
     return words + wording.table(["setting", "size", "seed", "chests"], lines) if lines else ""
 
 
-def _verdict(groups: dict[int, Groups]) -> Verdict:
+def _verdict(groups: dict[int, RunGroups]) -> Verdict:
     needed = {TDU: SEEDS, BDQN: SEEDS} | {f"TDU, {change}": CHANGED_SEEDS for change in CHANGES}
     lacking = [
         f"{name} at {size} ({len(groups[size][name])} of {seeds})"
@@ -173,7 +173,7 @@ def _tail_words(times: Sequence[Episodes], size: int) -> str:
 _COLOURS = (drawing.COLOURS["tdu"], drawing.COLOURS["bdqn"], "#d08a1d", "#7a4fa3", "#c0504d", "#4aa3b5")
 
 
-def _draw(groups: dict[int, Groups]) -> Any:
+def _draw(groups: dict[int, RunGroups]) -> "drawing.Figure":
     drawn, axes = drawing.figure(11, 4.2, columns=len(SIZES), sharey=True)
     for one, size in zip(axes, SIZES, strict=True):
         for colour, (name, runs) in zip(

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -86,7 +85,7 @@ def _verdict(rows: Sequence[RunRow]) -> Verdict:
     return Verdict("answered", f"{words}held in {held} of {len(solved)}")
 
 
-def _draw(runs: dict[tuple[int, tuple[str, str]], list[RunRow]]) -> Any:
+def _draw(runs: dict[tuple[int, tuple[str, str]], list[RunRow]]) -> "drawing.Figure":
     drawn, axes = drawing.figure(7, 3.8)
     for (agent, preset), style in zip(METHODS, ("-o", "--o", "-s", "--s"), strict=True):
         solved = {n: analysis.solved_count(runs[n, (agent, preset)]) for n in SIZES}

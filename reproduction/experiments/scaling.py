@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from reproduction import drawing, statistics, wording
 from reproduction.analysis import BySize, mastery_times, solve_times
@@ -206,7 +206,7 @@ def _exponent(laws: Mapping[str, Law | None]) -> Verdict:
     return Verdict("answered" if known else "not yet enough data", words or "there are no runs")
 
 
-def _draw(times: Mapping[str, Mapping[int, Sequence[Episodes]]], laws: Mapping[str, Law | None]) -> Any:
+def _draw(times: Mapping[str, Mapping[int, Sequence[Episodes]]], laws: Mapping[str, Law | None]) -> "drawing.Figure":
     drawn, both = drawing.figure(11, 4.8, 1, 2, sharey=True)
     for axes, stochastic in zip(both, VARIANTS, strict=True):
         kind = variant(stochastic)

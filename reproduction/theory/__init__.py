@@ -18,7 +18,7 @@ from reproduction import drawing, origin
 from reproduction.theory import agents, figures, statements
 from reproduction.theory import page as pages
 from reproduction.theory.agents import Training
-from reproduction.theory.statements import Progress, TableRow, Workload
+from reproduction.theory.statements import Advance, TableRow, Workload
 from tdu import files
 from tdu.errors import UserError, tell, unknown, writing
 from tdu.run.processes import use_one_core
@@ -55,14 +55,14 @@ PRESETS = {
 }  # fmt: skip
 """The committed tables are of `laptop`; `smoke` is a short check that everything runs."""
 
-Part = Callable[[TheoryPreset, Progress], Iterator[TableRow]]
+TheoryPart = Callable[[TheoryPreset, Advance], Iterator[TableRow]]
 
 
-def _agents(task: str) -> Part:
+def _agents(task: str) -> TheoryPart:
     return lambda preset, progress: agents.rows(task, preset.training, progress)
 
 
-PARTS: dict[str, Part] = {
+PARTS: dict[str, TheoryPart] = {
     "lemma1": lambda preset, progress: statements.lemma1(preset.sizes, progress),
     "theorem1": lambda preset, progress: statements.theorem1(preset.sizes, progress),
     "theorem2": lambda preset, progress: statements.theorem2(preset.sizes, progress),
@@ -115,7 +115,7 @@ def draw(out: Path) -> Path:
 
 
 def write(rows: list[TableRow], path: Path) -> None:
-    """Rows as CSV, real numbers with six digits."""
+    """TableRows as CSV, real numbers with six digits."""
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()
@@ -124,7 +124,7 @@ def write(rows: list[TableRow], path: Path) -> None:
 
 
 def read(path: Path) -> list[TableRow]:
-    """Rows of a table, with numbers parsed."""
+    """TableRows of a table, with numbers parsed."""
     with open(path, newline="") as f:
         return [{name: _number(text) for name, text in row.items()} for row in csv.DictReader(f)]
 

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from reproduction.theory.statements import MAPPING_SEED, Progress, TableRow
+from reproduction.theory.statements import MAPPING_SEED, Advance, TableRow
 from tdu import agents, environments, values
 from tdu.agents import assemble
 from tdu.agents.config import EnsembleConfig
@@ -44,7 +44,7 @@ class Training(NamedTuple):
     checkpoints: tuple[int, ...]
     """Environment steps, multiples of STEPS_PER_CHUNK."""
     samples: int
-    options: dict[str, Any]
+    options: dict[str, object]
     """Options of the agents."""
 
 
@@ -76,7 +76,7 @@ def known(task: str) -> KnownTask:
     return KnownTask(env, families.deep_sea(right, stochastic=stochastic), before, cells)
 
 
-def rows(task: str, training: Training, progress: Progress) -> Iterator[TableRow]:
+def rows(task: str, training: Training, progress: Advance) -> Iterator[TableRow]:
     """A row for each agent, seed and checkpoint."""
     for i, agent in enumerate(AGENTS):
         for seed, rows in enumerate(_runs(known(task), agent, training)):

@@ -1,19 +1,28 @@
 """The theory's figures, made from its tables alone."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from reproduction import drawing
 from reproduction.theory.agents import AGENTS, TASKS
-from reproduction.theory.page import TRACKS, Rows, Tables, agents_of, correlation, median, share, share_outside, where
+from reproduction.theory.page import (
+    TRACKS,
+    TableRows,
+    Tables,
+    agents_of,
+    correlation,
+    median,
+    share,
+    share_outside,
+    where,
+)
 from reproduction.theory.statements import BIAS_FAMILIES, DISTRIBUTIONS, FAMILIES, READINGS
 
 COLOURS = ("#1f4e9c", "#d1495b", "#4d9a5f", "#e0912f", "#7a4fa3")
 
 
-def figures(tables: Tables) -> dict[str, Callable[[], Any]]:
+def figures(tables: Tables) -> dict[str, drawing.Drawing]:
     """Functions that draw lemma1, theorem1, theorem2 and agents."""
     return {
         "lemma1": lambda: _draw_lemma1(tables["lemma1"]),
@@ -23,7 +32,7 @@ def figures(tables: Tables) -> dict[str, Callable[[], Any]]:
     }
 
 
-def _draw_lemma1(rows: Rows) -> Any:
+def _draw_lemma1(rows: TableRows) -> "drawing.Figure":
     drawn, both = drawing.figure(10, 4.2, columns=2)
     for axes, moment in zip(both, ("mean", "variance"), strict=True):
         for i, (reading, colour) in enumerate(zip(READINGS, COLOURS, strict=False)):
@@ -40,7 +49,7 @@ def _draw_lemma1(rows: Rows) -> Any:
     return _with_legend(drawn, both[0], 4)
 
 
-def _draw_theorem1(rows: Rows) -> Any:
+def _draw_theorem1(rows: TableRows) -> "drawing.Figure":
     shown = (
         "mean, Bellman", "variance, truth, symmetric", "variance, truth, covariance", "variance, truth, factorised",
         "variance, Bellman, covariance",
@@ -62,7 +71,7 @@ def _draw_theorem1(rows: Rows) -> Any:
     return _with_legend(drawn, every.flat[0], 3)
 
 
-def _draw_theorem2(rows: Rows) -> Any:
+def _draw_theorem2(rows: TableRows) -> "drawing.Figure":
     drawn, (left, right) = drawing.figure(11, 4.2, columns=2)
     at = np.arange(len(DISTRIBUTIONS))
     kinds = (("inside the condition", lambda found: share(found, "inside"), -0.12), ("outside", share_outside, 0.12))
@@ -90,7 +99,7 @@ def _draw_theorem2(rows: Rows) -> Any:
     return drawn
 
 
-def _draw_agents(rows: Rows) -> Any:
+def _draw_agents(rows: TableRows) -> "drawing.Figure":
     drawn, grid = drawing.figure(11, 6, len(AGENTS), len(TASKS), squeeze=False)
     steps = sorted({row["steps"] for row in rows})
     at = np.arange(len(steps))

@@ -9,7 +9,7 @@ from reproduction import wording
 from reproduction.theory.agents import AGENTS, TASKS
 from reproduction.theory.statements import BIAS_FAMILIES, DISTRIBUTIONS, FAMILIES, READINGS, TableRow
 
-Rows = Sequence[TableRow]
+TableRows = Sequence[TableRow]
 Tables = dict[str, list[TableRow]]
 
 SOLVED = 1e-6
@@ -25,7 +25,7 @@ TRACKS = (
 )
 
 
-def where(rows: Rows, **fixed: Any) -> list[TableRow]:
+def where(rows: TableRows, **fixed: Any) -> list[TableRow]:
     """The rows with these entries."""
     return [row for row in rows if all(row[name] == value for name, value in fixed.items())]
 
@@ -41,13 +41,13 @@ def interval(count: int, statistic: Callable[[Any], float]) -> tuple[float, floa
     return whole, float(low), float(high)
 
 
-def share(rows: Rows, among: str) -> tuple[float, float, float]:
+def share(rows: TableRows, among: str) -> tuple[float, float, float]:
     """Share of the transitions of a kind at which V[δ] is less biased, resampled by problem."""
     less, of = (np.array([row[name] for row in rows], float) for name in (f"less_{among}", among))
     return interval(len(rows), lambda i: _ratio(less[i].sum(), of[i].sum()))
 
 
-def share_outside(rows: Rows) -> tuple[float, float, float]:
+def share_outside(rows: TableRows) -> tuple[float, float, float]:
     """The same outside the condition."""
     less, of = (
         np.array([row[a] - row[b] for row in rows], float) for a, b in (("less_met", "less_inside"), ("met", "inside"))
@@ -55,14 +55,14 @@ def share_outside(rows: Rows) -> tuple[float, float, float]:
     return interval(len(rows), lambda i: _ratio(less[i].sum(), of[i].sum()))
 
 
-def correlation(rows: Rows, name: str) -> tuple[float, float, float]:
+def correlation(rows: TableRows, name: str) -> tuple[float, float, float]:
     """Mean of a column over seeds, resampled by seed; seeds without a number are left out."""
     numbers = np.array([row[name] for row in rows], float)
     numbers = numbers[np.isfinite(numbers)]
     return interval(len(numbers), lambda i: float(numbers[i].mean()) if len(i) else float("nan"))
 
 
-def solved_upto(rows: Rows, equation: str, n: int) -> int:
+def solved_upto(rows: TableRows, equation: str, n: int) -> int:
     """The largest N up to which the equations are solved on every seed."""
     best = 0
     for pairs in sorted({row["pairs"] for row in rows}):
@@ -72,7 +72,7 @@ def solved_upto(rows: Rows, equation: str, n: int) -> int:
     return best
 
 
-def none_from(rows: Rows, n: int) -> int | None:
+def none_from(rows: TableRows, n: int) -> int | None:
     """The smallest N from which only the zero covariance solves the Bellman equations on every seed, by certificate."""
     first = None
     for pairs in sorted({row["pairs"] for row in rows}, reverse=True):
@@ -152,7 +152,7 @@ def _outcomes(tables: Tables) -> str:
     )
 
 
-def agents_of(tables: Tables) -> Rows:
+def agents_of(tables: Tables) -> TableRows:
     """The rows of (d)."""
     return [row for task in TASKS for row in tables[f"agents_{task}"]]
 
@@ -161,7 +161,7 @@ def _ratio(above: float, below: float) -> float:
     return float(above / below) if below else float("nan")
 
 
-def median(rows: Rows, name: str) -> float:
+def median(rows: TableRows, name: str) -> float:
     """The median of a column."""
     return float(np.median([row[name] for row in rows]))
 
@@ -171,7 +171,7 @@ def _between(numbers: tuple[float, float, float]) -> str:
     return "–" if np.isnan(middle) else f"{middle:.2f} ({low:.2f} … {high:.2f})"
 
 
-def _lemma1_table(rows: Rows) -> str:
+def _lemma1_table(rows: TableRows) -> str:
     body = []
     for moment in ("mean", "variance"):
         for reading in READINGS:
@@ -191,7 +191,7 @@ def _lemma1_table(rows: Rows) -> str:
     return f"{table}\n\nSampling error of these numbers, median over problems: {worst:.2g} at most."
 
 
-def _theorem1_table(rows: Rows) -> str:
+def _theorem1_table(rows: TableRows) -> str:
     layers = sorted({row["n"] for row in rows})
     body = [
         [equation, *(str(solved_upto(rows, equation, n)) for n in layers)]
@@ -208,7 +208,7 @@ def _theorem1_table(rows: Rows) -> str:
     return wording.table(["equations", *(f"n = {n}" for n in layers)], body)
 
 
-def _theorem2_words(rows: Rows) -> str:
+def _theorem2_words(rows: TableRows) -> str:
     names = ("met", "inside", "in_text", "repaired", "decided", "sure")
     total = {name: sum(row[name] for row in rows) for name in names}
     of_all = {name: f"{_ratio(count, total['met']):.0%}" for name, count in total.items()}
@@ -236,7 +236,7 @@ def _theorem2_words(rows: Rows) -> str:
     return "\n".join(f"- {sentence}" for sentence in sentences)
 
 
-def _theorem2_table(rows: Rows) -> str:
+def _theorem2_table(rows: TableRows) -> str:
     body = []
     for name in DISTRIBUTIONS:
         group = where(rows, distribution=name)
@@ -254,7 +254,7 @@ def _theorem2_table(rows: Rows) -> str:
     return wording.table(head, body)
 
 
-def _theorem2_grid(rows: Rows) -> str:
+def _theorem2_grid(rows: TableRows) -> str:
     body = []
     for family in BIAS_FAMILIES:
         for count in sorted({row["transitions"] for row in rows}):
@@ -266,7 +266,7 @@ def _theorem2_grid(rows: Rows) -> str:
     return wording.table(["family", "transitions", *(f"γ = {g}" for g in sorted({row["gamma"] for row in rows}))], body)
 
 
-def _agents_words(rows: Rows, samples: int) -> str:
+def _agents_words(rows: TableRows, samples: int) -> str:
     errors = np.array([row[f"{name}_error"] for row in rows for name, _ in TRACKS], float)
     errors = errors[np.isfinite(errors)]
     sentences = (
@@ -280,7 +280,7 @@ def _agents_words(rows: Rows, samples: int) -> str:
     return " ".join(sentences)
 
 
-def _agents_table(rows: Rows) -> str:
+def _agents_table(rows: TableRows) -> str:
     body = []
     for task in TASKS:
         for agent in AGENTS:
@@ -293,6 +293,6 @@ def _agents_table(rows: Rows) -> str:
     return wording.table(head, body)
 
 
-def gain(rows: Rows, name: str) -> tuple[float, float, float]:
+def gain(rows: TableRows, name: str) -> tuple[float, float, float]:
     """How much better a correlation is than that of σ(Q) with its own truth."""
     return correlation([{"gain": row[f"{name}_all"] - row["q_with_q_all"]} for row in rows], "gain")

@@ -13,7 +13,7 @@ from tdu.theory.mdp import MDP, Real, Whole, next_values, values
 from tdu.theory.posterior import Data, Posterior, gather, moments, prior
 
 TableRow = dict[str, Any]
-Progress = Callable[[float], None]
+Advance = Callable[[float], None]
 """Takes the share that is done."""
 
 MAPPING_SEED = 42
@@ -110,7 +110,7 @@ def _cells(sizes: Workload, kinds: tuple[str, ...]) -> list[tuple[int, str, int,
 READINGS = ("true MDP", "mean of the posterior", "each draw's own MDP")
 
 
-def lemma1(sizes: Workload, progress: Progress) -> Iterator[TableRow]:
+def lemma1(sizes: Workload, progress: Advance) -> Iterator[TableRow]:
     """Residuals of both Bellman equations for p(θ) = the true posterior of Q_π. It has no bias, so any residual refutes."""
     cells = _cells(sizes, tuple(FAMILIES))
     for i, (number, family, transitions, gamma, seed) in enumerate(cells):
@@ -143,7 +143,7 @@ def _rms(numbers: Real) -> float:
 LAYER_GAMMA = 0.9
 
 
-def theorem1(sizes: Workload, progress: Progress) -> Iterator[TableRow]:
+def theorem1(sizes: Workload, progress: Advance) -> Iterator[TableRow]:
     """The best last layer over generic features, at the first N pairs of a random MDP of 80."""
     for j, n in enumerate(sizes.layers):
         made = [_layer_problem(n, _rng(2, n, seed), sizes) for seed in range(sizes.layer_seeds)]
@@ -234,7 +234,7 @@ DISTRIBUTIONS = (
 BIAS_FAMILIES = ("deep_sea", "tree", "cyclic")
 
 
-def theorem2(sizes: Workload, progress: Progress) -> Iterator[TableRow]:
+def theorem2(sizes: Workload, progress: Advance) -> Iterator[TableRow]:
     """At how many transitions V[δ] is less biased than V[Q], inside and outside the theorem's condition."""
     cells = _cells(sizes, BIAS_FAMILIES)
     for i, (number, family, transitions, gamma, seed) in enumerate(cells):

@@ -46,14 +46,14 @@ class QConfig:
         return Adam(self.learning_rate, eps=self.adam_eps)
 
     def __post_init__(self) -> None:
-        if self.batch_size > self.replay_capacity:
-            raise UserError(
-                f"batch_size ({self.batch_size}) must not be larger than replay_capacity ({self.replay_capacity})."
-            )
-        if self.min_replay > self.replay_capacity:
-            raise UserError(
-                f"min_replay ({self.min_replay}) must not be larger than replay_capacity ({self.replay_capacity})."
-            )
+        check_replay(self.replay_capacity, batch_size=self.batch_size, min_replay=self.min_replay)
+
+
+def check_replay(capacity: int, **sizes: int) -> None:
+    """Refuses what a replay of this capacity cannot hold."""
+    for name, size in sizes.items():
+        if size > capacity:
+            raise UserError(f"{name} ({size}) must not be larger than replay_capacity ({capacity}).")
 
 
 @dataclass(frozen=True)

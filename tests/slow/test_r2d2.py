@@ -11,7 +11,7 @@ import pytest
 from tdu import agents, bonus, memory, td
 from tdu.agents.r2d2 import actor, frames, learner, network, replay, sequences
 from tdu.agents.r2d2.config import Config, TduR2D2Config
-from tdu.agents.r2d2.network import Params
+from tdu.agents.r2d2.network import RecurrentParams
 from tdu.agents.r2d2.sequences import Batch, LstmState, Memory, Sequence, Shape, Steps, StreamWriter
 from tdu.agents.r2d2.sum_tree import SumTree
 from tdu.cluster.messages import pack, unpack
@@ -177,7 +177,7 @@ def test_a_learning_step_is_the_paper_s_formulas(prior):
     batch = some_batch(net)
     _, priorities, metrics = made.update(state, batch)
     q, target = (
-        one_by_one(net, Params(trained, state.prior), batch.memory, batch.steps)
+        one_by_one(net, RecurrentParams(trained, state.prior), batch.memory, batch.steps)
         for trained in (state.trained, state.target)
     )
     delta, sigma = by_hand(q, target, batch)
@@ -200,7 +200,7 @@ def test_nothing_after_the_end_of_the_task_counts_and_the_last_observation_of_a_
     def changed(t, b):
         steps = jax.tree.map(np.copy, batch.steps)
         steps.observation[t, b] += 1.0
-        q = np.asarray(net.unroll(Params(state.trained, state.prior), batch.memory, steps)[0])
+        q = np.asarray(net.unroll(RecurrentParams(state.trained, state.prior), batch.memory, steps)[0])
         return q, np.asarray(made.update(state, batch._replace(steps=steps))[1])
 
     q, _ = changed(0, 0)
@@ -220,7 +220,7 @@ def test_burn_in_brings_the_memory_up_to_date_without_gradient():
     _, without = parts(burn_in=0)
     state, batch = made.init(jax.random.key(0)), some_batch(net)
     early = jax.tree.map(lambda x: x[: SHAPE.burn_in], batch.steps)
-    _, memory = net.unroll(Params(state.trained, state.prior), batch.memory, early)
+    _, memory = net.unroll(RecurrentParams(state.trained, state.prior), batch.memory, early)
     rest = jax.tree.map(lambda x: x[SHAPE.burn_in :], batch.steps)
     one, _, _ = made.update(state, batch)
     other, _, _ = without.update(state, batch._replace(steps=rest, memory=memory))
@@ -275,14 +275,14 @@ def test_the_ensemble_is_its_heads_one_by_one():
     net, made = parts()
     state = made.init(jax.random.key(0))
     batch = some_batch(net)
-    q, _ = net.unroll(Params(state.trained), batch.memory, batch.steps)
+    q, _ = net.unroll(RecurrentParams(state.trained), batch.memory, batch.steps)
     alone = network.make(SPEC, Config(exploiters=1, lstm_size=4))
     for head in range(3):
         heads, width = state.trained.heads, 2 * CONFIG.head_size
         part = slice(head * width, (head + 1) * width)
         head_params = jax.tree.map(lambda x, head=head: x[head : head + 1], heads)
         head_params = head_params._replace(w=heads.w[:, part], b=heads.b[part])
-        one, _ = alone.unroll(Params(state.trained._replace(heads=head_params)), batch.memory, batch.steps)
+        one, _ = alone.unroll(RecurrentParams(state.trained._replace(heads=head_params)), batch.memory, batch.steps)
         np.testing.assert_allclose(one[:, :, 0], q[:, :, head], rtol=1e-4, atol=1e-6)
 
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tdu import td
-from tdu.agents.r2d2.network import Params, Recurrent
+from tdu.agents.r2d2.network import Recurrent, RecurrentParams
 from tdu.agents.r2d2.sequences import Memory, Steps
 from tdu.behaviour import epsilon_greedy
 from tdu.types import Actor, Array, Key, TimeStep
@@ -54,7 +54,9 @@ def forgetting(network: Recurrent, acting: Acting) -> Acting:
     return acting._replace(remembered=fresh(network))
 
 
-def look(network: Recurrent, params: Params, remembered: Remembered, timestep: TimeStep) -> tuple[Array, Memory]:
+def look(
+    network: Recurrent, params: RecurrentParams, remembered: Remembered, timestep: TimeStep
+) -> tuple[Array, Memory]:
     """Squashed values [H, A] at a time step, and the network's memory after it."""
     now = Steps(timestep.observation, remembered.action, timestep.reward * ~remembered.is_first, remembered.is_first)
     one = jax.tree.map(lambda x: jnp.asarray(x)[None, None], now)
@@ -65,12 +67,12 @@ def look(network: Recurrent, params: Params, remembered: Remembered, timestep: T
 def explorer(network: Recurrent, heads: int, head_steps: int, epsilon: Array | float) -> Actor:
     """One head at a time, ε-greedily."""
 
-    def begin(params: Params, key: Key) -> Acting:
+    def begin(params: RecurrentParams, key: Key) -> Acting:
         del params
         head = jax.random.randint(key, (), 0, heads)
         return Acting(fresh(network), head, jnp.full((), head_steps, jnp.int32), jnp.asarray(epsilon, jnp.float32))
 
-    def act(params: Params, acting: Acting, timestep: TimeStep, key: Key) -> tuple[Array, Acting]:
+    def act(params: RecurrentParams, acting: Acting, timestep: TimeStep, key: Key) -> tuple[Array, Acting]:
         key_head, key_action = jax.random.split(key)
         q, memory = look(network, params, acting.remembered, timestep)
         redraw = acting.left == 0
@@ -87,15 +89,15 @@ def evaluator(network: Recurrent, heads: slice, epsilon: float) -> Actor:
     """ε-greedy on the mean of unsquashed values over some heads."""
     pick = epsilon_greedy(epsilon)
 
-    def begin(params: Params, key: Key) -> Remembered:
+    def begin(params: RecurrentParams, key: Key) -> Remembered:
         del params, key
         return fresh(network)
 
-    def values(params: Params, remembered: Remembered, timestep: TimeStep) -> Array:
+    def values(params: RecurrentParams, remembered: Remembered, timestep: TimeStep) -> Array:
         q, _ = look(network, params, remembered, timestep)
         return jnp.mean(td.unsquash(q[heads]), axis=0)
 
-    def act(params: Params, remembered: Remembered, timestep: TimeStep, key: Key) -> tuple[Array, Remembered]:
+    def act(params: RecurrentParams, remembered: Remembered, timestep: TimeStep, key: Key) -> tuple[Array, Remembered]:
         q, memory = look(network, params, remembered, timestep)
         action = pick(jnp.mean(td.unsquash(q[heads]), axis=0), key)
         return action, Remembered(memory, action, jnp.zeros((), bool))

@@ -23,7 +23,7 @@ class RecurrentAgent(NamedTuple):
     """An agent that learns from sequences in a replay on the host. Pure functions over explicit state."""
 
     init: Callable[[Key], learners.LearnerState]
-    params: Callable[[learners.LearnerState], networks.Params]
+    params: Callable[[learners.LearnerState], networks.RecurrentParams]
     """params(state) -> what its actors need."""
     actor: Callable[[Array | float], Actor]
     """actor(ε) -> what collects experience, with a random action with that probability."""
@@ -31,7 +31,7 @@ class RecurrentAgent(NamedTuple):
     """next_episode(actor state) -> the same head with an empty memory."""
     evaluator: Actor
     """The trained policy."""
-    values: Callable[[networks.Params, Array], Array]
+    values: Callable[[networks.RecurrentParams, Array], Array]
     """values(params, observation) -> [A], which the evaluator maximises at the beginning of an episode."""
     update: Callable[[learners.LearnerState, Batch], tuple[learners.LearnerState, Array, Metrics]]
     """update(state, batch of sequences) -> state, priorities [B], metrics."""
@@ -58,7 +58,7 @@ def make(spec: EnvSpec, config: Config) -> RecurrentAgent:
     evaluated = slice(config.exploiters) if config.evaluate == "exploiters" else slice(config.exploiters, None)
     evaluator = actors.evaluator(network, evaluated, config.evaluation_epsilon)
 
-    def first_values(params: networks.Params, observation: Array) -> Array:
+    def first_values(params: networks.RecurrentParams, observation: Array) -> Array:
         assert evaluator.values is not None
         number = jnp.zeros(())
         return evaluator.values(params, actors.fresh(network), TimeStep(observation, number, number + 1, number > 0))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from tdu.agents.config import Presets
+from tdu.agents.config import Presets, check_replay
 from tdu.agents.r2d2.sequences import Shape
 from tdu.errors import UserError
 from tdu.networks import torsos
@@ -83,11 +83,7 @@ class Config:
                 f"replay_period ({self.replay_period}) must not be larger than trace_length ({self.trace_length}), or some "
                 "steps would never be learned from."
             )
-        for name in ("batch_size", "min_replay"):
-            if getattr(self, name) > self.replay_capacity:
-                raise UserError(
-                    f"{name} ({getattr(self, name)}) must not be larger than replay_capacity ({self.replay_capacity})."
-                )
+        check_replay(self.replay_capacity, batch_size=self.batch_size, min_replay=self.min_replay)
         if not self.prior_scale and changed(self, "prior_width"):
             raise UserError("prior_width is of the prior; with prior_scale 0 it has no effect.")
         if self.evaluate == "explorers" and not self.explorers:

@@ -21,7 +21,7 @@ import optax
 
 from tdu import random, td
 from tdu.agents.r2d2.config import Config
-from tdu.agents.r2d2.network import Params, Recurrent, Weights
+from tdu.agents.r2d2.network import NetworkWeights, Recurrent, RecurrentParams
 from tdu.agents.r2d2.sequences import Batch, Shape, Steps
 from tdu.metrics import UPDATES, Metrics, Reducers
 from tdu.types import Array, Bonus, Exploit, Key, State, Transition
@@ -31,9 +31,9 @@ REDUCERS = Reducers(mean=("bonus", "loss", "gradient_norm"))
 
 
 class LearnerState(NamedTuple):
-    trained: Weights
-    target: Weights
-    prior: Weights | tuple[()]
+    trained: NetworkWeights
+    target: NetworkWeights
+    prior: NetworkWeights | tuple[()]
     """Never trained; empty without a prior."""
     optimiser: State
     bonus: State
@@ -45,7 +45,7 @@ class Learner(NamedTuple):
     """Pure functions over explicit state."""
 
     init: Callable[[Key], LearnerState]
-    params: Callable[[LearnerState], Params]
+    params: Callable[[LearnerState], RecurrentParams]
     """params(state) -> what acting needs."""
     update: Callable[[LearnerState, Batch], tuple[LearnerState, Array, Metrics]]
     """update(state, batch) -> state, priorities [B], metrics."""
@@ -83,10 +83,10 @@ def make(network: Recurrent, config: Config, bonus: Bonus) -> Learner:
             phase=jnp.zeros((), jnp.int32),
         )
 
-    def params(state: LearnerState) -> Params:
-        return Params(state.trained, state.prior)
+    def params(state: LearnerState) -> RecurrentParams:
+        return RecurrentParams(state.trained, state.prior)
 
-    def unrolled(both: Params, batch: Batch) -> Array:
+    def unrolled(both: RecurrentParams, batch: Batch) -> Array:
         """Values [T + 1, B, H, A] of the trace and of the step after it."""
         memory = batch.memory
         if shape.burn_in:
@@ -121,10 +121,10 @@ def make(network: Recurrent, config: Config, bonus: Bonus) -> Learner:
     def update(state: LearnerState, batch: Batch) -> tuple[LearnerState, Array, Metrics]:
         now, after = trace(batch.steps, shape)
         bonus_state, novelty = bonus.learn(state.bonus, jax.tree.map(_flattened, transitions(now, after)))
-        target_q = unrolled(Params(state.target, state.prior), batch)
+        target_q = unrolled(RecurrentParams(state.target, state.prior), batch)
 
-        def loss(trained: Weights) -> tuple[Array, Errors]:
-            found = errors(unrolled(Params(trained, state.prior), batch), target_q, batch, novelty)
+        def loss(trained: NetworkWeights) -> tuple[Array, Errors]:
+            found = errors(unrolled(RecurrentParams(trained, state.prior), batch), target_q, batch, novelty)
             squares = 0.5 * jnp.sum(jnp.square(found.delta), axis=1)  # [H, B]
             return jnp.mean(squares * batch.mask.T * batch.weights), found
 

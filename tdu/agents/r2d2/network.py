@@ -45,7 +45,7 @@ class TorsoWeights(NamedTuple):
     layers: mlp.Layers
 
 
-class Weights(NamedTuple):
+class NetworkWeights(NamedTuple):
     """Of one network."""
 
     heads: HeadWeights
@@ -54,29 +54,29 @@ class Weights(NamedTuple):
     torso: TorsoWeights
 
 
-class Params(NamedTuple):
+class RecurrentParams(NamedTuple):
     """Of a network and its prior, which is never trained."""
 
-    trained: Weights
-    prior: Weights | tuple[()] = ()
+    trained: NetworkWeights
+    prior: NetworkWeights | tuple[()] = ()
 
 
 class Recurrent(NamedTuple):
     """A network with a memory."""
 
-    init: Callable[[Key], Params]
+    init: Callable[[Key], RecurrentParams]
     memory: Callable[[], Memory]
     """memory() -> the memory at the beginning of an episode, without a batch axis."""
-    unroll: Callable[[Params, Memory, Steps], tuple[Array, Memory]]
+    unroll: Callable[[RecurrentParams, Memory, Steps], tuple[Array, Memory]]
     """unroll(params, memory [B, …], steps [T, B, …]) -> squashed values [T, B, H, A], memory [B, …]."""
 
 
 class Single(NamedTuple):
     """The same without a prior."""
 
-    init: Callable[[Key], Weights]
+    init: Callable[[Key], NetworkWeights]
     memory: Callable[[], LstmState]
-    unroll: Callable[[Weights, LstmState, Steps], tuple[Array, LstmState]]
+    unroll: Callable[[NetworkWeights, LstmState, Steps], tuple[Array, LstmState]]
 
 
 def make(spec: EnvSpec, config: Config) -> Recurrent:
@@ -108,11 +108,11 @@ def narrower(config: Config) -> Config:
 def with_prior(network: Single, prior: Single, scale: float) -> Recurrent:
     """Q_k + λ·P_k."""
 
-    def init(key: Key) -> Params:
+    def init(key: Key) -> RecurrentParams:
         key_trained, key_prior = jax.random.split(key)
-        return Params(network.init(key_trained), prior.init(key_prior))
+        return RecurrentParams(network.init(key_trained), prior.init(key_prior))
 
-    def unroll(params: Params, memory: Memory, steps: Steps) -> tuple[Array, Memory]:
+    def unroll(params: RecurrentParams, memory: Memory, steps: Steps) -> tuple[Array, Memory]:
         assert params.prior
         assert memory.prior
         q, learned = network.unroll(params.trained, memory.trained, steps)
@@ -125,11 +125,11 @@ def with_prior(network: Single, prior: Single, scale: float) -> Recurrent:
 def alone(network: Single) -> Recurrent:
     """The network without a prior."""
 
-    def unroll(params: Params, memory: Memory, steps: Steps) -> tuple[Array, Memory]:
+    def unroll(params: RecurrentParams, memory: Memory, steps: Steps) -> tuple[Array, Memory]:
         q, learned = network.unroll(params.trained, memory.trained, steps)
         return q, Memory(learned)
 
-    return Recurrent(lambda key: Params(network.init(key)), lambda: Memory(network.memory()), unroll)
+    return Recurrent(lambda key: RecurrentParams(network.init(key)), lambda: Memory(network.memory()), unroll)
 
 
 def single(spec: EnvSpec, config: Config) -> Single:
@@ -140,7 +140,7 @@ def single(spec: EnvSpec, config: Config) -> Single:
     heads, hidden, lstm = config.heads, config.head_size, config.lstm_size
     remembered = lstm or fed
 
-    def weights(drawn: Callable[[Sequence[int], int], Array]) -> Weights:
+    def weights(drawn: Callable[[Sequence[int], int], Array]) -> NetworkWeights:
         """The network's weights from drawn(shape, fan_in), which is called in the order of the pytree's leaves."""
 
         def layer(shape: Sequence[int], fan_in: int | None = None) -> mlp.Linear:
@@ -160,14 +160,16 @@ def single(spec: EnvSpec, config: Config) -> Single:
             of_lstm = LstmWeights(gates, drawn((lstm, 4 * lstm), fed + lstm), drawn((fed, 4 * lstm), fed + lstm))
         filters = [layer(shape) for shape in torso.shapes]
         if spec.num_states is None:
-            return Weights(of_heads, of_lstm, TorsoWeights(filters, [layer(shape) for shape in pairwise(widths)]))
+            return NetworkWeights(
+                of_heads, of_lstm, TorsoWeights(filters, [layer(shape) for shape in pairwise(widths)])
+            )
         first = layer((spec.num_states + 1, widths[1]), fan_in=1)  # of a one-hot input exactly one row is on
         first = first._replace(w=first.w.at[spec.num_states].set(0.0))  # nothing is on where nothing is seen
-        return Weights(
+        return NetworkWeights(
             of_heads, of_lstm, TorsoWeights(filters, [first, *(layer(shape) for shape in pairwise(widths[1:]))])
         )
 
-    def init(key: Key) -> Weights:
+    def init(key: Key) -> NetworkWeights:
         """All weights are drawn in one call: XLA takes a second for each."""
         sizes: list[int] = []
 
@@ -195,7 +197,7 @@ def single(spec: EnvSpec, config: Config) -> Single:
             x = torso.activation(x @ layer.w + layer.b)
         return x
 
-    def unroll(params: Weights, state: LstmState, steps: Steps) -> tuple[Array, LstmState]:
+    def unroll(params: NetworkWeights, state: LstmState, steps: Steps) -> tuple[Array, LstmState]:
         x = features(params.torso, steps.observation)
         if config.feed_back:
             action = jax.nn.one_hot(steps.previous_action, spec.num_actions)
