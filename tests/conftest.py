@@ -24,7 +24,16 @@ from tdu.run.processes import use_one_core
 
 use_one_core()
 
-LONGEST = ("test_ray", "test_sweeps", "test_runs", "test_your_task", "test_runners", "test_r2d2", "test_reproduce")
+LONGEST = (
+    "test_ray",
+    "test_sweeps",
+    "test_processes",
+    "test_runs",
+    "test_your_task",
+    "test_runners",
+    "test_r2d2",
+    "test_reproduce",
+)
 """Files that take longest begin first, so that none of them is left to the end alone."""
 
 
