@@ -1,7 +1,5 @@
 """Built-in environments as Gymnasium environments, for use with other libraries. `import tdu` registers them."""
 
-from typing import Any
-
 import gymnasium
 import jax
 import numpy as np
@@ -13,13 +11,15 @@ from tdu.environments.settings import BUILT_IN
 from tdu.options import build
 from tdu.types import Array, State
 
+Info = dict[str, object]
+
 
 class BuiltInEnv(gymnasium.Env[np.ndarray, np.int64]):
     """A built-in environment with the settings of its id. Observations of states are one-hot arrays."""
 
     metadata = {"render_modes": []}  # noqa: RUF012
 
-    def __init__(self, environment: str, **given: Any):
+    def __init__(self, environment: str, **given: object):
         env = built_in.make(environment, build(BUILT_IN[environment], given, kind=f"environment {environment}"))
         self._states, self._shape = env.spec.num_states, env.spec.observation_shape
         self._reset_compiled = jax.jit(lambda seed: env.reset(random.key(seed)))
@@ -40,12 +40,14 @@ class BuiltInEnv(gymnasium.Env[np.ndarray, np.int64]):
         one_hot[int(observed)] = 1.0
         return one_hot[:-1].reshape(self._shape)
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, object] | None = None
+    ) -> tuple[np.ndarray, dict[str, object]]:
         super().reset(seed=seed)
         self._state, timestep = self._reset_compiled(self._draw())
         return self._observation(timestep.observation), {}
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, Info]:
         self._state, timestep = self._step_compiled(self._state, np.int32(action), self._draw())
         ended, terminated = bool(timestep.last), float(timestep.discount) == 0.0
         observation = self._observation(timestep.observation)

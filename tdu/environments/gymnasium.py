@@ -18,7 +18,7 @@ from gymnasium.vector.utils import iterate
 from tdu.environments.adapter import Adapter, stepped
 from tdu.environments.observations import carried_dtype, encode
 from tdu.environments.parts import MINIGRID_BYTES, layout
-from tdu.environments.python import PythonEnvironment, Seed, number
+from tdu.environments.python import PythonEnvironment, Result, Seed, number
 from tdu.environments.settings import GYM_EPISODES
 from tdu.environments.spaces import action_choices, validate
 from tdu.environments.vector import Arrays, Ended, Plain, PythonVector, Stepped, VectorEnvironment
@@ -30,8 +30,8 @@ _PACKAGES = {"MiniGrid-": "minigrid", "BabyAI-": "minigrid", "ALE/": "ale_py"}
 """Packages that register environments when imported, by the beginning of the ids."""
 
 
-def load(gym_id: str, seed: Seed, **settings: Any) -> PythonEnvironment:
-    """The environment of a Gymnasium id; `settings` are passed to `gymnasium.make`."""
+def load(gym_id: str, seed: Seed, render_mode: str | None = None) -> PythonEnvironment:
+    """The environment of a Gymnasium id."""
     see_current_folder()  # an id may contain a module of the user's
     for beginning, package in _PACKAGES.items():
         if gym_id.startswith(beginning):
@@ -42,7 +42,7 @@ def load(gym_id: str, seed: Seed, **settings: Any) -> PythonEnvironment:
                 why = f"is missing; pip install {package}" if is_missing else f"cannot be imported ({described(e)})"
                 raise UserError(f"'{gym_id}' is an environment of {package}, which {why}.") from e
     try:
-        env = gymnasium.make(gym_id, **settings)
+        env = gymnasium.make(gym_id, render_mode=render_mode)
     except (Exception, SystemExit) as e:
         expected = isinstance(e, gymnasium.error.Error | ImportError)
         reason = " ".join(str(e).split()).rstrip(".?!") if expected else described(e)
@@ -92,7 +92,7 @@ def _num_states(observations: object) -> int | None:
 
 class _ObservationSpec(NamedTuple):
     shape: tuple[int, ...]
-    dtype: Any
+    dtype: np.dtype | type[np.float32] | None
     first: int
     """First value of a discrete space."""
     validate: Callable[[object], None]
@@ -270,7 +270,7 @@ class GymnasiumVector:
             observations = list(iterate(self._env.observation_space, observations))
         return np.stack([encode(self.spec, observations[row]) for row in range(self.size)])
 
-    def _call(self, call: Callable[..., Any], *arguments: object, **named: object) -> Any:
+    def _call(self, call: Callable[..., Result], *arguments: object, **named: object) -> Result:
         try:
             return call(*arguments, **named)
         except (Exception, SystemExit) as e:

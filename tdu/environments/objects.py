@@ -1,10 +1,12 @@
 """Environments that are passed as Python objects: dm_env's, Gymnasium's, or compiled ones."""
 
+from typing import cast
+
 from gymnasium.vector import VectorEnv
 
 from tdu.environments import bsuite, gymnasium
 from tdu.environments.adapter import MadeEnvironment
-from tdu.environments.python import PythonEnvironment, Seed
+from tdu.environments.python import DmEnvironment, PythonEnvironment, Seed
 from tdu.environments.vector import PythonVector
 from tdu.errors import UserError
 from tdu.types import Environment
@@ -36,7 +38,7 @@ def adapt(env: object, seed: Seed, name: str = "") -> Environment | PythonEnviro
     if isinstance(env, type):
         raise UserError(f"{prefix}{env.__name__} is a class and not an environment; write {env.__name__}().")
     if all(hasattr(env, attribute) for attribute in ("reset", "step", "observation_spec", "action_spec")):
-        return PythonEnvironment(env, name=name, seed=seed, num_states=bsuite.num_states(env))
+        return PythonEnvironment(cast(DmEnvironment, env), name=name, seed=seed, num_states=bsuite.num_states(env))
     if all(hasattr(env, attribute) for attribute in ("reset", "step", "observation_space", "action_space")):
         return gymnasium.adapt(env, own_name, seed)
     raise UserError(

@@ -1,15 +1,14 @@
 """Checks and encodes observations: raw, in the environment's own type."""
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import DTypeLike
 
 from tdu.environments.parts import flatten
 from tdu.errors import EnvironmentFault, UserError
 from tdu.types import EnvSpec
 
 
-def carried_dtype(dtype: Any) -> str:
+def carried_dtype(dtype: DTypeLike | None) -> str:
     """The type in which observations are passed on: the environment's own if the device supports it, else the nearest."""
     found = np.dtype(dtype if dtype is not None else np.float32)
     if found.name in ("bool", "uint8", "int8", "int16", "int32", "float32"):

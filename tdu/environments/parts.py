@@ -58,7 +58,7 @@ def _array(part: Part, observation: Any, name: str) -> np.ndarray:
     try:
         for key in part.path:
             observation = observation[key]
-        x: np.ndarray[Any, Any] = np.asarray(observation, np.float32 if not part.choices else np.int64)
+        x: np.ndarray = np.asarray(observation, np.float32 if not part.choices else np.int64)
     except (KeyError, IndexError, TypeError, ValueError):
         raise EnvironmentFault(f"{name} returned an observation without numbers for its part {path}.") from None
     if not part.choices:

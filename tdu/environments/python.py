@@ -12,7 +12,7 @@ import re
 import reprlib
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,21 @@ Seed = int | str
 """A run's seed, or a text, which cannot collide with one."""
 
 
+Result = TypeVar("Result")
+
+
+class DmEnvironment(Protocol):
+    """What every environment in Python has, as in dm_env."""
+
+    def reset(self) -> object: ...
+
+    def step(self, action: Any) -> object: ...
+
+    def observation_spec(self) -> object: ...
+
+    def action_spec(self) -> object: ...
+
+
 CHECKED_STEPS = 1000
 """Observations that are compared with their space. It takes some microseconds each."""
 
@@ -34,7 +49,7 @@ class PythonEnvironment:
 
     def __init__(
         self,
-        env: Any,
+        env: DmEnvironment,
         *,
         name: str,
         seed: Seed,
@@ -54,7 +69,7 @@ class PythonEnvironment:
         shape = getattr(observations, "shape", None)
         if shape is None:
             raise UserError(f"{name} does not observe a single array; only arrays are supported.")
-        info = env.bsuite_info() if hasattr(env, "bsuite_info") else {}
+        self._bsuite_info: Callable[[], dict[str, float]] = getattr(env, "bsuite_info", dict)
         self._validate: Callable[[object], object] | None = getattr(observations, "validate", None)
         self.spec = EnvSpec(
             name=name,
@@ -66,7 +81,7 @@ class PythonEnvironment:
             first_state=getattr(observations, "first", 0),
             default_episodes=getattr(env, "bsuite_num_episodes", default_episodes),
             solved=solved,
-            info_names=tuple(info),
+            info_names=tuple(self._bsuite_info()),
             parts=parts,
         )
 
@@ -84,7 +99,7 @@ class PythonEnvironment:
         except EnvironmentFault as e:
             raise EnvironmentFault(f"{str(e).rstrip('.')}, in step {self._step} of episode {self._episode + 1}.") from e
 
-    def _guarded(self, call: Callable[..., Any], *arguments: object) -> Any:
+    def _guarded(self, call: Callable[..., Result], *arguments: object) -> Result:
         """The result of a call into the environment. Its exceptions become an `EnvironmentFault`."""
         try:
             return call(*arguments)
@@ -105,9 +120,9 @@ class PythonEnvironment:
 
     def info(self) -> dict[str, float]:
         """bsuite's running totals, if the environment has them."""
-        return dict(self._env.bsuite_info()) if self.spec.info_names else {}
+        return dict(self._bsuite_info())
 
-    def counters(self) -> dict[str, Any]:
+    def counters(self) -> dict[str, object]:
         """Plain numbers among the environment's attributes: its whole state between episodes, but for generators."""
         return {
             f"{depth}.{name}": {"dtype": _name(value.dtype), "value": value.item()}
@@ -118,7 +133,7 @@ class PythonEnvironment:
             if isinstance(value, int | float | bool | np.integer | np.floating | np.bool_)
         }
 
-    def restore_counters(self, counters: dict[str, Any]) -> None:
+    def restore_counters(self, counters: dict[str, object]) -> None:
         """Restores what `counters` returned."""
         layers = _layers(self._env)
         for key, value in counters.items():
@@ -161,7 +176,7 @@ class PythonEnvironment:
             self.doubts.setdefault(re.sub(r"[-+.e\d]+", "", words), f"{self.spec.name}: {words}.")
 
 
-def reseed(env: Any, seed: Seed, episode: int) -> None:
+def reseed(env: object, seed: Seed, episode: int) -> None:
     """Seeds every NumPy generator of the environment and of what it wraps from (seed, episode)."""
     if hasattr(env, "seed_next"):
         env.seed_next(number(f"{seed}/{episode}"))
@@ -174,7 +189,7 @@ def reseed(env: Any, seed: Seed, episode: int) -> None:
                 setattr(layer, name, np.random.default_rng(number(f"{seed}/{episode}/{depth}/{name}")))
 
 
-def _specification(name: str, read: Callable[[], Any]) -> Any:
+def _specification(name: str, read: Callable[[], Result]) -> Result:
     """The environment's specification of observations or actions."""
     try:
         return read()
@@ -204,9 +219,9 @@ def number(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
 
 
-def _layers(env: Any) -> list[Any]:
+def _layers(env: object) -> list[object]:
     """The environment and everything it wraps, outermost first."""
-    layers = []
+    layers: list[object] = []
     while env is not None and hasattr(env, "__dict__") and env not in layers:
         layers.append(env)
         env = vars(env).get("_env", vars(env).get("_environment", vars(env).get("env")))
