@@ -1,7 +1,7 @@
 """Free memory, and whether an agent fits into it."""
 
 import os
-from typing import Any
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -40,7 +40,9 @@ def on_device() -> int:
     return available()
 
 
-def check_fits(init: Any, replay_capacity: int, *, room: float | None = None) -> tuple[str, ...]:
+def check_fits(
+    init: Callable[[jax.Array], object], replay_capacity: int, *, room: float | None = None
+) -> tuple[str, ...]:
     """A note about the memory of a large agent. Refuses an agent that does not fit.
 
     `init(key)` makes the agent's state. Only its shapes are computed.
@@ -59,7 +61,7 @@ def check_fits(init: Any, replay_capacity: int, *, room: float | None = None) ->
     return (f"the agent takes {gigabytes(needed)} of memory.",) if needed >= _LARGE else ()
 
 
-def _bytes(leaf: Any) -> int:
+def _bytes(leaf: jax.ShapeDtypeStruct) -> int:
     width = 8 if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else np.dtype(leaf.dtype).itemsize
     return int(np.prod(leaf.shape, dtype=np.int64)) * width
 

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from tdu.errors import RunError
 from tdu.run.folder import RunResult, read_result
+from tdu.run.folder.records import Json
 from tdu.run.signals import handled
 
 
@@ -29,7 +30,7 @@ class Job(NamedTuple):
     arguments: list[str]
     """Of its `tdu train`."""
     out: Path
-    settings: dict[str, Any] | None = None
+    settings: Json | None = None
     """The content of its config file; None for none."""
 
     def with_file(self, path: Path) -> "Job":
@@ -40,7 +41,10 @@ class Job(NamedTuple):
         return self._replace(arguments=["--config", str(path), "--trust", *self.arguments], settings=None)
 
 
-Tell = Callable[[str, dict[str, Any]], None]
+Facts = dict[str, Any]
+"""What a display shows of a run, as JSON; see `progress.facts`."""
+
+Tell = Callable[[str, Facts], None]
 """Called with a job's name and its progress report."""
 
 
@@ -244,7 +248,7 @@ class Lines:
         return [line.decode(errors="replace") for line in lines]
 
 
-def parse_report(line: str) -> dict[str, Any] | None:
+def parse_report(line: str) -> Facts | None:
     """A progress report from a line of output; None if the line is something else."""
     try:
         report = json.loads(line)

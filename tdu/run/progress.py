@@ -13,16 +13,13 @@ from typing import Any, NamedTuple, TextIO
 from tdu.errors import unknown
 from tdu.run import processes
 from tdu.run.folder.records import GreedyReturn, RunResult
-from tdu.run.processes import Job, Outcome
+from tdu.run.processes import Facts, Job, Outcome
 from tdu.run.runners.rows import Row
 from tdu.types import EnvSpec
 
 _PLAIN_EVERY = 5.0
 """Seconds between plain lines."""
 _ALL = "all runs"
-
-Facts = dict[str, Any]
-"""What a display shows of a run, as JSON; see `facts`."""
 
 
 class Report(NamedTuple):

@@ -14,8 +14,9 @@ snapshots is bounded for any length of run. Recording does not change the run: i
 """
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +30,7 @@ from tdu.errors import UserError
 from tdu.run.folder import snapshots
 from tdu.run.runners.interaction import run_key
 from tdu.run.runners.protocol import Clock, Runner, Saved, Traced
-from tdu.types import Agent, Array, EnvSpec, Key, State, Transition
+from tdu.types import Agent, Array, EitherArray, EnvSpec, Examined, Key, State, Transition
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -76,8 +77,8 @@ def _cannot(name: str) -> UserError:
 class _Programs(NamedTuple):
     """Compiled functions of a learner's state."""
 
-    quantiles: Any
-    layers: Any
+    quantiles: Callable[[State, Key, EitherArray], tuple[Array, Array, Array]]
+    layers: Callable[[State], dict[str, Array]]
 
 
 class Recorder:
@@ -222,7 +223,7 @@ def _programs(agent: Agent, spec: EnvSpec) -> _Programs:
         observed = jnp.asarray(np.append(here.states, spec.num_states or 0), jnp.int32)
         following, rewards, discounts = map(jnp.asarray, (here.following, here.rewards, here.discounts))
 
-        def of_action(action: Array) -> Any:
+        def of_action(action: Array) -> Examined:
             """One action in every state: a batch of S at a time, which needs little memory."""
             o_t = observed[following[:, action]]
             taken = jnp.full(count, action, jnp.int32)

@@ -111,7 +111,7 @@ def train(
         **options: fields of the agent's config.
 
     Raises:
-        Interrupted: a KeyboardInterrupt, after Ctrl-C or SIGTERM and once the run is saved.
+        Interrupted: a KeyboardInterrupt, after Ctrl-C, SIGTERM or SIGHUP and once the run is saved.
     """
     if seeds is not None:
         return Runs(train(**one) for one in _of_each_seed(locals()))

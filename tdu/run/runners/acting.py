@@ -6,7 +6,7 @@ environments in Python, with a compiled call per step. Both return the same `Rol
 
 import contextlib
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -15,10 +15,14 @@ import numpy as np
 from tdu.agents.r2d2.actor import Acting, ladder
 from tdu.agents.r2d2.agent import RecurrentAgent
 from tdu.agents.r2d2.sequences import Roll, Steps
-from tdu.environments.vector import Ended, VectorEnvironment
+from tdu.environments.vector import Arrays, Ended, Plain, VectorEnvironment
 from tdu.run.runners import interaction
 from tdu.run.runners.stepwise import ENVIRONMENT, borrowed, first_steps, without_prefix
 from tdu.types import Array, EitherArray, Environment, Key, Params, State, TimeStep
+
+Tree = TypeVar("Tree")
+Taken = tuple[Roll, dict[str, Array]]
+"""Steps, and the environments' counts at each."""
 
 
 class End(NamedTuple):
@@ -37,9 +41,10 @@ class CompiledCarry(NamedTuple):
     now: TimeStep
 
 
-def _where(condition: Array, new: Any, old: Any) -> Any:
+def _where(condition: Array, new: Tree, old: Tree) -> Tree:
     """`new` in the rows where the condition [B] holds, else `old`."""
-    return jax.tree.map(lambda n, o: jnp.where(condition.reshape(-1, *[1] * (n.ndim - 1)), n, o), new, old)
+    where: Tree = jax.tree.map(lambda n, o: jnp.where(condition.reshape(-1, *[1] * (n.ndim - 1)), n, o), new, old)
+    return where
 
 
 def _begin(agent: RecurrentAgent, params: Params, key: Key, epsilons: Array) -> Acting:
@@ -59,7 +64,9 @@ class _CompiledPrograms:
             state, now = jax.vmap(env.reset)(jax.random.split(key_reset, size))
             return CompiledCarry(_begin(agent, params, key_begin, jnp.asarray(ladder(size))), state, now)
 
-        def one(carry: CompiledCarry, params: Params, key: Key, slot: Array) -> tuple[CompiledCarry, Roll, Any]:
+        def one(
+            carry: CompiledCarry, params: Params, key: Key, slot: Array
+        ) -> tuple[CompiledCarry, Roll, dict[str, Array]]:
             keys = jax.vmap(interaction.keys_at, in_axes=(None, 0))(key, slot + jnp.arange(size))
             action, acting = act(params, carry.acting, carry.now, keys.act)
             env_state, after = jax.vmap(env.step)(carry.env_state, action, keys.environment)
@@ -86,11 +93,11 @@ class _CompiledPrograms:
 
         def roll(
             carry: CompiledCarry, params: Params, key: Key, slot: Array, count: Array
-        ) -> tuple[CompiledCarry, Roll, Any]:
+        ) -> tuple[CompiledCarry, Roll, dict[str, Array]]:
             empty = jax.eval_shape(one, carry, params, key, slot)[1:]
             rows = jax.tree.map(lambda x: jnp.zeros((rollout, *x.shape), x.dtype), empty)
 
-            def step(t: Array, both: Any) -> Any:
+            def step(t: Array, both: tuple[CompiledCarry, Taken]) -> tuple[CompiledCarry, Taken]:
                 carry, rows = both
                 carry, *new = one(carry, params, key, slot + t * size)
                 return carry, jax.tree.map(lambda column, x: column.at[t].set(x), rows, tuple(new))
@@ -113,7 +120,7 @@ class CompiledActing:
         self.spec, self.size = env.spec, size
         self._programs = _compiled_programs(env, agent, size)
         _, key_begin, key_reset = interaction.first_keys(key)
-        self.carry: Any = self._programs.start(params, key_begin, key_reset)
+        self.carry: CompiledCarry = self._programs.start(params, key_begin, key_reset)
         self._totals: dict[str, float] = dict.fromkeys(env.spec.info_names, 0)
 
     def roll(self, params: Params, at: tuple[Key, EitherArray], count: int) -> tuple[Roll, list[End]]:
@@ -132,11 +139,11 @@ class CompiledActing:
         """Compiles a roll, without taking a step."""
         self._programs.roll(jax.tree.map(jnp.copy, self.carry), params, key, np.int32(0), np.int32(0))
 
-    def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def save(self) -> tuple[Arrays, Plain]:
         """The state that is not on the device."""
         return {}, {"totals": self._totals}
 
-    def restore(self, carry: Any, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> None:
+    def restore(self, carry: State, arrays: Arrays, plain: Plain) -> None:
         """Restores what was saved."""
         del arrays
         self.carry = jax.tree.map(jnp.asarray, carry)
@@ -185,7 +192,7 @@ class SteppedActing:
         self.spec, self.size, self.exact, self._env, self._key = env.spec, env.size, env.exact, env, key
         self._programs = _stepped_programs(agent, env.size)
         _, key_begin, _ = interaction.first_keys(key)
-        self.carry: Any = self._programs.start(params, key_begin)
+        self.carry: Acting = self._programs.start(params, key_begin)
         self._begun = np.zeros(env.size, bool)
         """Rows whose episode has just ended: the memory of their actors has yet to be reset."""
         self._now: TimeStep | None = None
@@ -221,7 +228,7 @@ class SteppedActing:
         now = first_steps(np.zeros((self.size, *self.spec.carried_shape), self.spec.carried_dtype))
         self._programs.act(params, self.carry, np.zeros(self.size, bool), now, key, np.int32(0))
 
-    def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def save(self) -> tuple[Arrays, Plain]:
         """The state of the environments."""
         if self._now is None:
             return {}, {}
@@ -230,7 +237,7 @@ class SteppedActing:
         arrays |= {"begun": self._begun, "reward": self._now.reward, "discount": self._now.discount}
         return arrays, {"environment": plain}
 
-    def restore(self, carry: Any, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> None:
+    def restore(self, carry: State, arrays: Arrays, plain: Plain) -> None:
         """Restores what was saved; environments that cannot be restored begin new episodes."""
         self.carry = jax.tree.map(jnp.asarray, carry)
         if "environment" not in plain:

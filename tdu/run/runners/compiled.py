@@ -7,7 +7,7 @@ whole run, in Python integers; the device counts within a chunk.
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,9 @@ from tdu.types import Agent, Array, EitherArray, Environment, Key, Params, State
 
 CHUNK = 1000
 """Environment steps per compiled call of a run: long enough to hide the call, short enough for a live progress bar."""
+
+
+Tree = TypeVar("Tree")
 
 
 class EpisodeSums(NamedTuple):
@@ -156,8 +159,9 @@ def _step(env: Environment, agent: Agent, key: Key, t: EitherArray, carry: Carry
     )
     fresh_env, first = env.reset(keys.reset)
 
-    def at_end(new: Any, old: Any) -> Any:
-        return jax.tree.map(lambda n, o: jnp.where(last, n, o), new, old)
+    def at_end(new: Tree, old: Tree) -> Tree:
+        chosen: Tree = jax.tree.map(lambda n, o: jnp.where(last, n, o), new, old)
+        return chosen
 
     carry = Carry(
         player=Player(learner, acting),
@@ -213,6 +217,10 @@ class _Limits(NamedTuple):
     """Episodes of the whole run at which it ends."""
 
 
+RunChunk = jax.stages.Compiled
+"""(carry, key, limits) -> the next carry, the steps taken, and the rows."""
+
+
 class _Programs:
     """The compiled functions for an agent on an environment, shared by runs that differ only in seed or length."""
 
@@ -242,9 +250,9 @@ class _Programs:
             lambda carry: carry._replace(player=carry.player._replace(learner=agent.rebase(carry.player.learner)))
         )
         self._jitted = jax.jit(run_chunk, donate_argnums=0)
-        self._compiled: Any = None
+        self._compiled: RunChunk | None = None
 
-    def compile(self, carry: Carry, key: Key) -> Any:
+    def compile(self, carry: Carry, key: Key) -> RunChunk:
         """A chunk of a run as a function of (carry, key, limits)."""
         if self._compiled is None:
             self._compiled = self._jitted.lower(carry, key, _Limits(*[np.int32(0)] * 3)).compile()

@@ -1,10 +1,14 @@
 """Episode accounting: the length, the return and the largest possible return of each episode, for runners in Python."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from tdu.environments.vector import Ended
+from tdu.types import EitherArray
+
+Number = float | np.generic | EitherArray
+Size = TypeVar("Size", float, np.ndarray, EitherArray)
 
 _BELOW_ONE = 1 - 1e-6
 """Used in place of γ = 1, which would bound no value."""
@@ -16,9 +20,9 @@ class Episode(NamedTuple):
     steps: int
     """Environment steps of the run when it ended."""
     length: int
-    episode_return: Any
+    episode_return: Number
     """In the precision in which it was summed, so that the log shows no digits that are not known."""
-    possible_return: Any
+    possible_return: Number
     """See `possible_return`."""
     head: int
     """The head that acted."""
@@ -28,7 +32,7 @@ class Episode(NamedTuple):
     """The environment's own counts after it (`EnvSpec.info_names`)."""
 
 
-def possible_return(reward_size: Any, length: Any, discount: Any, gamma: float) -> Any:
+def possible_return(reward_size: Size, length: EitherArray, discount: EitherArray, gamma: float) -> Size:
     """The largest value that an episode with such rewards can have. Works on numbers and on arrays.
 
     It is the undiscounted sum of absolute rewards. An episode that was cut off (its last discount is not 0) might go on like
@@ -62,7 +66,7 @@ class EpisodeMeter:
         self._reward_sizes += np.abs(reward)
         self.steps += int(np.count_nonzero(taken))
 
-    def end(self, row: int, ended: Ended, *, discount: Any, head: Any) -> Episode:
+    def end(self, row: int, ended: Ended, *, discount: Number, head: Number) -> Episode:
         """The episode that ended in a row; the next one begins. `discount` is the last step's."""
         possible = possible_return(self._reward_sizes[row], self._lengths[row], discount, self._gamma)
         episode = Episode(

@@ -6,7 +6,7 @@ is learning needs a call per round of steps, which also picks the next actions.
 """
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,9 @@ _GATHERED = 32
 
 _LOG_PERIOD = 1000
 """Environment steps between two rows of learner.csv."""
+
+
+Tree = TypeVar("Tree")
 
 
 class StepwiseCarry(NamedTuple):
@@ -69,8 +72,9 @@ class EpisodeNote(NamedTuple):
     """A summary over its learning steps."""
 
 
-def _row(tree: Any, i: EitherArray) -> Any:
-    return jax.tree.map(lambda x: x[i], tree)
+def _row(tree: Tree, i: EitherArray | tuple[EitherArray, EitherArray]) -> Tree:
+    row: Tree = jax.tree.map(lambda x: x[i], tree)
+    return row
 
 
 class _Programs:

@@ -3,18 +3,19 @@
 import abc
 import contextlib
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from tdu.agents.r2d2.agent import RecurrentAgent
+from tdu.environments.vector import Plain
 from tdu.errors import TrainingError
 from tdu.metrics import Metrics
 from tdu.run.runners import mastery
 from tdu.run.runners.meter import Episode
 from tdu.run.runners.rows import Progress, Row
 from tdu.run.trained import Played, TrainedAgent, play
-from tdu.types import Agent, EnvSpec
+from tdu.types import Agent, EnvSpec, Params, State
 
 
 class Budget(NamedTuple):
@@ -45,11 +46,11 @@ class Clock(NamedTuple):
 class Saved(NamedTuple):
     """A run between two calls of `advance`."""
 
-    state: Any
+    state: State
     """A pytree of arrays whose structure, shapes and types never change during the run."""
     arrays: dict[str, np.ndarray]
     """Arrays of any length."""
-    plain: dict[str, Any]
+    plain: Plain
     """What JSON can hold."""
     segments: Mapping[str, Callable[[], dict[str, np.ndarray]]] = {}
     """Arrays that do not fit in memory together: each function returns its own. A name always has the same content."""
@@ -139,10 +140,10 @@ class Runner(abc.ABC):
         """Restores what `save` returned. Environments that cannot be restored begin new episodes."""
 
     @abc.abstractmethod
-    def params(self, saved: Saved | None = None) -> Any:
+    def params(self, saved: Saved | None = None) -> Params:
         """What the trained agent acts on: now, or when it was saved."""
 
-    def play(self, env: Any, trained: TrainedAgent, *, episodes: int, longest: int) -> Played:
+    def play(self, env: object, trained: TrainedAgent, *, episodes: int, longest: int) -> Played:
         """Evaluation episodes on an environment, given by its id or as an object."""
         return play(env, trained, episodes=episodes, longest=longest)
 
@@ -178,5 +179,5 @@ class Traced(Protocol):
     def trace(self) -> list[Trace]:
         """The states visited since the last call, where observations are one-hot."""
 
-    def learner(self) -> Any:
+    def learner(self) -> State:
         """The learner's current state, valid until the run continues."""

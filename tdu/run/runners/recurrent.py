@@ -71,7 +71,7 @@ class SequenceRunner(Runner):
             logged = self._log_episode(episode, metrics)
             if logged:
                 kind = "exploiters" if episode.head < self._agent.config.exploiters else "explorers"
-                self._recent[kind].append(episode.episode_return)
+                self._recent[kind].append(float(episode.episode_return))
             rows += logged
         return rows
 

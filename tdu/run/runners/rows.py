@@ -120,7 +120,7 @@ class Progress:
         self.reward_unit = float(metrics.get("reward_unit", 0.0)) or self.reward_unit
         if self.first_q is None and metrics["largest_q"] > 0:
             self.first_q = float(metrics["largest_q"]) / self.reward_unit
-        self.add(episode.episode_return, episode.bad, learned=self.first_q is not None)
+        self.add(float(episode.episode_return), episode.bad, learned=self.first_q is not None)
         self.largest_return = max(self.largest_return, float(episode.possible_return))
         self.largest_extra = max(self.largest_extra, float(metrics.get("largest_extra", 0.0)))
         self.totals = episode.totals
