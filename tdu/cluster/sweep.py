@@ -27,7 +27,7 @@ from tdu.run.processes import Job, Lines, Outcome, Tell, ended, one_line, parse_
 
 if TYPE_CHECKING:
     from tdu.cluster.messages import Handle, Ref
-    from tdu.run.progress import Facts
+    from tdu.run.processes import Facts
 
 _RETRIES = 10
 

@@ -7,14 +7,13 @@ from tdu.errors import RunError, UserError
 from tdu.run.folder import LOG, Folder, evaluations_at, latest_checkpoint, read_log
 from tdu.run.folder.log import Log
 from tdu.run.folder.records import RunResult, version_changes, versions
+from tdu.run.live_run import LiveRun, Observer
 from tdu.run.observers import (
     Advisor,
     Checkpointer,
     EpisodeCallbacks,
     Evaluator,
-    LiveRun,
     Logging,
-    Observer,
     ProgressReporter,
     Recording,
 )

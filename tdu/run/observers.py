@@ -3,11 +3,10 @@
 An observer overrides the methods of `Observer` that it needs. The loop calls them in the order of its list of observers.
 """
 
-import collections
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -17,7 +16,6 @@ import numpy as np
 from tdu import environments
 from tdu.errors import TrainingError, UserError
 from tdu.run import recording
-from tdu.run.callbacks import call
 from tdu.run.folder import (
     EVALUATIONS,
     LEARNER_LOG,
@@ -31,12 +29,11 @@ from tdu.run.folder import (
 )
 from tdu.run.folder.checkpoints import Manifest
 from tdu.run.folder.log import Log, MemoryLog, rows_of
-from tdu.run.folder.records import RECENT, GreedyReturn, RunConfig, RunResult
-from tdu.run.plan import AnyAgent, Plan
+from tdu.run.folder.records import GreedyReturn, RunConfig
+from tdu.run.live_run import LiveRun, Observer
 from tdu.run.progress import Pace, Report
-from tdu.run.runners.protocol import Clock, Gone, Runner, Saved
-from tdu.run.runners.rows import Row, columns
-from tdu.run.signals import Signals
+from tdu.run.runners.protocol import Clock, Gone, Saved
+from tdu.run.runners.rows import Row
 from tdu.run.trained import MIN_EPISODE_STEPS, TrainedAgent, step_limit
 
 NO_END_STEPS = 20_000
@@ -47,127 +44,6 @@ _DRIFT = 2.0
 
 _DRIFT_OF_FIRST = 100.0
 """… and larger than this multiple of the first batches' values, the only scale known before the first reward."""
-
-
-class Stopwatch:
-    """Seconds spent running. Evaluations and checkpoints are left out."""
-
-    def __init__(self) -> None:
-        self.seconds = self.seconds_before = 0.0
-        self._started = 0.0
-
-    def start(self, seconds_before: float) -> None:
-        """Starts at the time of the last checkpoint."""
-        self.seconds = self.seconds_before = seconds_before
-        self._started = time.perf_counter()
-
-    def read(self) -> None:
-        """Updates `seconds`."""
-        self.seconds = self.seconds_before + time.perf_counter() - self._started
-
-    @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
-        """Leaves out the time that the body takes."""
-        paused_at = time.perf_counter()
-        yield
-        self._started += time.perf_counter() - paused_at
-
-
-class LiveRun:
-    """A run under way, as its observers see it."""
-
-    def __init__(
-        self,
-        plan: Plan,
-        runner: Runner,
-        agent: AnyAgent,
-        folder: Folder | None,
-        callbacks: Sequence[object],
-        say: Callable[[str], None],
-    ) -> None:
-        self.config: RunConfig = plan.config
-        self.source = plan.source
-        self.env = plan.env
-        self.runner, self.agent, self.folder, self.say = runner, agent, folder, say
-        self._callbacks = callbacks
-        self.columns = columns(runner.spec)
-        self.signals = Signals(say)
-        self.stopwatch = Stopwatch()
-        self.clock_before = runner.clock
-        """Steps and episodes before this process took over."""
-        self.stop_requested = False
-        """A callback has returned True."""
-        self.interrupted_by: int | None = None
-        """The signal that ends the run, once its checkpoint is saved."""
-        self.last_row: Row | None = None
-        self.last_evaluation: Row | None = None
-        self.best_return = -math.inf
-        """The best evaluation so far."""
-        self.recent_returns: collections.deque[float] = collections.deque(maxlen=RECENT)
-        self.recent_q: collections.deque[float] = collections.deque(maxlen=RECENT)
-        self.longest_episode = 0
-
-    @property
-    def is_over(self) -> bool:
-        return self.runner.finished or self.stop_requested
-
-    @property
-    def mean_return(self) -> float | None:
-        """Mean return of the last `RECENT` episodes."""
-        return float(np.mean(self.recent_returns)) if self.recent_returns else None
-
-    def call(self, name: str, *arguments: object) -> None:
-        """Calls the user's callbacks; one that returns False ends the run."""
-        self.stop_requested |= call(self._callbacks, name, *arguments)
-
-    def add(self, row: Row) -> None:
-        """Takes in the row of a finished episode."""
-        self.last_row = row
-        self.recent_q.append(row["largest_q"])
-        self.recent_returns.append(row["episode_return"])
-        self.longest_episode = max(self.longest_episode, row["episode_len"])
-
-    def restore(self, log: Log) -> None:
-        """Takes in the log up to a checkpoint."""
-        self.recent_returns.extend(log["episode_return"][-RECENT:].tolist())
-        self.recent_q.extend(log["largest_q"][-RECENT:].tolist())
-        self.longest_episode = int(log["episode_len"].max(initial=0))
-
-    def note_event(self, event: str) -> None:
-        """Reports what happened to a process of the run, and stores it in events.csv."""
-        self.say(event)
-        if self.folder is not None:
-            self.folder.note_event(steps=self.runner.clock.steps, event=event)
-
-
-class Observer:
-    """Watches a run. A method that is not overridden does nothing."""
-
-    def restore(self, saved: Saved, evaluations: Log) -> None:
-        """Continues from a checkpoint, or the end of a run without a folder, and the evaluations up to it."""
-
-    def start(self) -> None:
-        """Called once before the first step."""
-
-    @property
-    def next_episode(self) -> int | None:
-        """The episode after which it has to see the agent; the runner does not advance beyond it."""
-        return None
-
-    def episode(self, row: Row) -> None:
-        """Called with the log row of every finished episode."""
-
-    def advanced(self, rows: list[Row]) -> None:
-        """Called after every call of `Runner.advance`, with the rows of the episodes that ended in it."""
-
-    def finish(self) -> None:
-        """Called once after the last step."""
-
-    def ended(self, result: RunResult) -> None:
-        """Called once with the run's result."""
-
-    def close(self) -> None:
-        """Called at the very end, also after an error."""
 
 
 class Recording(Observer):

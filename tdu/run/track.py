@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from tdu.errors import UserError, unknown
 from tdu.run.folder.records import RunResult
-from tdu.run.observers import LiveRun, Observer
+from tdu.run.live_run import LiveRun, Observer
 from tdu.run.runners.rows import WALL_TIME, Row
 
 KINDS = ("tensorboard", "wandb")
