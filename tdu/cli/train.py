@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import dataclasses
+import glob
 import itertools
 import sys
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from tdu.cli.parser import Parser, add_length, add_preset, add_trust, add_watch,
 from tdu.errors import UserError, tell
 from tdu.options import MAX_ACTORS, MAX_SEED
 from tdu.run import consent, progress, sweeps, track
-from tdu.run.folder import CONFIG, GreedyReturn, read_result, read_template
+from tdu.run.folder import CONFIG, GreedyReturn, read_config, read_result, read_template
 from tdu.run.folder.records import EVALUATION_EPISODES
 from tdu.run.one_core import stay_on_one_core
 from tdu.run.plan import DEFAULT_AGENT, plan, refuse_without_ray, resolve
@@ -270,4 +271,10 @@ def _default_out(parsed: argparse.Namespace, given: dict[str, Any]) -> Path:
     name = [config.env, config.agent, *(f"{option}={value}" for option, value in given.items())]
     if parsed.seeds is None:
         name.append(f"seed{config.seed}")
-    return sweeps.run_folder(Path("runs"), "-".join(name), config)
+    out = sweeps.run_folder(Path("runs"), "-".join(name), config)
+    if not parsed.resume or out.exists():
+        return out
+    # The same run with other limits, if there is just one, is the run to be trained longer.
+    folders = [found.parent for found in out.parent.glob(f"{glob.escape(out.name[:-8])}????????/{CONFIG}")]
+    same = [found for found in folders if read_config(found).differs_only_in_limits(config)]
+    return same[0] if len(same) == 1 else out

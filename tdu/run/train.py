@@ -2,11 +2,9 @@
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, overload
-
-import numpy as np
 
 from tdu import agents, environments
 from tdu.errors import RunError, UserError, tell
@@ -164,7 +162,8 @@ def _of_each_seed(arguments: dict[str, Any]) -> list[dict[str, Any]]:
     """The arguments of `train` for each of several seeds."""
     seeds, seed, out, resume = (arguments.pop(name) for name in ("seeds", "seed", "out", "resume"))
     common = arguments | arguments.pop("options")
-    several = range(whole_number("seeds", seeds, 1, 10**6)) if isinstance(seeds, int | np.integer) else list(seeds)
+    is_list = isinstance(seeds, Iterable) and not isinstance(seeds, str)
+    several = list(seeds) if is_list else range(whole_number("seeds", seeds, 1, 10**6))
     if seed is not None or not several or len(set(several)) < len(several):
         raise UserError("seeds are several different seeds, or how many; give either seed or seeds.")
     return [
@@ -200,7 +199,7 @@ def _goes_on(
     if not stored.differs_only_in_limits(wanted):
         raise RunError(
             f"{name} was started with {stored.difference(wanted)}; resume it with the same settings, or start another run "
-            f"like it (--config {name}, and another --out)."
+            "like it (--config, and another --out; in Python config=run.config)."
         )
     if stored.budget != wanted.budget and wanted.budget.spent(clock):
         raise RunError(

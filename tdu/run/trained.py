@@ -88,7 +88,7 @@ class TrainedAgent:
         """
         if (batch := self._batch(observation)) is not None:
             values = self._values_of_batch(self.params, self._acting, batch, np.float32(reward))
-            return self.spec.own_action(np.argmax(values, axis=1))
+            return self.spec.own_action(np.argmax(np.asarray(values), axis=1))
         encoded = encode(self.spec, observation, given_to="agent.act")
         timestep = TimeStep(encoded, np.float32(reward), np.float32(1), np.bool_(False))
         return self.spec.own_action(self.act_on(timestep))

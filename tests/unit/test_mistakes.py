@@ -43,6 +43,14 @@ def test_an_environment_is_not_called_by_its_wrapper():
 
 
 def test_seeds_are_several_or_how_many():
-    for wrong in ({"seeds": 0}, {"seeds": [1, 1]}, {"seeds": []}, {"seeds": 2, "seed": 1}, {"seeds": True}):
+    for wrong in (
+        {"seeds": 0},
+        {"seeds": [1, 1]},
+        {"seeds": []},
+        {"seeds": 2, "seed": 1},
+        {"seeds": True},
+        {"seeds": 2.5},
+        {"seeds": "2"},
+    ):
         with pytest.raises(tdu.UserError, match="seeds"):
             tdu.train("deep_sea:size=4", **wrong)

@@ -140,8 +140,8 @@ class RunConfig:
         return without_limits(self.to_json()) == without_limits(other.to_json())
 
     def difference(self, other: "RunConfig") -> str:
-        """The first few fields in which two configs differ."""
-        ours, others = ({**c.to_json(), **c.config, "config": None} for c in (self, other))
+        """The first few fields in which two configs differ, limits left out."""
+        ours, others = ({**without_limits(c.to_json()), **c.config, "config": None} for c in (self, other))
         names = [name for name in {**ours, **others} if ours.get(name) != others.get(name)]
         return ", ".join(f"{name}={ours.get(name)!r} and not {others.get(name)!r}" for name in names[:3])
 
