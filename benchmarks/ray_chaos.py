@@ -225,7 +225,13 @@ def measure(cluster: Cluster, folder: Path, minutes: float, patience: float) -> 
     empty_by = time.monotonic() + 30 * patience
     while stored() > 0 and time.monotonic() < empty_by:
         time.sleep(0.5)
-    how = {"patience": patience, "startup": round(startup, 1), "seconds": round(seconds, 1), "code": code}
+    how = {
+        "minutes": minutes,
+        "patience": patience,
+        "startup": round(startup, 1),
+        "seconds": round(seconds, 1),
+        "code": code,
+    }
     outcome = verdict(cluster, run, kills, store, how)
     if minutes > 2:
         outcome["resumed_at_step"], outcome["resumed_upto_step"] = resumed(cluster, folder, patience)
@@ -381,7 +387,7 @@ def verdict(
         if is_wrong
     ]
     return {
-        "command": f"python benchmarks/ray_chaos.py --minutes {how['seconds'] / 60:.0f}",
+        "command": f"python benchmarks/ray_chaos.py --minutes {how['minutes']:g} --patience {how['patience']:g}",
         "cluster": {"nodes": 3, "actors": ACTORS, "environments": ACTORS * ENVS, "system_config": HEALTH},
         "config": config.config,
         "cores": os.cpu_count(),
