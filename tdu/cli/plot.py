@@ -31,7 +31,8 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("--by-seed", action="store_true", help="draw a line for each seed instead of mean and interval")
     parsed = parser.parse_args(arguments)
     from tdu.report import collect, curves, page_data  # imports JAX
-    from tdu.report.learning_figure import draw, is_ours
+    from tdu.report.figures import is_ours
+    from tdu.report.learning_figure import draw
 
     for kind, name, known in (("axis", parsed.axis, curves.AXES), ("metric", parsed.metric, page_data.METRICS)):
         if name is not None and name not in known:

@@ -8,7 +8,7 @@ import csv
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, SupportsFloat, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from tdu.report import figures, variance
 from tdu.report.collect import StoredRun
 from tdu.report.text import markdown_table
 from tdu.run.folder.log import Log
+from tdu.run.folder.records import Json
 
 POINTS = 40
 """Points of a learning curve."""
@@ -24,6 +25,8 @@ POINTS = 40
 FIGURES = ("atari_games.png", "atari_hns.png")
 
 HARD = "exploration games"
+
+Number = TypeVar("Number", float, np.ndarray)
 
 
 class Scored(NamedTuple):
@@ -55,7 +58,7 @@ def published() -> dict[str, dict[str, float]]:
     return {row["algorithm"]: {game: float(row[game]) for game in games if row[game]} for row in rows}
 
 
-def human_normalised(game: str, score: Any) -> Any:
+def human_normalised(game: str, score: Number) -> Number:
     """The score on a scale on which random play is 0 and humans are 1."""
     random, human = references()[game]
     return (score - random) / (human - random)
@@ -87,20 +90,20 @@ def scored(found: Sequence[StoredRun]) -> tuple[list[Scored], bool]:
     return rows, evaluated
 
 
-def aggregate(rows: Sequence[Scored]) -> dict[str, Any]:
+def aggregate(rows: Sequence[Scored]) -> Json:
     """Mean and median over games of the mean over seeds, with 95 % intervals."""
     groups = [np.asarray([r.hns for r in rows if r.game == game]) for game in dict.fromkeys(r.game for r in rows)]
     means = np.asarray([group.mean() for group in groups])
     several = any(len(group) > 1 for group in groups)
-    found: dict[str, Any] = {"games": len(groups), "runs": len(rows)}
-    statistic: Callable[[np.ndarray], Any]
+    found: Json = {"games": len(groups), "runs": len(rows)}
+    statistic: Callable[[np.ndarray], SupportsFloat]
     for name, statistic in (("mean", np.mean), ("median", np.median)):
         found[name] = float(statistic(means))
         found[f"{name}_interval"] = list(variance.interval_of_groups(groups, statistic)) if several else None
     return found
 
 
-def tests(rows: Sequence[Scored]) -> dict[str, Any]:
+def tests(rows: Sequence[Scored]) -> Json:
     """Analyses of variance of HNS: TDU or not (the paper's), agent, both controlling for game; and agent × game."""
     hns, games = [r.hns for r in rows], [r.game for r in rows]
     found = {
@@ -150,7 +153,7 @@ def frames(max_steps: int) -> np.ndarray:
     return np.linspace(0, max_steps, POINTS + 1)[1:] * atari.FRAMES_PER_STEP
 
 
-def summarise(found: Sequence[StoredRun]) -> dict[str, Any] | None:
+def summarise(found: Sequence[StoredRun]) -> Json | None:
     """Scores, aggregates, tests and learning curves of the runs on games; None where there are none."""
     on_games = [run for run in found if run.has_episodes and game_of(run.config.env) is not None]
     if not on_games:
@@ -179,7 +182,7 @@ def summarise(found: Sequence[StoredRun]) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def as_text(summary: dict[str, Any], with_published: bool) -> list[str]:
+def as_text(summary: Json, with_published: bool) -> list[str]:
     """Tables: a row for each game, the aggregates, the analyses of variance."""
     rows = [Scored(**row) for row in summary["runs"]]
     if not rows:
@@ -211,10 +214,10 @@ def as_text(summary: dict[str, Any], with_published: bool) -> list[str]:
     return parts
 
 
-def write_figures(summary: dict[str, Any], folder: Path) -> list[Path]:
+def write_figures(summary: Json, folder: Path) -> list[Path]:
     """Draws the learning curves of each game beside published scores, and of the mean human-normalised score."""
     at = np.asarray(summary["curve_frames"])
-    by_game: dict[str, dict[str, Any]] = {}
+    by_game: dict[str, figures.Curves] = {}
     for agent, games in summary["curves"].items():
         for game, seeds in games.items():
             by_game.setdefault(game, {})[agent] = _mean_and_spread(at, seeds)
@@ -222,7 +225,7 @@ def write_figures(summary: dict[str, Any], folder: Path) -> list[Path]:
     lines = {g: {name: own[g] for name, own in shown.items() if g in own} for g in by_game}
     paths = [folder / name for name in FIGURES]
     figures.curves(by_game, lines, paths[0], xlabel="frames", ylabel="return")
-    means: dict[str, dict[str, Any]] = {}
+    means: dict[str, figures.Curves] = {}
     for name, chosen in (("mean HNS", atari.GAMES), (f"mean HNS, {HARD}", atari.EXPLORATION)):
         for agent, games in summary["curves"].items():
             own = {game: seeds for game, seeds in games.items() if game in chosen}
@@ -255,6 +258,6 @@ def _cell(rows: Sequence[Scored]) -> str:
     return f"{np.mean([r.score for r in rows]):.1f} ({np.mean([r.hns for r in rows]):.3f})"
 
 
-def _interval(of: dict[str, Any], name: str) -> str:
+def _interval(of: Json, name: str) -> str:
     interval = of[f"{name}_interval"]
     return f"{of[name]:.3f}" + (f" ({interval[0]:.3f}–{interval[1]:.3f})" if interval else "")

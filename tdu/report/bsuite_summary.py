@@ -4,7 +4,6 @@ import csv
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from tdu.environments import bsuite, parse
 from tdu.environments.bsuite_twins.experiments import DEEP_SEAS
@@ -14,10 +13,11 @@ from tdu.report.bsuite_scores import ExperimentScore
 from tdu.report.collect import StoredRun
 from tdu.report.text import markdown_table, number_words
 from tdu.run import sweeps
+from tdu.run.folder.records import Json
 
 FIGURES = ("bsuite_radar.png", "bsuite_bars.png")
 
-Scores = dict[str, Any]
+Scores = Json
 """The scores of one agent, as JSON can hold them; see `summarise`."""
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from tdu.report import readme
 from tdu.run import folder as runs
 from tdu.run.folder import folder as folders
 from tdu.run.folder.log import Log
-from tdu.run.folder.records import LARGEST_REAL, RECENT, WATCH
+from tdu.run.folder.records import LARGEST_REAL, RECENT, WATCH, Json
 from tdu.run.folder.snapshots import Record
 
 ROWS, TEXT, FILM = "runs.csv", "README.md", "film.gif"
@@ -314,7 +314,7 @@ def command(config: runs.RunConfig, seeds: Sequence[int]) -> str | None:
     return shlex.join(words)
 
 
-def _nearest_preset(config: runs.RunConfig) -> tuple[str, dict[str, Any], int]:
+def _nearest_preset(config: runs.RunConfig) -> tuple[str, Json, int]:
     """The preset with the fewest changes, the changes, and its number of environments.
 
     An agent of the user's, whose code is not imported here, is compared with all agents.
@@ -328,11 +328,11 @@ def _nearest_preset(config: runs.RunConfig) -> tuple[str, dict[str, Any], int]:
     return min(nearest, key=lambda item: len(item[1]))
 
 
-def _changed(config: runs.RunConfig, name: str, preset: str) -> dict[str, Any]:
+def _changed(config: runs.RunConfig, name: str, preset: str) -> Json:
     default = _defaults(name, preset)
     return {k: v for k, v in config.config.items() if k not in default or v != default[k]}
 
 
 @lru_cache
-def _defaults(name: str, preset: str) -> dict[str, Any]:
+def _defaults(name: str, preset: str) -> Json:
     return as_json(agents.configure(name, {}, preset))

@@ -3,10 +3,14 @@
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
+import matplotlib as mpl
 import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.figure import Figure
 
+from tdu import files
 from tdu.errors import writing
 from tdu.report import palette
 
@@ -22,10 +26,10 @@ ORDER = (
 
 def radar(scores: Mapping[str, Mapping[str, float | None]], path: Path) -> None:
     """A polygon for each agent over the tags' mean scores."""
-    plt = _pyplot()
     tags = sorted({tag for by_tag in scores.values() for tag in by_tag})
     angles = np.linspace(0, 2 * np.pi, len(tags), endpoint=False)
-    figure, axes = plt.subplots(figsize=(7.5, 6.5), subplot_kw={"polar": True})
+    figure = _figure(7.5, 6.5)
+    axes = figure.subplots(subplot_kw={"polar": True})
     for i, (colour, (agent, by_tag)) in enumerate(zip(_colours(scores), scores.items(), strict=True)):
         values = [max(by_tag.get(tag) or 0.0, 0.02) for tag in tags]
         width = 2.2 + 1.2 * min(len(scores) - 1 - i, 3)  # the first are wider, so that equal ones are visible
@@ -40,20 +44,20 @@ def radar(scores: Mapping[str, Mapping[str, float | None]], path: Path) -> None:
         text.set_horizontalalignment("center" if abs(across) < 0.1 else "left" if across > 0 else "right")
     rows = _legend(figure, scores, "lower center")
     figure.subplots_adjust(bottom=0.12 + 0.04 * rows, top=0.92)
-    _save(plt, figure, path)
+    save(figure, path)
 
 
 def bars(
     scores: Mapping[str, Mapping[str, float | None]], labels: Mapping[str, str], path: Path, faint: Sequence[str] = ()
 ) -> None:
     """A bar for each agent and each experiment that `labels` has a name for; those of `faint` agents in pale colours."""
-    plt = _pyplot()
     experiments = [name for name in ORDER if name in labels]
     width = 0.8 / max(len(scores), 1)
-    figure, axes = plt.subplots(figsize=(min(max(8.0, 0.7 * len(experiments) + 2), 17.0), 5.0))
+    figure = _figure(min(max(8.0, 0.7 * len(experiments) + 2), 17.0), 5.0)
+    axes = figure.subplots()
     for i, (colour, (agent, by_name)) in enumerate(zip(_colours(scores), scores.items(), strict=True)):
         at = np.arange(len(experiments)) + (i - (len(scores) - 1) / 2) * width
-        heights = [np.nan if by_name.get(name) is None else by_name[name] for name in experiments]
+        heights = np.array([by_name.get(name) for name in experiments], float)  # NaN for None
         axes.bar(at, heights, width, color=colour, label=agent, alpha=0.45 if agent in faint else 1.0)
     axes.axhline(1, color="#999999", linewidth=0.8, linestyle="--")
     axes.set_xticks(np.arange(len(experiments)), [labels[n] for n in experiments], rotation=40, ha="right")
@@ -62,11 +66,15 @@ def bars(
     axes.spines[["top", "right"]].set_visible(False)
     rows = _legend(figure, scores, "upper center")
     figure.tight_layout(rect=(0, 0, 1, 0.99 - 0.05 * rows))
-    _save(plt, figure, path)
+    save(figure, path)
+
+
+Curves = dict[str, tuple[np.ndarray, ...]]
+"""x, middle, low and high for each agent."""
 
 
 def curves(
-    panels: Mapping[str, Mapping[str, Sequence[np.ndarray]]],
+    panels: Mapping[str, Curves],
     lines: Mapping[str, Mapping[str, float]],
     path: Path,
     *,
@@ -74,14 +82,14 @@ def curves(
     ylabel: str,
 ) -> None:
     """A panel each with a curve (x, middle, low, high) for every agent, and dashed lines for the levels of others."""
-    plt = _pyplot()
     columns = min(max(len(panels), 1), 4)
     rows = math.ceil(max(len(panels), 1) / columns)
-    figure, grid = plt.subplots(rows, columns, figsize=(max(4.2 * columns, 6.0), 3.2 * rows + 0.6), squeeze=False)
+    figure = _figure(max(4.2 * columns, 6.0), 3.2 * rows + 0.6)
+    grid = figure.subplots(rows, columns, squeeze=False)
     agents = list(dict.fromkeys(agent for drawn in panels.values() for agent in drawn))
     others = list(dict.fromkeys(name for drawn in lines.values() for name in drawn))
     colours = dict(zip(agents, _colours(agents), strict=True))
-    handles: dict[str, Any] = {}
+    handles: dict[str, Artist] = {}
     for axes, (title, drawn) in zip(grid.flat, panels.items(), strict=False):
         for agent, (x, middle, low, high) in drawn.items():
             (handles[agent],) = axes.plot(
@@ -101,7 +109,7 @@ def curves(
     across = max(1, min(len(order), int(figure.get_figwidth() / (0.75 + 0.095 * max(map(len, order), default=0)))))
     figure.legend([handles[n] for n in order], order, frameon=False, loc="upper center", ncols=across)
     figure.tight_layout(rect=(0, 0, 1, 1 - 0.28 * math.ceil(len(order) / across) / figure.get_figheight()))
-    _save(plt, figure, path)
+    save(figure, path)
 
 
 _DASHES = ("--", ":", "-.", (0, (1, 3)))
@@ -109,19 +117,32 @@ _DASHES = ("--", ":", "-.", (0, (1, 3)))
 
 def is_ours(path: Path) -> bool:
     """Whether a picture was drawn here."""
-    return _SIGNED in path.read_bytes()[:1000]
+    try:
+        data = files.read_bytes(path, _MAX_BYTES)
+    except OSError:
+        return False
+    return any(data.startswith(start) and sign in data for start, sign in _SIGNED)
 
 
-_SIGNED = b"Software\x00tdu"
+_MAX_BYTES = 2**26
+_SIGNED = (
+    (b"\x89PNG", b"Software\x00tdu"), (b"%PDF", b"/Creator (tdu)"), (b"<?xml", b"<dc:title>tdu</dc:title>"),
+)  # fmt: skip
+"""The beginning of a file of each kind, and what the metadata say in those drawn here."""
+_METADATA = {".svg": "Creator", ".pdf": "Creator", ".png": "Software"}
 
 
-def _save(plt: Any, figure: Any, path: Path) -> None:
+def save(figure: Figure, path: Path, dpi: int = 120) -> None:
+    """Writes a figure that `is_ours` recognises."""
     with writing(path):
-        figure.savefig(path, dpi=120, metadata={"Software": "tdu"})
-    plt.close(figure)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=dpi, metadata={_METADATA[path.suffix]: "tdu"})
 
 
-def _legend(figure: Any, names: Collection[str], place: str) -> int:
+Place = Literal["upper center", "lower center"]
+
+
+def _legend(figure: Figure, names: Collection[str], place: Place) -> int:
     """The legend, in as many columns as the figure is wide enough for; how many rows it has."""
     longest = max(map(len, names), default=0)
     count = len(names)
@@ -134,12 +155,6 @@ def _colours(agents: Iterable[str]) -> list[str]:
     return [palette.COLOURS[name].light for name in palette.assign(agents).values()]
 
 
-def _pyplot() -> Any:
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    plt.rcdefaults()  # bsuite's own analysis restyles every figure when it is imported
-    mpl.use("Agg")
-    return plt
+def _figure(width: float, height: float) -> Figure:
+    mpl.rcdefaults()  # bsuite's own analysis restyles every figure when it is imported
+    return Figure(figsize=(width, height))

@@ -4,17 +4,28 @@ import math
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from tdu.errors import UserError, writing
-from tdu.report import curves, page_data, palette
+from tdu.errors import UserError
+from tdu.report import curves, figures, page_data, palette
 from tdu.report.collect import StoredRun, budget_axis, groups
 from tdu.run.folder.log import Log
 
 KINDS = (".svg", ".pdf", ".png")
-_DASHES: tuple[Any, ...] = ("-", "--", ":", "-.", (0, (5, 1)), (0, (1, 1)), (0, (3, 1, 1, 1)), (0, (8, 2)))
+_DASHES: tuple[str | tuple[int, tuple[int, ...]], ...] = (
+    "-",
+    "--",
+    ":",
+    "-.",
+    (0, (5, 1)),
+    (0, (1, 1)),
+    (0, (3, 1, 1, 1)),
+    (0, (8, 2)),
+)
 
 
 def draw(
@@ -39,8 +50,6 @@ def draw(
         raise UserError(
             f"no episode with {page_data.METRICS[metric]} has ended in these runs; there is nothing to draw."
         )
-    from matplotlib.figure import Figure
-
     environments = list(dict.fromkeys(env for env, _ in logs))
     colours = palette.assign(agent for _, agent in logs)
     columns = min(len(environments), 3)
@@ -61,7 +70,7 @@ def draw(
         panel.set(title=textwrap.shorten(env, 80), xlabel=here, ylabel=page_data.METRICS[metric])
         panel.title.set_fontsize(10)
         panel.spines[["top", "right"]].set_visible(False)
-    entries: dict[str, Any] = {}
+    entries: dict[str, Artist] = {}
     for panel in panels[: len(environments)]:
         for handle, name in zip(*panel.get_legend_handles_labels(), strict=True):
             entries.setdefault(name, handle)
@@ -70,23 +79,11 @@ def draw(
     beside = max(1, min(3, len(names), letters // (max(map(len, names)) + 6)))
     wrapped = [textwrap.fill(name, max(letters, 20)) for name in names]
     figure.legend(handles, wrapped, frameon=False, loc="outside lower center", ncols=beside)
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150, metadata={_SIGNED_AS[path.suffix]: "tdu"})
+    figures.save(figure, path, dpi=150)
 
 
 _LETTER = 0.085
 """Width of a letter in inches, to keep the legend inside the figure."""
-_SIGNED_AS = {".svg": "Creator", ".pdf": "Creator", ".png": "Software"}
-
-
-def is_ours(path: Path) -> bool:
-    """Whether tdu drew the file."""
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return False
-    return any(sign in data for sign in (b"<dc:title>tdu", b">tdu<", b"Software\x00tdu", b"/Creator (tdu)"))
 
 
 def _curves(
@@ -103,7 +100,7 @@ def _curves(
 
 
 def _line(
-    panel: Any, at: np.ndarray, own: np.ndarray, agent: str, colour_of: str, within: curves.Bounds, by_seed: bool
+    panel: Axes, at: np.ndarray, own: np.ndarray, agent: str, colour_of: str, within: curves.Bounds, by_seed: bool
 ) -> None:
     colour = palette.COLOURS[colour_of].light
     dash = _DASHES[list(palette.COLOURS).index(colour_of) % len(_DASHES)]

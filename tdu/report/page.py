@@ -9,7 +9,6 @@ import shlex
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from tdu import agents, files
 from tdu.errors import UserError, writing
@@ -59,7 +58,7 @@ def write(collected: Collected, title: str) -> str:
     colours = palette.assign(agent for _, agent in grouped)
     environments = list(dict.fromkeys(env for env, _ in grouped))
     drawn = [run for run in shown if run.has_episodes and run.config.env in environments[:_MAX_CHARTS]]
-    data: dict[str, Any] = {
+    data: page_data.Data = {
         "palette": list(palette.COLOURS.values()),
         "colours": {label: list(palette.COLOURS).index(agent) for label, agent in colours.items()},
         "environments": _environments(drawn),
@@ -211,7 +210,7 @@ def _runs(shown: Sequence[StoredRun]) -> str:
     rows = []
     for run in shown:
         result, log, trained = run.result, run.log, run.trained_return
-        row: dict[str, Any] = {"environment": run.config.env, "agent": run.agent, "seed": run.config.seed}
+        row: page_data.Data = {"environment": run.config.env, "agent": run.agent, "seed": run.config.seed}
         row |= {"state": run.state, "episodes": int(log["episode"][-1]) if run.has_episodes else 0}
         row["steps"] = result.steps if result else int(log["steps"][-1]) if run.has_episodes and "steps" in log else 0
         row["evaluation return"] = trained and trained.mean
@@ -349,7 +348,7 @@ def _configs(grouped: Groups) -> str:
     return "".join(parts)
 
 
-def _words(value: Any) -> str:
+def _words(value: object) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value))
     return "no limit" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -2,16 +2,17 @@
 
 import base64
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tdu.report import curves
 from tdu.report.collect import StoredRun, budget_axis, groups
 from tdu.run.folder.log import Log
+from tdu.run.folder.records import Json
 from tdu.run.folder.snapshots import Record
 
-Data = dict[str, Any]
+Data = Json
 
 GREEDY = "greedy_return"
 

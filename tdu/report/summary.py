@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -13,8 +12,9 @@ from tdu.report.headline import headline, reached
 from tdu.report.text import markdown_table, number_words
 from tdu.run import folder as runs
 from tdu.run.folder.folder import CONFIG
+from tdu.run.folder.records import Json
 
-Summary = dict[str, Any]
+Summary = Json
 
 
 def summarise(folder: Path, target: float | None = None) -> Summary:
@@ -138,7 +138,7 @@ def _environment_table(summary: Summary, environments: Sequence[str]) -> str:
     return markdown_table(columns, [[row[name] for name in columns] for row in rows])
 
 
-def _interval_words(found: dict[str, Any]) -> str:
+def _interval_words(found: Json) -> str:
     interval = "" if found["low"] is None else f" ({found['low']:.3f} to {found['high']:.3f})"
     return number_words(found["mean"]) + interval
 
@@ -178,7 +178,7 @@ def write_bsuite_csv(folder: Path, out: Path) -> int:
     return count
 
 
-def _environment(seeds: dict[int, StoredRun], target: float | None) -> dict[str, Any]:
+def _environment(seeds: dict[int, StoredRun], target: float | None) -> Json:
     results = {seed: run.result for seed, run in sorted(seeds.items()) if run.result is not None}
     means = [r.mean_return for r in results.values() if r.mean_return is not None]
     rates = [r.steps_per_second or 0.0 for r in results.values()]
@@ -195,7 +195,7 @@ def _environment(seeds: dict[int, StoredRun], target: float | None) -> dict[str,
     }
 
 
-def _solved_words(environment: dict[str, Any]) -> str:
+def _solved_words(environment: Json) -> str:
     solved = list(environment["solved_episodes"].values())
     if not solved:
         return "–"

@@ -1,7 +1,7 @@
 """Analysis of variance with two factors, and intervals over groups of seeds."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple, SupportsFloat
 
 import numpy as np
 from scipy import special
@@ -16,7 +16,7 @@ class Anova(NamedTuple):
     residual_freedom: int
 
 
-def anova(values: Sequence[float], factor: Sequence[Any], controlling: Sequence[Any]) -> Anova | None:
+def anova(values: Sequence[float], factor: Sequence[Hashable], controlling: Sequence[Hashable]) -> Anova | None:
     """Analysis of variance of `factor`, controlling for another one, without interaction between them.
 
     F compares least squares with both against least squares with the other factor alone; cells may have different sizes. None
@@ -26,7 +26,7 @@ def anova(values: Sequence[float], factor: Sequence[Any], controlling: Sequence[
     return _compared(np.asarray(values, float), alone, both)
 
 
-def interaction(values: Sequence[float], one: Sequence[Any], other: Sequence[Any]) -> Anova | None:
+def interaction(values: Sequence[float], one: Sequence[Hashable], other: Sequence[Hashable]) -> Anova | None:
     """The same for what two factors do together, beyond what each does alone; a cell needs several values for that."""
     alone = np.hstack([_indicators(one), _indicators(other)])
     return _compared(np.asarray(values, float), alone, _indicators(list(zip(one, other, strict=True))))
@@ -34,7 +34,7 @@ def interaction(values: Sequence[float], one: Sequence[Any], other: Sequence[Any
 
 def interval_of_groups(
     groups: Sequence[np.ndarray],
-    statistic: Callable[[np.ndarray], Any],
+    statistic: Callable[[np.ndarray], SupportsFloat],
     *,
     resamples: int = 2000,
     share: float = 0.95,
@@ -46,7 +46,7 @@ def interval_of_groups(
     """
     draws = np.random.default_rng(seed)
     means = [np.mean(group[draws.integers(len(group), size=(resamples, len(group)))], axis=1) for group in groups]
-    found = [statistic(row) for row in np.stack(means, axis=1)]
+    found = [float(statistic(row)) for row in np.stack(means, axis=1)]
     low, high = np.quantile(found, [(1 - share) / 2, (1 + share) / 2])
     return float(low), float(high)
 
@@ -68,7 +68,7 @@ def _residual(values: np.ndarray, columns: np.ndarray) -> tuple[float, int]:
     return float(np.sum((values - columns @ weights) ** 2)), int(rank)
 
 
-def _indicators(levels: Sequence[Any]) -> np.ndarray:
+def _indicators(levels: Sequence[Hashable]) -> np.ndarray:
     """A column for each level: 1 where a value has it, [n, levels]."""
     names = list(dict.fromkeys(levels))
     return np.asarray([[float(level == name) for name in names] for level in levels])

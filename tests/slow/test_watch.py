@@ -1,5 +1,6 @@
 """`tdu watch` and `tdu plot`: films, text and figures of real runs."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -212,7 +213,10 @@ def test_the_figure_of_a_paper(deep_sea_run, tmp_path, capsys):
     assert main(["plot", str(tmp_path / "results"), "--out", str(tmp_path / "new.svg")]) == 2
     assert "there are no runs in these folders" in capsys.readouterr().err
     (tmp_path / "mine.png").write_bytes(b"mine")
-    for name, words in (("mine.png", "not drawn by tdu"), ("figure.txt", "end it with")):
+    (tmp_path / "mine.svg").write_text("<svg><text>tdu</text></svg>")
+    os.mkfifo(tmp_path / "fifo.svg")
+    refused = ("mine.png", "mine.svg", "fifo.svg")
+    for name, words in (*((name, "not drawn by tdu") for name in refused), ("figure.txt", "end it with")):
         assert main(["plot", str(deep_sea_run), "--out", str(tmp_path / name)]) == 2
         assert words in capsys.readouterr().err
 
@@ -242,10 +246,10 @@ def test_the_figure_of_the_greedy_return(deep_sea_run, tmp_path, capsys, monkeyp
             == 0
         )
         ((at, own),) = drawn  # the other run has none
-        for column, evaluations in zip(own, output, strict=True):
+        for curve, evaluations in zip(own, output, strict=True):
             places = np.searchsorted(at, evaluations[column])
-            np.testing.assert_allclose(column[places], evaluations["greedy_return"])
-            assert np.isnan(column[: places[0]]).all()
+            np.testing.assert_allclose(curve[places], evaluations["greedy_return"])
+            assert np.isnan(curve[: places[0]]).all()
 
 
 def test_a_line_of_one_point_is_seen(deep_sea_run, tmp_path):
