@@ -16,6 +16,7 @@ TINY = {
 
 
 def test_a_run_in_python_estimates_its_time(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "_PLAIN_EVERY", 1e9)
     tdu.train(**TINY)
     assert capsys.readouterr().err == ""  # over before the first line was due
     monkeypatch.setattr(progress, "_PLAIN_EVERY", 0.0)
