@@ -171,6 +171,12 @@ def delete_after(folder: Path, step: int) -> None:
             _delete(path)
 
 
+def delete_all_but_last(folder: Path) -> None:
+    """Deletes all but the last checkpoint."""
+    for path in _finished(folder)[:-1]:
+        _delete(path)
+
+
 def _delete(path: Path) -> None:
     """Deletes a checkpoint. A link, and a folder that holds anything else, is left alone."""
     if not path.is_symlink() and all(map(_OURS.fullmatch, os.listdir(path))):

@@ -219,6 +219,7 @@ class Folder:
             )
             if not best:
                 self._last_step = step
+                checkpoints.delete_all_but_last(self.path / BEST)
                 files.open_own(self.path / _HAS_CHECKPOINTS).close()
             return manifest
 
