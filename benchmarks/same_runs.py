@@ -82,12 +82,21 @@ def of_run(run: tdu.Run) -> dict[str, str]:
     return of_log(run.log) | {"result": json.dumps(kept, sort_keys=True), "params": params}
 
 
-def comparable(column: str, value: str | None) -> str | None:
-    """A column without what may differ: of a result, its speed and its config, which gains a field with every new option."""
-    if column != "result" or value is None:
-        return value
-    different = ("config", "steps_per_second")
-    return json.dumps({name: field for name, field in json.loads(value).items() if name not in different})
+DIFFERENT = ("config", "steps_per_second")
+"""Fields of a result that may differ: its config gains a field with every new option."""
+
+
+def same(column: str, was: str, now: str | None) -> bool:
+    """Whether a column is unchanged. A result may have new fields."""
+    if column != "result" or now is None:
+        return was == now
+    return contains(json.loads(now), {name: x for name, x in json.loads(was).items() if name not in DIFFERENT})
+
+
+def contains(now: Any, was: Any) -> bool:
+    if isinstance(was, dict) and isinstance(now, dict):
+        return all(name in now and contains(now[name], x) for name, x in was.items())
+    return bool(now == was)
 
 
 def train(**options: Any) -> tdu.Run:
@@ -163,7 +172,7 @@ def main() -> None:
         runs: dict[str, dict[str, Any]] = {}
         for name, columns in found.items():
             was = before["runs"].get(name, {})
-            changed = sorted(c for c in was if comparable(c, columns.get(c)) != comparable(c, was[c]))
+            changed = sorted(c for c in was if not same(c, was[c], columns.get(c)))
             runs[name] = {"equal": bool(was) and not changed, "columns": len(was), "different": changed}
             print(name, runs[name])
         equal = sum(run["equal"] for run in runs.values())
