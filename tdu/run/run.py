@@ -113,7 +113,9 @@ class Run:
         if self.moment is not None:
             return train(env, config=self.config, continued=self, **settings)
         assert self.path is not None
-        return train(env, config=self.path, out=self.path, resume=True, trust=True, **settings)
+        assert self.agent.origin is not None
+        is_trusted = self.agent.origin.agent == self.config.agent  # else it was loaded under a name of the user's
+        return train(env, config=self.path, out=self.path, resume=True, trust=is_trusted, **settings)
 
     def save(self, path: str | Path) -> None:
         """Writes a run that was trained without `out` to a new folder, as `tdu train` would have left it."""

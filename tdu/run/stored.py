@@ -183,9 +183,12 @@ def evaluate(
 
 def _acting_on_explorers(run: Run) -> TrainedAgent:
     """The run's agent, acting on its explorers' values."""
-    name, spec = run.config.agent, run.agent.spec
-    entry = agents.find(name)
+    origin, spec = run.agent.origin, run.agent.spec
+    assert origin is not None
+    entry = agents.find(origin.agent)  # not the config's name, which may import code without consent
     if not entry.is_recurrent:
-        raise UserError(f"only recurrent agents (tdu_r2d2) can act on their explorers, and {name} is not recurrent.")
-    agent = entry.make(spec, agents.configure(name, run.config.config | {"evaluate": "explorers"}))
+        raise UserError(
+            f"only recurrent agents (tdu_r2d2) can act on their explorers, and {origin.agent} is not recurrent."
+        )
+    agent = entry.make(spec, agents.configure(origin.agent, origin.options | {"evaluate": "explorers"}))
     return TrainedAgent(spec, agent, run.agent.params)

@@ -1,11 +1,13 @@
 """An agent of the user's on the command line."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 import tdu
+from tdu import agents
 from tdu.cli import main
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_bonus.py"
@@ -19,6 +21,12 @@ def here(tmp_path, monkeypatch):
     (tmp_path / "my_bonus.py").write_text(text)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def forget(monkeypatch):
+    """Until the test's end, the agent's module is not imported yet."""
+    monkeypatch.delitem(sys.modules, "my_bonus")
+    agents._of_user.cache_clear()
 
 
 def refused(capsys, *words):
@@ -43,8 +51,7 @@ def test_train_evaluate_report_and_plot(here, capsys, monkeypatch):
     assert tdu.load_agent("agent", trust=True).act(0) in (0, 1)
 
     (here / "my_bonus.py").write_text("raise SystemExit('imported')")  # reports need no code
-    monkeypatch.delitem(__import__("sys").modules, "my_bonus")
-    tdu.agents.find.__globals__["_of_user"].cache_clear()
+    forget(monkeypatch)
     assert main(["report", "run", "--out", "page.html"]) == 0
     page = (here / "page.html").read_text()
     assert NAME in page
@@ -69,7 +76,7 @@ def test_sweep(here, capsys):
         "none",
     ]
     assert main(sweep) == 0
-    assert len(list(here.glob("sweep/*/result.json"))) == 1
+    assert len(list(here.glob("sweep/*/result.json"))) == 2
 
 
 @pytest.mark.parametrize(
@@ -84,3 +91,17 @@ def test_sweep(here, capsys):
 )
 def test_what_is_no_agent_is_refused(name, words, capsys):
     assert words in refused(capsys, "train", "deep_sea:size=4", "--agent", name)
+
+
+def test_an_agent_that_was_loaded_under_another_name_is_not_imported(here, monkeypatch):
+    train = ["train", "deep_sea:size=4", "--agent", NAME, *SMALL, "--episodes", "2", "--evaluation-episodes", "0"]
+    assert main([*train, "--progress", "none", "--out", "run"]) == 0
+    (here / "mine.py").write_text((here / "my_bonus.py").read_text())
+    forget(monkeypatch)
+    (here / "my_bonus.py").write_text("raise SystemExit('imported')")
+    mine = "python:mine:RANGE"
+    assert main(["evaluate", "run", "--agent", mine, "--episodes", "1"]) == 0
+    with pytest.raises(tdu.UserError, match="mine:RANGE is not recurrent"):
+        tdu.evaluate("run", agent=mine, explorers=True)
+    with pytest.raises(tdu.UserError, match="trust"):
+        tdu.load("run", agent=mine).train(episodes=4)
