@@ -114,7 +114,34 @@ def test_a_best_agent_newer_than_the_last_checkpoint_gives_way_to_the_one_before
     folder = runs.Folder(tmp_path / "run", resume=True)
     folder.open_logs((Column("episode", whole=True),), at)
     assert best_agent() == 1
+
+    saved(5, best=True)
+    saved(6, best=False)
+    assert best_agent() == 5
     folder.close()
+    folder = runs.Folder(tmp_path / "run", resume=True)  # the checkpoint of step 6 turned out to be damaged
+    folder.open_logs((Column("episode", whole=True),), at)
+    assert best_agent() == 1
+    saved(7, best=False)
+    saved(8, best=True)
+    saved(9, best=False)
+    assert [int(one.name) for one in sorted((tmp_path / "run" / "best").iterdir())] == [1, 8]
+    saved(10, best=False)
+    assert [int(one.name) for one in (tmp_path / "run" / "best").iterdir()] == [8]
+    folder.close()
+
+
+def test_a_run_with_a_checkpoint_is_never_withdrawn(tmp_path):
+    config = runs.RunConfig("x", "tdu", 0, 5, None, 1, "budget", {})
+    for name in ("begun", "saved"):
+        folder = runs.Folder(tmp_path / name, resume=False)
+        folder.write_config(config)
+        folder.open_logs((Column("episode", whole=True),), None)
+        if name == "saved":
+            folder.save_checkpoint(Saved({"w": np.zeros(2)}, {}, {}), step=1, config=config, seconds=1.0)
+        folder.withdraw()
+        folder.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["saved"]
 
 
 def test_a_resume_under_other_versions_is_reported(cut, monkeypatch):

@@ -36,7 +36,7 @@ from tdu.run.folder.log import Stamp
 from tdu.run.folder.records import canonical
 from tdu.run.runners.protocol import Gone, Saved
 
-KEPT = 2
+_KEPT = 2
 _FORMAT = 6
 _MANIFEST = "manifest.json"
 _ARRAYS = "arrays.safetensors"
@@ -93,6 +93,9 @@ class Manifest:
             raise ValueError("a number in its manifest is out of range")
         if not all(map(_OURS.fullmatch, manifest.parts)):
             raise ValueError("its manifest names other files")
+        texts = [text for of_packages in manifest.versions for text in (*of_packages, *of_packages.values())]
+        if not texts or not all(isinstance(text, str) for text in texts):
+            raise ValueError("its manifest has no versions")
         return manifest
 
     def sha256(self) -> str:
@@ -125,10 +128,8 @@ def save(
     log: Stamp,
     other_logs: dict[str, Stamp],
     versions: list[dict[str, str]],
-    kept: int = KEPT,
-    spared: int = -1,
 ) -> Manifest:
-    """Writes the checkpoint of a step and deletes all but the last `kept` and the last up to step `spared`."""
+    """Writes the checkpoint of a step."""
     folder.mkdir(exist_ok=True)
     for left_over in folder.glob(f"{files.WRITING}*"):
         _delete(left_over)
@@ -158,10 +159,21 @@ def save(
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
     files.flush_folder(folder)
-    finished = _finished(folder)
-    for old in {*finished[:-kept]} - {*[path for path in finished if int(path.name) <= spared][-1:]}:
-        _delete(old)
     return manifest
+
+
+def delete_old(folder: Path) -> None:
+    """Deletes all but the last checkpoints."""
+    for old in _finished(folder)[:-_KEPT]:
+        _delete(old)
+
+
+def delete_all_but_best(best: Path, folder: Path) -> None:
+    """Deletes the best agents that no checkpoint in `folder` needs. A checkpoint needs the last one up to its step."""
+    saved = _finished(best)
+    needed = {path for one in _finished(folder) for path in [p for p in saved if int(p.name) <= int(one.name)][-1:]}
+    for old in {*saved[:-1]} - needed:
+        _delete(old)
 
 
 def delete_after(folder: Path, step: int) -> None:
@@ -169,12 +181,6 @@ def delete_after(folder: Path, step: int) -> None:
     for path in _finished(folder):
         if int(path.name) > step:
             _delete(path)
-
-
-def delete_all_but_last(folder: Path) -> None:
-    """Deletes all but the last checkpoint."""
-    for path in _finished(folder)[:-1]:
-        _delete(path)
 
 
 def _delete(path: Path) -> None:

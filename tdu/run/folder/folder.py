@@ -69,8 +69,6 @@ class Folder:
         self._others: dict[str, LogWriter] = {}
         """Logs that are created with their first row."""
         self._record: GrowingFile | None = None
-        self._last_step = -1
-        """Step of the last checkpoint."""
         self._versions: list[dict[str, str]] = []
         for name in (CONFIG, RESULT):
             for left_over in self.path.glob(f".{name}{files.WRITING}*"):
@@ -94,8 +92,8 @@ class Folder:
             raise RunError(f"{self.path} has files but no {CONFIG} of a run; choose another --out.")
 
     def withdraw(self) -> None:
-        """Deletes the folder if this object created it and its run; called for a run that could not start."""
-        if self._is_made_here and self._is_begun_here:
+        """Deletes the folder of a run that could not start: if this object created both, and it has no checkpoint."""
+        if self._is_made_here and self._is_begun_here and not (self.path / _HAS_CHECKPOINTS).exists():
             self._close_logs()
             shutil.rmtree(self.path, ignore_errors=True)  # the lock is still held: some file systems keep its name
 
@@ -142,10 +140,9 @@ class Folder:
                 f"the checkpoints of {self.path} are missing, so it cannot be continued; put {self.path / CHECKPOINTS} "
                 "back (is a disk not mounted?) or choose another folder."
             )
-        self._last_step = -1 if at is None else at.step
         before, now = [] if at is None else at.versions, versions()
         self._versions = before if before[-1:] == [now] else [*before, now]
-        checkpoints.delete_after(self.path / BEST, self._last_step)
+        checkpoints.delete_after(self.path / BEST, -1 if at is None else at.step)
         self._log = LogWriter(self.path / LOG, columns, keep=EMPTY.bytes if at is None else at.log.bytes)
         for name in (LEARNER_LOG, EVALUATIONS):
             seen = EMPTY if at is None else at.other_logs.get(name, EMPTY)
@@ -214,13 +211,11 @@ class Folder:
                 log=self._log.stamp(),
                 other_logs={name: log.stamp() for name, log in others.items()},
                 versions=self._versions,
-                kept=1 if best else checkpoints.KEPT,
-                spared=self._last_step if best else -1,
             )
             if not best:
-                self._last_step = step
-                checkpoints.delete_all_but_last(self.path / BEST)
                 files.open_own(self.path / _HAS_CHECKPOINTS).close()
+                checkpoints.delete_old(place)
+            checkpoints.delete_all_but_best(self.path / BEST, self.path / CHECKPOINTS)
             return manifest
 
     def close(self) -> None:
