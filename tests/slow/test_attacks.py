@@ -351,7 +351,7 @@ def option_with(out, **changes):
     lambda out: log_with(out, steps=str(2**53)),
     lambda out: os.mkfifo(out / "film.gif"),
     lambda out: (out / "record.jsonl").symlink_to("/dev/zero"),
-], ids=str)  # fmt: skip
+])  # fmt: skip
 def test_one_bad_run_does_not_spoil_the_others(finished, tmp_path, capsys, harm):
     bad = shutil.copytree(finished, finished.parent / "bad")
     harm(bad)
