@@ -65,6 +65,10 @@ def _array(part: Part, observation: Any, name: str) -> np.ndarray:
         if x.shape != part.shape:
             raise EnvironmentFault(f"{name} returned a part {path} of shape {x.shape}; its space has {part.shape}.")
         return np.asarray(x / np.float32(part.largest))
+    if x.size != len(part.choices):
+        raise EnvironmentFault(
+            f"{name} returned {x.size} numbers as its part {path}; its space has {len(part.choices)}."
+        )
     ones = []
     for chosen, (start, count) in zip(x.ravel().tolist(), part.choices, strict=True):
         if not 0 <= chosen - start < count:

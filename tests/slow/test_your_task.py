@@ -422,6 +422,8 @@ def test_parts_are_laid_out_in_one_array():
         flatten(parts, several(2) | {"compass": 9}, "it")
     with pytest.raises(EnvironmentFault, match=r"part camera of shape \(3,\)"):
         flatten(parts, several(2) | {"camera": np.zeros(3)}, "it")
+    with pytest.raises(EnvironmentFault, match=r"2 numbers as its part compass"):
+        flatten(parts, several(2) | {"compass": [1, 1]}, "it")
     with pytest.raises(EnvironmentFault, match="its part mast"):
         flatten(layout(spaces.Dict(mast=spaces.Box(0, 1, (1,)))), several(2), "it")
 
