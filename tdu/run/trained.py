@@ -76,7 +76,7 @@ class TrainedAgent:
         A one-hot observation may be an array or an index. The values of an agent with a memory depend on it; this call does
         not change it.
         """
-        if (batch := self._batch(observation)) is not None:
+        if (batch := self._batch(observation, "agent.values")) is not None:
             return np.asarray(self._values_of_batch(self.params, self._acting, batch, np.float32(reward)))
         encoded = encode(self.spec, observation, given_to="agent.values")
         return np.asarray(self._values(self.params, self._acting, encoded, np.float32(reward)))
@@ -86,7 +86,7 @@ class TrainedAgent:
 
         Only agents with a memory use `reward`, the last step's. They act on one observation at a time.
         """
-        if (batch := self._batch(observation)) is not None:
+        if (batch := self._batch(observation, "agent.act")) is not None:
             values = self._values_of_batch(self.params, self._acting, batch, np.float32(reward))
             return self.spec.own_action(np.argmax(np.asarray(values), axis=1))
         encoded = encode(self.spec, observation, given_to="agent.act")
@@ -99,7 +99,7 @@ class TrainedAgent:
             raise RunError("only the agent of a run can be saved.")
         agent_file.write(Path(path), self.spec, self.origin, self.params)
 
-    def _batch(self, observation: Any) -> np.ndarray | None:
+    def _batch(self, observation: Any, given_to: str) -> np.ndarray | None:
         """Encoded observations [B, …]; None if it is a single observation."""
         spec = self.spec
         if spec.parts is None and not isinstance(observation, dict):
@@ -111,7 +111,7 @@ class TrainedAgent:
             return None
         if self.agent.evaluator.remembers:
             raise UserError("an agent with a memory acts on one observation at a time.")
-        return np.stack([encode(spec, one, given_to="agent.act") for one in observation])
+        return np.stack([encode(spec, one, given_to=given_to) for one in observation])
 
     def act_on(self, timestep: TimeStep) -> int:
         """The greedy action for a time step of an `Environment`."""

@@ -73,7 +73,7 @@ def test_a_wrong_observation_is_the_caller_s(tmp_path):
         (np.zeros(7), "shape"),
         (np.full(2, np.nan), "finite"),
         ("left", "numbers"),
-        (None, "shape"),
+        (None, "numbers"),
     ):
         with pytest.raises(tdu.UserError, match=f"agent.act was given.*{words}") as raised:
             agent.act(wrong)
