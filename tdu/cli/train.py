@@ -74,7 +74,7 @@ def _train_one(parsed: argparse.Namespace, given: dict[str, Any], output: TextIO
                 address=parsed.address,
             )
         except Interrupted as e:
-            print(f"tdu: {e}", file=sys.stderr)
+            tell(str(e))
             return e.exit_code
     result = read_result(out)
     if parsed.progress != "json" and result is not None:

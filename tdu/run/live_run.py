@@ -9,9 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from tdu.run.callbacks import call
-from tdu.run.folder import (
-    Folder,
-)
+from tdu.run.folder import Folder
 from tdu.run.folder.log import Log
 from tdu.run.folder.records import RECENT, RunConfig, RunResult
 from tdu.run.plan import AnyAgent, Plan

@@ -96,9 +96,10 @@ def resolve(
     given = options
     if config is not None:
         path = None if isinstance(config, RunConfig) else Path(config)
+        source = path or "the config"
         template = config.to_json() if isinstance(config, RunConfig) else read_template(Path(config))
         if env is None and environments.parse(template.get("env", "")).source == environments.OBJECT:
-            raise UserError(f"{config} is of a run on an object, which a file cannot hold; give the environment too.")
+            raise UserError(f"{source} is of a run on an object, which a file cannot hold; give the environment too.")
         if env is None and "env" in template:
             env = template["env"]
             consent.require(env, path, trust=trust)
@@ -121,7 +122,7 @@ def resolve(
             consent.require(its_agent, path, trust=trust)
             agent = its_agent
         if agent != its_agent:
-            notes.append(f"{config} is of a run of {its_agent}, so {agent} has its own default options")
+            notes.append(f"{source} is of a run of {its_agent}, so {agent} has its own default options")
         elif preset is None:
             options = template.get("config", {}) | options
             preset = template.get("preset")

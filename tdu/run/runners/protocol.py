@@ -1,4 +1,4 @@
-"""What a session drives: a runner, which advances a run, can be saved and restored, and keeps the run's clock."""
+"""A runner advances a run, can be saved and restored, and keeps the run's clock. `run.loop` drives it."""
 
 import abc
 import contextlib
