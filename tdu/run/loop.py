@@ -38,7 +38,7 @@ class Watch(NamedTuple):
 
 
 class Loop:
-    """A run, restored from its last checkpoint if it has one, and ready to advance."""
+    """A run. It goes on from its last checkpoint if it has one."""
 
     def __init__(
         self,
@@ -69,22 +69,26 @@ class Loop:
             self._checkpointer,
             ProgressReporter(run, watch.progress),
         )
+        self._resuming, self._continued = resuming, continued
         self._seconds_before = 0.0
-        if folder is not None:
-            self._restore(folder, resuming)
-        elif continued is not None:
-            self._continue(continued)
-        run.clock_before = runner.clock
+
+    def _begin(self) -> None:
+        run = self._run
+        if run.folder is not None:
+            self._restore(run.folder)
+        elif self._continued is not None:
+            self._continue(self._continued)
+        run.clock_before = run.runner.clock
         for observer in self._observers:
             observer.start()
 
-    def _restore(self, folder: Folder, resuming: bool) -> None:
+    def _restore(self, folder: Folder) -> None:
         run = self._run
         loaded = latest_checkpoint(folder.path, run.config, run.runner.save(), run.say, set_aside=True)
         if loaded is None:
-            if resuming:
+            if self._resuming:
                 run.say("no checkpoint yet: it begins at episode 1.")
-            folder.open_logs(run.columns, at=None)
+            folder.open_logs(run.columns, None, run.config)
             return
         saved, manifest = loaded
         if changes := version_changes(manifest.versions[-1]):
@@ -99,7 +103,7 @@ class Loop:
             raise RunError(
                 f"checkpoint {manifest.step:012d} of {folder.path} is not of this run ({type(e).__name__}: {e})."
             ) from e
-        folder.open_logs(run.columns, at=manifest)
+        folder.open_logs(run.columns, manifest, run.config)
 
     def _continue(self, run: Run) -> None:
         """Continues a run without a folder."""
@@ -125,6 +129,7 @@ class Loop:
     def run(self) -> Run:
         """Runs to the end."""
         try:
+            self._begin()
             self._advance_to_the_end()
             return self._finish()
         finally:

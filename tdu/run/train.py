@@ -233,8 +233,8 @@ def _in_folder(
         else:
             planned = planned._replace(config=planned.config.watched_as(stored))
             result = folder.read_result()
-            clock = folder.clock(planned.config, say) if stored != planned.config else Clock(0, 0)
-            best = best_return(evaluations_at(folder.path, None))
+            clock = folder.clock(planned.config) if stored != planned.config else Clock(0, 0)
+            best = -math.inf if result is None else best_return(evaluations_at(folder.path, None))
             done = result is not None and stored == planned.config and resume == "if_there"
             said: list[str] = []
             if done or not _goes_on(stored, planned, result, clock, best, str(folder.path), said.append):
@@ -242,8 +242,6 @@ def _in_folder(
                 for words in said:
                     say(words)
                 return run
-            if result is not None or stored != planned.config:
-                folder.extend(planned.config)
         loop = None
         try:
             loop = start(planned, folder, resuming=bool(resume) and exists)

@@ -88,6 +88,21 @@ def test_the_command_line_trains_longer_and_refuses_what_is_not_longer(tmp_path,
     assert tdu.load(out).result["steps"] == 200
 
 
+def test_a_finished_run_that_cannot_be_trained_longer_stays_as_it_is(tmp_path):
+    out = tmp_path / "run"
+    how = {"env": SEA, "out": out, "until": "budget"} | HOW | NETWORKS
+    tdu.train(**how, episodes=5)
+    before = {name: (out / name).read_bytes() for name in ("config.json", "result.json", "log.csv")}
+    with pytest.raises(tdu.UserError, match="evaluate_every"):
+        tdu.train(**how, episodes=9, until_return=5, resume=True)
+    (out / "checkpoints").rename(tmp_path / "elsewhere")
+    with pytest.raises(tdu.UserError, match="checkpoints"):
+        tdu.train(**how, episodes=9, resume=True)
+    assert {name: (out / name).read_bytes() for name in before} == before
+    (tmp_path / "elsewhere").rename(out / "checkpoints")
+    assert tdu.train(**how, episodes=9, resume=True).result["episodes"] == 9
+
+
 def test_a_task_that_is_solved_is_trained_on_with_until_budget():
     said = []
     options = NETWORKS | {"evaluation_episodes": 0, "progress": None}

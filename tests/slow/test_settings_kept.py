@@ -8,6 +8,7 @@ import pytest
 
 import tdu
 from tdu import cli
+from tdu.environments.vector import PythonVector
 from tdu.run import folder as runs
 from tdu.run.folder import records
 from tdu.run.runners.protocol import Saved
@@ -152,3 +153,18 @@ def test_a_resume_under_other_versions_is_reported(cut, monkeypatch):
     tdu.train(**TINY | {"say": said.append}, episodes=30, out=cut, resume=True)
     assert [words for words in said if "jax" in words and "9.9" in words]
     assert [some["jax"] for some in runs.read_result(cut).versions] == [now["jax"], "9.9"]
+
+
+def test_what_a_power_cut_left_after_the_last_checkpoint_does_not_prevent_a_resume(cut):
+    with (cut / "evaluations.csv").open("ab") as f:
+        f.write(b"\0\0\0,\0\n")
+    tdu.train(**TINY, episodes=30, out=cut, resume=True)
+    assert evaluations(cut) == [5, 10, 15, 20, 25, 30]
+
+
+def test_a_run_that_cannot_begin_closes_its_environment(monkeypatch):
+    closed = []
+    monkeypatch.setattr(PythonVector, "close", lambda vector: closed.append(vector))
+    with pytest.raises(tdu.UserError, match="track"):
+        tdu.train(**TINY | {"env": "bsuite:catch/0"}, episodes=3, track="tensorboard")
+    assert len(closed) == 1

@@ -107,22 +107,16 @@ class Folder:
             files.write_atomically(self.path / CONFIG, written_json(config.to_file()))
         self._is_begun_here = True
 
-    def clock(self, config: RunConfig, say: checkpoints.Say) -> Clock:
-        """Where the run is: at its end, or at its last checkpoint."""
+    def clock(self, config: RunConfig) -> Clock:
+        """Where the run is: at its end, or at its last checkpoint. Damaged checkpoints are reported when it is restored."""
         result = self.read_result()
         if result is not None:
             return Clock(result.steps, result.episodes)
-        manifest = checkpoints.latest_manifest(self.path / CHECKPOINTS, _reason_against(self.path, config), say)
+        reason_against = _reason_against(self.path, config)
+        manifest = checkpoints.latest_manifest(self.path / CHECKPOINTS, reason_against, lambda words: None)
         if manifest is None:
             return Clock(0, 0)
         return Clock(manifest.step, len(read_log(self.path / LOG, upto=manifest.log.bytes)["episode"]))
-
-    def extend(self, config: RunConfig) -> None:
-        """Gives the run other limits. It is unfinished from then on; its checkpoints stay valid."""
-        with writing(self.path / RESULT):
-            (self.path / RESULT).unlink(missing_ok=True)
-            files.flush_folder(self.path)
-        self.write_config(config)
 
     def read_result(self) -> RunResult | None:
         """The result of a finished run; None if it has not finished."""
@@ -133,13 +127,23 @@ class Folder:
         with writing(self.path / RESULT):
             files.write_atomically(self.path / RESULT, written_json(result.to_file()))
 
-    def open_logs(self, columns: tuple[Column, ...], at: checkpoints.Manifest | None) -> None:
-        """Opens the logs, truncated to their length at a checkpoint. Best agents of a later step are deleted."""
-        if at is None and os.path.lexists(self.path / _HAS_CHECKPOINTS):
+    def open_logs(
+        self, columns: tuple[Column, ...], at: checkpoints.Manifest | None, config: RunConfig | None = None
+    ) -> None:
+        """Opens the logs, truncated to their length at a checkpoint. Best agents of a later step are deleted.
+
+        The run is unfinished from then on. With `config`, it may have other limits; its checkpoints stay valid.
+        """
+        if at is None and any(os.path.lexists(self.path / name) for name in (_HAS_CHECKPOINTS, RESULT)):
             raise RunError(
                 f"the checkpoints of {self.path} are missing, so it cannot be continued; put {self.path / CHECKPOINTS} "
                 "back (is a disk not mounted?) or choose another folder."
             )
+        with writing(self.path / RESULT):
+            (self.path / RESULT).unlink(missing_ok=True)
+            files.flush_folder(self.path)
+        if config is not None and config != self.read_config():
+            self.write_config(config)
         before, now = [] if at is None else at.versions, versions()
         self._versions = before if before[-1:] == [now] else [*before, now]
         checkpoints.delete_after(self.path / BEST, -1 if at is None else at.step)
