@@ -70,6 +70,7 @@ class Loop:
             ProgressReporter(run, watch.progress),
         )
         self._resuming, self._continued = resuming, continued
+        self.has_begun = False
         self._seconds_before = 0.0
 
     def _begin(self) -> None:
@@ -81,6 +82,7 @@ class Loop:
         run.clock_before = run.runner.clock
         for observer in self._observers:
             observer.start()
+        self.has_begun = True
 
     def _restore(self, folder: Folder) -> None:
         run = self._run

@@ -248,7 +248,7 @@ def _in_folder(
             return loop.run()
         except UserError:
             # A run that cannot start leaves no folder behind, except in a sweep, where it counts as failed.
-            if loop is None or not (resume or loop.has_progress):
+            if loop is None or not loop.has_begun or not (resume or loop.has_progress):
                 folder.withdraw()
             raise
     finally:
