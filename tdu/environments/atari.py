@@ -175,9 +175,9 @@ class AtariVector:
             raise RunError(f"{self.spec.name} does not return to its saved state, so its run cannot be continued.")
         return self._now.copy()
 
-    def screen(self, row: int = 0, *, ended: bool = False) -> np.ndarray:
-        """The game's screen in colour, [210, 160, 3], now or at the end of the previous episode."""
-        game = self._games[row]
+    def screen(self, *, ended: bool = False) -> np.ndarray:
+        """The first game's screen in colour, [210, 160, 3], now or at the end of the previous episode."""
+        game = self._games[0]
         return game.last_screen if ended else game.ale.getScreenRGB()
 
     def close(self) -> None:

@@ -49,9 +49,9 @@ def relu(x: Array) -> Array:
     return jnp.where(x <= 0, 0.0, x)
 
 
-def apply_mlp(layers: Layers, x: Array, activation: Activation = relu) -> Array:
+def apply_mlp(layers: Layers, x: Array) -> Array:
     """Output [B, A] for flat inputs [B, D]."""
-    return apply_rest(layers[1:], apply_first(layers, x), activation)
+    return apply_rest(layers[1:], apply_first(layers, x))
 
 
 def apply_first(layers: Layers, x: Array) -> Array:

@@ -153,7 +153,6 @@ def play(
     episodes: int,
     seed: int = 0,
     longest: int = _MAX_EPISODE_STEPS,
-    max_steps: int = _MAX_STEPS,
 ) -> Played:
     """Greedy episodes, without learning. Their randomness is separate from training.
 
@@ -165,13 +164,12 @@ def play(
         episodes: number of episodes. The result has fewer if some do not end in time.
         seed: seed of the episodes.
         longest: maximum length of an episode.
-        max_steps: maximum number of steps in all, for environments in Python.
     """
     made = environments.make(env, f"evaluation {seed}")
     if isinstance(made, Environment):
         return _compiled(made, agent, episodes, seed, longest)
     try:
-        return _stepwise(made, agent, episodes, min(max_steps, longest * episodes))
+        return _stepwise(made, agent, episodes, min(_MAX_STEPS, longest * episodes))
     finally:
         if isinstance(env, str):
             made.close()

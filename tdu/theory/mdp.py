@@ -142,10 +142,10 @@ def check_discount(gamma: float) -> None:
         raise UserError(f"gamma must be a number between 0 and 1, not {gamma!r}.")
 
 
-def check_number(name: str, number: object, *, least: float = 0.0) -> None:
-    """Checks that it is a finite number and at least `least`."""
-    if not isinstance(number, _NUMBER) or not least <= number < np.inf:
-        raise UserError(f"{name} must be a number from {least:g} up, not {number!r}.")
+def check_number(name: str, number: object) -> None:
+    """Checks that it is a finite number and not negative."""
+    if not isinstance(number, _NUMBER) or not 0 <= number < np.inf:
+        raise UserError(f"{name} must be a number from 0 up, not {number!r}.")
 
 
 def check_count(name: str, count: object, *, least: int = 1) -> None:

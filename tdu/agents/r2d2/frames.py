@@ -62,7 +62,6 @@ class Frames:
     def __init__(self, spec: EnvSpec, *, blocks: int, period: int, compress: bool):
         shape, self._dtype = spec.carried_shape, np.dtype(spec.carried_dtype)
         self._stacked = spec.is_stacked
-        self._older_shape = (*shape[:2], shape[2] - 1) if self._stacked else ()
         self._shape, self._period, self._compress = shape, period, compress
         self._frame = shape[:2] if self._stacked else shape
         self._slab = None if compress else np.zeros((blocks, period, *self._frame), self._dtype)

@@ -153,11 +153,15 @@ def make(network: Recurrent, config: Config, bonus: Bonus) -> Learner:
     return Learner(init, params, update, observe)
 
 
-def priorities(delta: Array, valid: Array, share: float = 0.9) -> Array:
+def priorities(delta: Array, valid: Array) -> Array:
     """0.9·max + 0.1·mean over the trace of |δ|, averaged over heads first; [B] from [H, T, B] and [T, B]."""
     size = jnp.mean(jnp.abs(delta), axis=0) * valid
     mean = jnp.sum(size, axis=0) / jnp.maximum(jnp.sum(valid, axis=0), 1.0)
-    return jax.lax.stop_gradient(share * jnp.max(size, axis=0) + (1 - share) * mean)
+    return jax.lax.stop_gradient(_SHARE * jnp.max(size, axis=0) + (1 - _SHARE) * mean)
+
+
+_SHARE = 0.9
+"""Weight of the maximum."""
 
 
 def transitions(now: Steps, after: Steps) -> Transition:

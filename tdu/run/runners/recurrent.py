@@ -173,7 +173,7 @@ class RecurrentRunner(SequenceRunner):
         """Steps of every environment, including calls that only began an episode."""
         self._seconds = {"acting": 0.0, "learning": 0.0}
         self._began = (0, 0)
-        """Environment steps and learning steps before this session."""
+        """Environment steps and learning steps before this process took over."""
         if compiled:  # on states that are then discarded
             self._acting.warm_up(params, interaction.run_key(0))
             batch = empty_batch(self.spec, config.shape, config.batch_size, heads=config.heads, memory=memory)
