@@ -198,7 +198,7 @@ def test_a_damaged_segment_is_named_and_the_others_are_read(tmp_path):
 
     def save(step, **segments):
         saved = Saved({"w": np.ones(2)}, {}, {"step": step}, segments)
-        settings = {"run": {}, "seconds": 0.0, "log": EMPTY, "other_logs": {}, "versions": []}
+        settings = {"run": {}, "seconds": 0.0, "log": EMPTY, "other_logs": {}, "versions": [{"tdu": "1"}]}
         return checkpoints.save(tmp_path, saved, step=step, **settings)
 
     save(1, a=segment("a", 1), b=segment("b", 2))

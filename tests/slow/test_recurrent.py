@@ -229,7 +229,7 @@ def test_one_seed_twice_is_one_run_and_one_that_is_put_back_goes_on_as_it_would_
     assert finished(other) != rows
     first = [row for _ in range(9) for row in twin.advance()]
     checkpoints.save(
-        tmp_path, twin.save(), step=9, run={}, seconds=0.0, log=EMPTY, other_logs={}, versions=[]
+        tmp_path, twin.save(), step=9, run={}, seconds=0.0, log=EMPTY, other_logs={}, versions=[{"tdu": "1"}]
     )  # as on the disk, through and through
     again = made()
     saved, _ = checkpoints.load_latest(tmp_path, again.save(), lambda manifest: None, print)

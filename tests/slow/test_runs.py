@@ -280,7 +280,7 @@ STATE = {
 
 def save(folder, step, state, **arrays):
     saved = Saved(state, arrays, {"count": 3})
-    checkpoints.save(folder, saved, step=step, run={}, seconds=1.5, log=EMPTY, other_logs={}, versions=[])
+    checkpoints.save(folder, saved, step=step, run={}, seconds=1.5, log=EMPTY, other_logs={}, versions=[{"tdu": "1"}])
 
 
 def load_latest(folder, state):
