@@ -3,7 +3,7 @@
 import json
 
 from tdu.cli.output import own_output
-from tdu.cli.parser import Parser, add_success, add_trust, folder, whole
+from tdu.cli.parser import Parser, add_env, add_success, add_trust, folder, whole
 from tdu.errors import tell
 from tdu.options import EPISODES, MAX_SEED
 
@@ -36,6 +36,7 @@ def run(arguments: list[str]) -> int:
     parser.add_argument(
         "--agent", help="an agent of your own: python:MODULE:NAME (default: the one that the run names)"
     )
+    add_env(parser)
     add_trust(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parsed = parser.parse_args(arguments)
@@ -48,7 +49,7 @@ def run(arguments: list[str]) -> int:
         words = f"playing {parsed.episodes} episodes; compiling takes some seconds …"
         played = evaluate(
             parsed.run, episodes=parsed.episodes, seed=parsed.seed, best=parsed.best, explorers=parsed.explorers,
-            success_return=parsed.success_return, agent=parsed.agent, trust=parsed.trust,
+            success_return=parsed.success_return, agent=parsed.agent, env=parsed.env, trust=parsed.trust,
             on_loaded=None if parsed.json else lambda: tell(words),
         )  # fmt: skip
         if parsed.json:

@@ -60,6 +60,15 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_env(parser: argparse.ArgumentParser) -> None:
+    """The argument that names the run's environment again."""
+    parser.add_argument(
+        "--env",
+        help="the environment of the episodes (default: the run's), for example python:MODULE:NAME with a version that "
+        "renders; typing it consents to importing it",
+    )
+
+
 def add_length(parser: argparse.ArgumentParser, default: str) -> None:
     """Arguments for the length of a run and its number of environments."""
     from tdu.run.runners.mastery import Until

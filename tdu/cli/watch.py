@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from tdu.cli.output import own_output
-from tdu.cli.parser import Parser, add_trust, folder, whole
+from tdu.cli.parser import Parser, add_env, add_trust, folder, whole
 from tdu.errors import UserError
 from tdu.options import MAX_SEED
 
@@ -31,6 +31,7 @@ def run(arguments: list[str]) -> int:
         "--out", type=Path, metavar="FILE", help="film.gif; or film.mp4, which needs ffmpeg or the extra films"
     )
     parser.add_argument("--fps", type=whole("fps", 1, 100), default=12, help="frames per second (default 12)")
+    add_env(parser)
     add_trust(parser)
     parsed = parser.parse_args(arguments)
     from tdu.environments import pictures  # imports JAX
@@ -42,9 +43,10 @@ def run(arguments: list[str]) -> int:
         films.check(parsed.out)
     use_one_core()
     with own_output() as output:
-        trained = load(parsed.run, best=parsed.best, trust=parsed.trust)
+        trained = load(parsed.run, parsed.env, best=parsed.best, trust=parsed.trust)
         policy, description = films.chosen(trained.agent, head=parsed.head, explorer=parsed.explorer)
-        stage = pictures.stage(trained.config.env, parsed.seed)
+        env = parsed.env or trained.config.env
+        stage = pictures.stage(env, parsed.seed)
         moments = films.played(stage, policy, episodes=parsed.episodes, longest=films.MAX_FRAMES)
         results: list[str] = []
         frames: list[pictures.Frame] = []
@@ -53,7 +55,8 @@ def run(arguments: list[str]) -> int:
                 if parsed.out is not None:
                     frames.append(stage.frame())
                 elif stage.text is None:
-                    raise UserError(f"{trained.config.env} cannot be shown as text; give --out film.gif.")
+                    stage.frame()  # an error where no film can be made either
+                    raise UserError(f"{env} cannot be shown as text; give --out film.gif.")
                 else:
                     words = f"episode {episode + 1}, step {step}, return {total:.3f}"
                     _show(stage.text(), words, output, 1 / parsed.fps)
@@ -67,7 +70,7 @@ def run(arguments: list[str]) -> int:
         finally:
             stage.close()
         ended = ", ".join(results) or "no episode ended"
-        print(f"{trained.config.agent} on {trained.config.env}, {description}: returns {ended}.", file=output)
+        print(f"{trained.config.agent} on {env}, {description}: returns {ended}.", file=output)
         if parsed.out is not None:
             films.film(frames, parsed.out, parsed.fps)
             print(f"Film: {parsed.out} ({len(frames)} frames, {parsed.out.stat().st_size / 1e6:.2f} MB).", file=output)

@@ -116,7 +116,7 @@ def cannot_draw(name: str) -> UserError:
     """The error for an environment without pictures."""
     return UserError(
         f'{name} does not render itself, so it cannot be watched (Gymnasium environments need render_mode="rgb_array" '
-        "and a render() that returns a picture); tdu evaluate reports its agent's returns."
+        "and a render() that returns a picture); let `make` return one that does, or name another one with --env."
     )
 
 

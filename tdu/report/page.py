@@ -17,6 +17,7 @@ from tdu.report.collect import FILM, Collected, CsvTable, Results, StoredRun, co
 from tdu.report.headline import Headline, first_as_good, headline, mastered, solved
 from tdu.report.page_parts import escaped, number_or_text, section, table
 from tdu.report.text import rounded
+from tdu.run.consent import module_of
 from tdu.run.folder.records import RECENT
 
 _MAX_ROWS = 2000
@@ -107,7 +108,8 @@ def _headlines(grouped: Groups, colours: dict[str, str]) -> str:
     finished = [run for seeds in grouped.values() for run in seeds if run.result is not None]
     if finished and not any(run.film for run in finished):
         folder = finished[0].folder
-        again = shlex.join(["tdu", "watch", str(folder), "--out", str(folder / FILM)])
+        trust = ["--trust"] if module_of(finished[0].config.env) else []
+        again = shlex.join(["tdu", "watch", str(folder), *trust, "--out", str(folder / FILM)])
         note += f'<p class="note">To add a film: <code>{escaped(again)}</code>, then make this page again.</p>'
     return f'<div class="cards">{"".join(cards)}</div>{note}' if cards else ""
 

@@ -25,5 +25,5 @@ def require(text: str, path: Path | None, *, trust: bool) -> None:
     if not trust:
         raise RunError(
             f"{path} names {text}: this would import and run the module {module!r}. If you trust whoever wrote it, add "
-            "--trust (in Python trust=True), or give the name yourself."
+            "--trust (in Python trust=True)."
         )

@@ -260,3 +260,18 @@ def test_a_line_of_one_point_is_seen(deep_sea_run, tmp_path):
         height, width, _ = (pixels := np.asarray(figure.convert("RGB"), np.int64)).shape
     panel = pixels[: int(height * 0.7), width // 4 :]
     assert (panel.max(axis=2) - panel.min(axis=2) > 60).any()
+
+
+def test_an_environment_typed_again_is_watched_in_place_of_the_run_s(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    task = "import gymnasium\n\ndef make(mode=None):\n    return gymnasium.make('CartPole-v1', render_mode=mode)\n"
+    (tmp_path / "drawn_task.py").write_text(f"{task}\ndef drawn():\n    return make('rgb_array')\n")
+    train = ["train", "python:drawn_task:make", "--steps", "200", "--evaluation-episodes", "0", "--out", "run"]
+    assert main([*train, "--hidden-sizes", "8"]) == 0
+    assert main(["watch", "run"]) == 2
+    assert "--trust" in capsys.readouterr().err
+    assert main(["watch", "run", "--trust"]) == 2
+    assert "--env" in capsys.readouterr().err
+    assert main(["watch", "run", "--env", "python:drawn_task:drawn", "--out", "film.gif"]) == 0
+    assert main(["evaluate", "run", "--env", "python:drawn_task:make", "--episodes", "2"]) == 0
