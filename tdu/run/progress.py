@@ -128,6 +128,7 @@ def sentence(shown: Facts) -> str:
     regret = "" if shown["regret"] is None else f"  regret {shown['regret']:.3f}"
     mean = "no episode has ended yet" if shown["return"] is None else f"last-100 return {shown['return']:.3f}"
     most = "at most " if shown.get("may_end_early") else ""
+    left = "" if shown["seconds_left"] is None else f"{most}about {clock(shown['seconds_left'])} left  "
     greedy = shown["greedy_return"]
     trained = (
         ""
@@ -136,7 +137,7 @@ def sentence(shown: Facts) -> str:
         f"at episode {shown['greedy_episode']}"
     )
     return (
-        f"{most}about {clock(shown['seconds_left'])} left  {mean}{trained}{depth}{regret}  bonus {shown['bonus']:.4f}  "
+        f"{left}{mean}{trained}{depth}{regret}  bonus {shown['bonus']:.4f}  "
         f"{shown['steps']:,} steps in {clock(shown['seconds'])}, {shown['steps_per_second']:,.0f} a second"
         + (f"  {status}" if (status := shown.get("status")) else "")
     )
