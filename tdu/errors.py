@@ -58,5 +58,6 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     """The error for an unknown name, with the nearest known one."""
     names = {known_name.strip("-"): known_name for known_name in known}
     near = difflib.get_close_matches(str(name).strip("-"), names, n=1, cutoff=0.6)
-    hint = f"did you mean '{names[near[0]]}'?" if near else f"choose from: {', '.join(sorted(names.values()))}."
+    choices = ", ".join(sorted(names.values())) or "none"
+    hint = f"did you mean '{names[near[0]]}'?" if near else f"choose from: {choices}."
     return UserError(f"unknown {kind} '{name}'; {hint}")

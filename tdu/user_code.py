@@ -5,6 +5,7 @@ import os
 import sys
 import sysconfig
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 from tdu.errors import UserError, unknown
@@ -15,6 +16,7 @@ PREFIX = "python:"
 def imported(text: str) -> tuple[object, str]:
     """The module that `python:package.module:name` names, and the name in it."""
     module_name, _, name = text.removeprefix(PREFIX).partition(":")
+    refuse_file(text, name or "name")
     if not module_name or not name:
         raise UserError(f"'{text}' does not name what to import; write python:package.module:name.")
     see_current_folder()
@@ -26,14 +28,23 @@ def imported(text: str) -> tuple[object, str]:
         raise UserError(f"{text} cannot be made: {described(e)}.") from e
 
 
-def named(text: str) -> object:
-    """What `python:package.module:name` names."""
+def named(text: str, kind: str = "function", is_one: Callable[[object], bool] = callable) -> object:
+    """What `python:package.module:name` names. An error lists what the module has of this kind."""
     module, name = imported(text)
     if not hasattr(module, name):
-        names = [known for known, value in vars(module).items() if callable(value) and not known.startswith("_")]
-        raise unknown(f"function of {text.split(':')[1]}", name, names)
+        names = [known for known, value in vars(module).items() if is_one(value) and not known.startswith("_")]
+        raise unknown(f"{kind} of {text.split(':')[1]}", name, names)
     found: object = getattr(module, name)
     return found
+
+
+def refuse_file(text: str, name: str) -> None:
+    """Refuses a Python file where an id is wanted, and says how to name what is in it; `name` is an example of that."""
+    path, _, given = text.removeprefix(PREFIX).partition(":")
+    is_id = text.startswith(PREFIX)
+    if path.endswith(".py") or (is_id and "/" in path) or (not is_id and given and Path(f"{path}.py").is_file()):
+        module = Path(path).name.removesuffix(".py")
+        raise UserError(f"'{text}' is not an id; write {PREFIX}{module}:{given or name}, in the folder of {module}.py.")
 
 
 def see_current_folder() -> None:

@@ -2,8 +2,11 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, wraps
+from pathlib import Path
 from typing import Any, NamedTuple, cast
+
+import jax
 
 from tdu import user_code
 from tdu.agents import bdqn, cts, dqn, nns, q_ucb, qex, qu, rnd, su, tdu, tdu_ac
@@ -87,6 +90,7 @@ def find(name: str) -> Entry:
     if name.startswith(user_code.PREFIX):
         return _of_user(name)
     if name not in AGENTS:
+        user_code.refuse_file(name, "AGENT")
         raise unknown("agent", name, AGENTS)
     return AGENTS[name]
 
@@ -94,10 +98,38 @@ def find(name: str) -> Entry:
 @lru_cache
 def _of_user(name: str) -> Entry:
     """Imports an agent of the user's."""
-    entry = user_code.named(name)
+    entry = user_code.named(name, "agent", lambda value: isinstance(value, Entry))
     if not isinstance(entry, Entry):
         raise UserError(f"{name} is {type(entry).__name__}, not an agents.Entry (docs/agents/adding.md shows one).")
-    return entry
+    kind = r2d2_agent.RecurrentAgent if entry.is_recurrent else Agent
+
+    def make(spec: EnvSpec, config: object) -> Agent | r2d2_agent.RecurrentAgent:
+        made = _guarded(name, entry.make)(spec, config)
+        if not isinstance(made, kind):
+            code = getattr(entry.make, "__code__", None)
+            place = f" ({Path(code.co_filename).name}, line {code.co_firstlineno})" if code else ""
+            raise UserError(f"{name}: make returned {type(made).__name__}, not {kind.__name__}{place}.")
+        parts: dict[str, Any] = {
+            field: _guarded(name, part) for field, part in made._asdict().items() if callable(part)
+        }
+        return made._replace(**parts)
+
+    return entry._replace(make=make)
+
+
+def _guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of the user's agent whose exceptions, also while JAX traces it, become one sentence."""
+
+    @wraps(function)
+    def call(*arguments: object, **named: object) -> Any:
+        try:
+            return function(*arguments, **named)
+        except (UserError, jax.errors.JaxRuntimeError):
+            raise
+        except (Exception, SystemExit) as e:
+            raise UserError(f"agent {name} raised {user_code.described(e)}.") from e
+
+    return call
 
 
 def presets(name: str) -> list[str]:

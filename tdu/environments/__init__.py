@@ -2,6 +2,7 @@
 
 import re
 
+from tdu import user_code
 from tdu.environments import atari, bsuite, built_in, factory, gymnasium, jax_native, objects, parts
 from tdu.environments.adapter import Adapter, MadeEnvironment
 from tdu.environments.bsuite_twins import experiments
@@ -75,6 +76,8 @@ def expand(target: str) -> list[str]:
         raise UserError("a target is empty; give an environment, a bsuite experiment, or bsuite for all of it.")
     if "/" in target:
         return [target]
+    if prefix not in ADAPTERS:
+        user_code.refuse_file(target, "make")
     if (adapter := ADAPTERS.get(prefix)) and adapter.group:
         return adapter.group(name)
     if target in experiments.SETTINGS:
@@ -111,6 +114,10 @@ def close(env: MadeEnvironment) -> None:
 
 def _adapter(env_id: EnvId) -> Adapter:
     source = env_id.source
+    if source == TWIN and env_id.experiment not in experiments.SETTINGS:
+        source = env_id.name
+    if source == "python" or source not in ADAPTERS:
+        user_code.refuse_file(str(env_id), "make")
     if source not in BUILT_IN and re.fullmatch(r"[\w./-]+-v\d+", str(env_id)):
         raise UserError(f"unknown environment '{env_id}'; did you mean 'gym:{env_id}'?")
     if source in ADAPTERS and (env_id.name or source in BUILT_IN):

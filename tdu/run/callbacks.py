@@ -1,11 +1,12 @@
 """Functions of the user's that a run calls while it trains, as in Stable-Baselines3."""
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from tdu.errors import UserError
+from tdu.errors import UserError, unknown
 
 Hook = Callable[..., object]
 
@@ -43,6 +44,11 @@ def checked(callbacks: object, *, evaluates: bool) -> list[object]:
             raise UserError(
                 f"a callback is a function, or has methods named {', '.join(Callback._fields)}; not {one!r}."
             )
+        for name in dir(one):
+            if name.startswith("on_") and name not in Callback._fields and callable(getattr(one, name)):
+                raise unknown("method of a callback", name, Callback._fields)
+        for name in hooks:
+            _refuse_arguments(name, getattr(one, name))
         if hooks == ["on_evaluation"] and not evaluates:
             raise UserError("on_evaluation is called after evaluations during the run; give evaluate_every too.")
     return made
@@ -53,6 +59,18 @@ def call(callbacks: Sequence[object], name: str, *arguments: object) -> bool:
     hooks = [hook for callback in callbacks if (hook := getattr(callback, name, None)) is not None]
     answers = [hook(*arguments) for hook in hooks]
     return any(isinstance(answer, bool | np.bool_) and not answer for answer in answers)
+
+
+def _refuse_arguments(name: str, hook: Hook) -> None:
+    """Refuses a function that cannot be called with one argument."""
+    argument = {"on_start": "config", "on_step": "report", "on_episode": "row", "on_evaluation": "evaluation"}
+    try:
+        inspect.signature(hook).bind(None)
+    except TypeError:
+        words = f"{name}({argument.get(name, 'run')})"
+        raise UserError(f"a callback takes one argument, {words}; {hook!r} does not.") from None
+    except ValueError:
+        pass  # some functions in C do not say what they take
 
 
 def _with_methods(callback: object) -> object:

@@ -118,7 +118,7 @@ def load_agent(path: str | Path, *, trust: bool = False) -> TrainedAgent:
 
 
 def evaluate(
-    path: str | Path,
+    path: str | Path | Run,
     *,
     episodes: int = EPISODES,
     seed: int = 0,
@@ -134,7 +134,7 @@ def evaluate(
     """Mean return of a run's greedy policy over new episodes, with its standard error, mean length and success rate.
 
     Args:
-        path: the run's folder.
+        path: the run's folder, or the run.
         episodes: number of episodes.
         seed: seed of the episodes. They share no randomness with training.
         env: the environment object, if the run was trained on one.
@@ -149,18 +149,23 @@ def evaluate(
     """
     episodes = whole_number("episodes", episodes, 1, 10**6)
     seed = whole_number("seed", seed, 0, MAX_SEED)
-    run = load(path, env, say, best=best, agent=agent, trust=trust)
+    if isinstance(path, Run):
+        if best or agent is not None:
+            raise UserError("best and agent are for a run's folder; give the folder instead of the run.")
+        run = path
+    else:
+        run = load(path, env, say, best=best, agent=agent, trust=trust)
     config = run.config
     if not len(run.log["episode"]):
         raise UserError(
-            f"no episode of {path} has ended yet, so the length of an episode is unknown; "
+            f"no episode of {run.path or run} has ended yet, so the length of an episode is unknown; "
             "if episodes never end, give the environment a time limit."
         )
     trained = _acting_on_explorers(run) if explorers else run.agent
     longest = step_limit(int(run.log["episode_len"].max()))
     if on_loaded is not None:
         on_loaded()
-    source = config.env if env is None else env
+    source = run.source if env is None else env
     played = play(source, trained, episodes=episodes, seed=seed, longest=longest)
     returns = played.returns
     if not len(returns):

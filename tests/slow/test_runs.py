@@ -223,6 +223,7 @@ def test_load_gives_the_same_run(whole):
 def test_evaluation_is_the_greedy_policy_s_return(whole, name):
     found = tdu.evaluate(whole / name, episodes=20, seed=1)
     assert found == tdu.evaluate(whole / name, episodes=20, seed=1)
+    assert found == tdu.evaluate(tdu.load(whole / name), episodes=20, seed=1)
     assert found["min_return"] <= found["mean_return"] <= found["max_return"]
     best = {"compiled": 4.0, "catch": 1.0}[name]
     assert -best <= found["min_return"]

@@ -1,11 +1,14 @@
 """Names that newcomers bring from elsewhere, and the answer they get."""
 
+import re
+
 import gymnasium
 import pytest
 
 import tdu
-from tdu import environments
+from tdu import agents, environments
 from tdu.cli import main
+from tdu.run import callbacks
 
 
 @pytest.mark.parametrize(
@@ -54,3 +57,107 @@ def test_seeds_are_several_or_how_many():
     ):
         with pytest.raises(tdu.UserError, match="seeds"):
             tdu.train("deep_sea:size=4", **wrong)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "task.py",
+        "./task.py:make",
+        "task:make",
+        "./task:make",
+        "/nowhere/task.py",
+        "python:task.py:make",
+        "python:/a/task:make",
+    ],
+)
+def test_a_file_is_not_an_id(given, tmp_path, monkeypatch):
+    (tmp_path / "task.py").touch()
+    monkeypatch.chdir(tmp_path)
+    for refuse in (environments.make, environments.default_episodes):
+        with pytest.raises(tdu.UserError, match=r"python:task:make, in the folder"):
+            refuse(given)
+    with pytest.raises(tdu.UserError, match=r"python:task:(make|AGENT), in the folder"):
+        agents.find(given)
+
+
+@pytest.mark.parametrize("given", ["task.py", "task:make"])
+def test_nor_a_target_of_a_sweep(given, tmp_path, monkeypatch):
+    (tmp_path / "task.py").touch()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(tdu.UserError, match=r"python:task:make"):
+        environments.expand(given)
+
+
+def test_a_path_is_no_experiment():
+    with pytest.raises(tdu.UserError, match="unknown environment '/nowhere/task'"):
+        environments.make("/nowhere/task")
+
+
+OWN_AGENTS = """
+from tdu import agents
+from tdu.agents import assemble, bdqn
+from tdu.agents.config import EnsembleConfig
+from tdu.types import Bonus
+
+def raises(spec, config):
+    raise KeyError("oops")
+
+def one_value(spec, config):
+    reward = lambda state, batch, exploit: batch.r_t
+    bonus = Bonus(lambda key: (), lambda state, step: state, lambda state, batch: (state, ()), reward)
+    return assemble.ensemble(spec, config, bonus=bonus)
+
+def entry(make):
+    return agents.Entry("Mine.", EnsembleConfig, make)
+
+RAISES, NOTHING, ONE = entry(raises), entry(lambda spec, config: None), entry(one_value)
+RECURRENT = entry(bdqn.make)._replace(is_recurrent=True)
+"""
+
+
+@pytest.fixture
+def own_agents(tmp_path, monkeypatch):
+    (tmp_path / "own_agents.py").write_text(OWN_AGENTS)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("RAISES", r"KeyError.*oops.*own_agents.py, line 8"),
+        ("NOTHING", r"NoneType, not Agent.*own_agents.py, line 18"),
+        ("RECURRENT", r"not RecurrentAgent"),
+        ("ONE", r"ValueError|TypeError"),
+        ("RAISE", r"unknown agent of own_agents.*'RAISES'"),
+    ],
+)
+def test_an_own_agent_that_fails_is_named_and_leaves_no_folder(own_agents, name, words, capsys):
+    small = ["--hidden-sizes", "4", "--exploiters", "2", "--min-replay", "8", "--batch-size", "8", "--episodes", "5"]
+    words_given = ["train", "deep_sea:size=4", "--agent", f"python:own_agents:{name}", *small, "--out", "run"]
+    assert main(words_given) == 2
+    said = capsys.readouterr().err
+    assert re.search(words, said)
+    assert "own_agents" in said
+    assert not (own_agents / "run").exists()
+
+
+class Misspelt:
+    def on_step(self, report): ...
+
+    def on_epsiode(self, row): ...
+
+
+@pytest.mark.parametrize(
+    ("callback", "words"),
+    [
+        (lambda: True, "one argument"),
+        (tdu.Callback(on_step=5), "5"),
+        (Misspelt(), "on_episode"),
+        (tdu.Callback(on_end=lambda a, b: None), "on_end"),
+    ],
+)
+def test_a_callback_that_cannot_be_called(callback, words):
+    with pytest.raises(tdu.UserError, match=words):
+        callbacks.checked([callback], evaluates=False)
