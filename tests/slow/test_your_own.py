@@ -370,7 +370,7 @@ def test_a_factory_of_the_user_s(tmp_path, monkeypatch):
         ("my_lake:broken", "no lake"),
         ("my_lake:text", "returned a text"),
         ("no_such_module:make", "there is no module no_such_module in this folder"),
-        ("my_lake", "name the function"),
+        ("my_lake", "write python:"),
     ):
         with pytest.raises(UserError, match=words):
             environments.make(f"python:{place}")
