@@ -4,6 +4,7 @@ import contextlib
 import difflib
 import sys
 from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 
 
@@ -16,6 +17,26 @@ def tell(sentence: str) -> None:
 def printable(text: str) -> str:
     """A text without control characters, which could change what a terminal shows: they are written as in Python."""
     return "".join(sign if sign.isprintable() or sign == "\n" else repr(sign)[1:-1] for sign in text)
+
+
+_is_command = ContextVar("_is_command", default=False)
+
+
+@contextlib.contextmanager
+def on_command_line() -> Iterator[None]:
+    """Meanwhile messages name settings as flags."""
+    token = _is_command.set(True)
+    try:
+        yield
+    finally:
+        _is_command.reset(token)
+
+
+def setting(name: str, value: str | None = None) -> str:
+    """A setting as the user gives it: `--until budget` on the command line, `until="budget"` in Python."""
+    if _is_command.get():
+        return f"--{name.replace('_', '-')}{'' if value is None else f' {value}'}"
+    return name if value is None else f'{name}="{value}"'
 
 
 class UserError(ValueError):

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import tdu
 from tdu.cli.output import discard, lasting_streams
 from tdu.cli.parser import Parser
-from tdu.errors import UserError, tell, unknown
+from tdu.errors import UserError, on_command_line, tell, unknown
 
 _COMMANDS = {
     "train": "train an agent on an environment",
@@ -50,7 +50,7 @@ examples:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns its exit code."""
     words = [*(sys.argv[1:] if arguments is None else arguments)]
-    with lasting_streams():
+    with lasting_streams(), on_command_line():
         return _exit_code(words)
 
 

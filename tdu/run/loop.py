@@ -211,6 +211,7 @@ class Loop:
             optimal_depth=len(runner.spec.optimal_path) or None,
             greedy_depth=runner.progress.greedy_depth if runner.spec.optimal_path else None,
             mastered_episode=runner.progress.mastered_episode,
+            reached_return=run.best_return if config.has_reached(run.best_return) else None,
             greedy_return=self._evaluator.greedy_return(trained, steps=clock.steps),
             largest_q=max(run.recent_q) if run.recent_q else None,
             possible_return=runner.progress.possible_return if run.recent_q else None,

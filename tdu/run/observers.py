@@ -290,7 +290,7 @@ class Evaluator(Observer):
                 self._checkpointer.save(run.folder, best=True, saved=saved)
         run.best_return = max(run.best_return, returns.mean)
         run.call("on_evaluation", Evaluation(clock.episodes, clock.steps, returns, trained))
-        if run.config.until_return is not None and returns.mean >= run.config.until_return:
+        if run.config.has_reached(returns.mean):
             run.stop_requested = True
 
     def greedy_return(self, trained: TrainedAgent, *, steps: int) -> GreedyReturn | None:

@@ -11,7 +11,7 @@ from tdu import agents, environments, memory
 from tdu.agents import memory_trace
 from tdu.agents.r2d2.agent import RecurrentAgent
 from tdu.environments import MadeEnvironment
-from tdu.errors import UserError, unknown
+from tdu.errors import UserError, setting, unknown
 from tdu.options import MAX_ACTORS, MAX_ENVS, MAX_EPISODES, MAX_SEED, MAX_STEPS, as_json, whole_number
 from tdu.run import consent, recording
 from tdu.run.folder import RunConfig, read_template
@@ -183,7 +183,7 @@ def resolve(
     if resolved.record:
         recording.check(agent)
     if resolved.evaluate_every is not None and not resolved.evaluation_episodes:
-        raise UserError("evaluate_every needs evaluation_episodes of at least 1.")
+        raise UserError(f"{setting('evaluate_every')} needs {setting('evaluation_episodes')} of at least 1.")
     if resolved.episodes is None and resolved.steps is None and resolved.env:
         resolved = dataclasses.replace(resolved, episodes=environments.default_episodes(resolved.env))
     return Resolved(resolved, env, given, f"{'; '.join(notes)}." if notes else None)

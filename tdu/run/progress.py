@@ -277,6 +277,8 @@ def summary(result: RunResult, best: tuple[GreedyReturn, int, str] | None = None
         text += f"solved at episode {result.solved_episode}" if result.solved_episode else unsolved
     else:
         text += f"{result.episodes} episodes"
+    if result.reached_return is not None:
+        text += f", ended by --until-return with {result.reached_return:.3f}"
     if result.mean_return is not None:
         text += f", mean return of the last {result.mean_return_episodes} episodes {result.mean_return:.3f}"
     text += f", {result.steps} steps at {result.steps_per_second or 0:,.0f} per second."

@@ -1,5 +1,6 @@
 """`train`: an agent on an environment, from the first step to the result."""
 
+import dataclasses
 import inspect
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 from tdu import agents, environments
-from tdu.errors import RunError, UserError, tell
+from tdu.errors import RunError, UserError, setting, tell
 from tdu.options import describe, unknown_option, whole_number
 from tdu.run import progress as displays
 from tdu.run.callbacks import checked
@@ -89,7 +90,8 @@ def train(
             evaluation takes at most a tenth of the steps trained (or a thousand steps, if that is more).
         evaluate_every: also evaluate every this many episodes, within a tenth of the steps trained since the last
             evaluation. Results are in evaluations.csv, and the best agent is kept: `tdu.load(out, best=True)`.
-        until_return: end the run when an evaluation during it (`evaluate_every`) has at least this mean return.
+        until_return: end the run when an evaluation during it (`evaluate_every`) has at least this mean return. One that was
+            reached no longer counts when the run is resumed with until="budget".
         success_return: an evaluation episode with at least this return counts as a success. Without it, the environment's
             info["is_success"] counts. Evaluations have a success rate if one of the two is there.
         record: store snapshots of the agent's values in record.jsonl, for the maps of `tdu report`; needs `out`. A run
@@ -129,12 +131,17 @@ def train(
     if planned.config.record and out is None:
         raise UserError("a recording is stored in the run's folder; give out.")
 
+    ignores_return = until == "budget" and until_return is None
+
     with displays.shown(progress, f"{planned.config.agent} seed {planned.config.seed}") as show:
 
         def start(planned: Plan, folder: Folder | None, *, resuming: bool) -> Loop:
             evaluates = planned.config.evaluate_every is not None
             if planned.config.until_return is not None and not evaluates:
-                raise UserError("until_return is compared with evaluations during the run; give evaluate_every too.")
+                raise UserError(
+                    f"{setting('until_return')} is compared with evaluations during the run; "
+                    f"give {setting('evaluate_every')} too."
+                )
             calls = checked(callbacks, evaluates=evaluates)
             for note in environments.notes(planned.env.spec):
                 say(note)
@@ -146,13 +153,14 @@ def train(
             return Loop(planned, folder, watch, resuming=resuming, say=say, address=address, continued=continued)
 
         if out is not None:
-            return _in_folder(out, planned, start, resume=resume, env=env, say=say)
+            return _in_folder(out, planned, start, resume=resume, env=env, say=say, ignores_return=ignores_return)
         if resume:
             raise RunError("there is nothing to resume without a folder; give out.")
         if continued is not None and continued.moment is not None:
             result = continued.moment.result
             clock = Clock(result.steps, result.episodes)
             best = best_return(continued.evaluations)
+            planned = _without_return(planned, best) if ignores_return else planned
             if not _goes_on(continued.config, planned, result, clock, best, "the run", say):
                 return continued
         return start(planned, None, resuming=False).run()
@@ -199,17 +207,34 @@ def _goes_on(
     if not stored.differs_only_in_limits(wanted):
         raise RunError(
             f"{name} was started with {stored.difference(wanted)}; resume it with the same settings, or start another run "
-            "like it (--config, and another --out; in Python config=run.config)."
+            f"like it ({setting('config')}, and another {setting('out')})."
         )
     if stored.budget != wanted.budget and wanted.budget.spent(clock):
         raise RunError(
             f"{name} has taken {clock.steps:,} steps in {clock.episodes:,} episodes already; its new limit must be larger."
         )
-    if result is None or not result.has_ended(wanted, planned.env.spec, best):
+    endings = [] if result is None else result.endings(wanted, planned.env.spec, best)
+    if result is None or not endings:
         return True
-    longer = "--until budget trains on after that" if stored != wanted else "more --steps or --episodes train it longer"
-    say(f"{name} is finished already: {longer}.")
+    words = {
+        "mastered": f"mastered at episode {result.mastered_episode}",
+        "solved": f"solved at episode {result.solved_episode}",
+        "return": f"an evaluation returned {best:.4g}",
+        "budget": "its budget is spent",
+    }
+    longer = [setting("until", "budget")] if endings != ["budget"] else []
+    longer += [f"no {setting('until_return')}"] if "return" in endings else []
+    longer += [f"larger {setting('steps')} or {setting('episodes')}"] if "budget" in endings else []
+    reasons = " and ".join(words[ending] for ending in endings)
+    say(f"{name} is finished already ({reasons}): train it longer with {' and '.join(longer)}.")
     return False
+
+
+def _without_return(planned: Plan, best: float) -> Plan:
+    """The plan without an `until_return` that was reached."""
+    if not planned.config.has_reached(best):
+        return planned
+    return planned._replace(config=dataclasses.replace(planned.config, until_return=None))
 
 
 def _in_folder(
@@ -220,6 +245,7 @@ def _in_folder(
     resume: bool | Literal["if_there"],
     env: Any,
     say: Callable[[str], None],
+    ignores_return: bool,
 ) -> Run:
     """A run with a folder: started, continued, or loaded if it has finished."""
     exists = Path(out).exists()
@@ -233,8 +259,9 @@ def _in_folder(
         else:
             planned = planned._replace(config=planned.config.watched_as(stored))
             result = folder.read_result()
-            clock = folder.clock(planned.config) if stored != planned.config else Clock(0, 0)
             best = -math.inf if result is None else best_return(evaluations_at(folder.path, None))
+            planned = _without_return(planned, best) if ignores_return else planned
+            clock = folder.clock(planned.config) if stored != planned.config else Clock(0, 0)
             done = result is not None and stored == planned.config and resume == "if_there"
             said: list[str] = []
             if done or not _goes_on(stored, planned, result, clock, best, str(folder.path), said.append):

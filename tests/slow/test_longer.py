@@ -82,9 +82,13 @@ def test_the_command_line_trains_longer_and_refuses_what_is_not_longer(tmp_path,
     assert main([*run, "--steps", "100", "--resume"]) == 2
     assert "200 steps" in capsys.readouterr().err
     assert main([*run, "--steps", "300", "--resume", "--beta", "3"]) == 2
-    assert "beta" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "beta=" in said
+    assert "steps=" not in said
     assert main([*run, "--steps", "200", "--resume"]) == 0
-    assert "finished already" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert all(words in said for words in ("finished already", "--steps", "--episodes"))
+    assert "--until" not in said
     assert tdu.load(out).result["steps"] == 200
 
 
@@ -110,7 +114,10 @@ def test_a_task_that_is_solved_is_trained_on_with_until_budget():
     episodes = run.result["episodes"]
     assert episodes == run.result["solved_episode"] < 2000
     assert run.train(episodes=3000, say=said.append) is run
-    assert "until budget" in said[-1]
+    assert f"solved at episode {episodes}" in said[-1]
+    assert 'until="budget"' in said[-1]
+    assert "--" not in said[-1]
+    assert "steps" not in said[-1]
     assert run.train(until="budget", episodes=episodes + 7, progress=None).result["episodes"] == episodes + 7
 
 
@@ -120,6 +127,39 @@ def test_a_run_that_reached_its_return_is_finished(tmp_path):
     assert run.result["episodes"] == 5
     assert tdu.train(**how, until_return=-100, resume=True).result["episodes"] == 5
     assert tdu.train(**how, resume=True).result["episodes"] == 60
+
+
+def test_until_budget_trains_on_after_a_return_was_reached(tmp_path):
+    out, said, reached = tmp_path / "run", [], {"until_return": -100, "episodes": 60}
+    how = HOW | NETWORKS | {"evaluate_every": 5}
+    more = {"until": "budget", "episodes": 8, "progress": None, "say": said.append}
+    memory, stored = (tdu.train(SEA, **how | reached | extra) for extra in ({}, {"out": out}))
+    assert memory.result["reached_return"] == memory.evaluations["greedy_return"][-1]
+    assert memory.train(**more, until_return=-100).result["episodes"] == 5
+    assert all(words in said[-1] for words in ("returned", 'until="budget"', "until_return"))
+    assert "--" not in said[-1]
+    longer = tdu.train(SEA, **how | {"episodes": 8})
+    for run in (memory, stored):
+        assert_same(run.train(**more, until_return=None), longer)
+
+
+def test_the_command_line_trains_on_after_a_return_was_reached(tmp_path, capsys):
+    out = str(tmp_path / "run")
+    words = ["--hidden-sizes", "8", "--exploiters", "2", "--explorers", "1", "--evaluation-episodes", "3"]
+    run = ["train", SEA, *words, "--out", out, "--progress", "none", "--until-return", "-100"]
+    assert main([*run, "--episodes", "60"]) == 2
+    assert "--evaluate-every" in capsys.readouterr().err
+    run += ["--evaluate-every", "5"]
+    assert main([*run, "--episodes", "60"]) == 0
+    assert "--until-return" in capsys.readouterr().out
+    assert main([*run, "--resume"]) == 0
+    said = capsys.readouterr().err
+    assert "returned" in said
+    assert "--until budget" in said
+    assert "--steps" not in said
+    assert main(["train", "--out", out, "--resume", "--until", "budget", "--episodes", "8", "--progress", "none"]) == 0
+    assert "--until-return" not in capsys.readouterr().out
+    assert tdu.load(out).result["episodes"] == 8
 
 
 def test_several_seeds(tmp_path):

@@ -26,6 +26,7 @@ Json = dict[str, Any]
 RECENT = 100
 """`mean_return` is the mean over this many last episodes."""
 
+Ending = Literal["mastered", "solved", "return", "budget"]
 
 EVALUATION_EPISODES = 100
 """Default maximum number of evaluation episodes."""
@@ -94,6 +95,10 @@ class RunConfig:
     def budget(self) -> Budget:
         """Its limits of episodes and steps."""
         return Budget(self.episodes, self.steps)
+
+    def has_reached(self, best_return: float) -> bool:
+        """Whether a run with that best evaluation ends because of `until_return`."""
+        return self.until_return is not None and best_return >= self.until_return
 
     def to_json(self) -> Json:
         """The content of config.json without its checksum. Fields with their default are left out."""
@@ -193,19 +198,26 @@ class RunResult:
     greedy_depth: int | None = None
     """How many steps of it the greedy policy followed at the last check (`runners.mastery`)."""
     mastered_episode: int | None = None
+    reached_return: float | None = None
+    """The evaluation return that ended the run (`RunConfig.until_return`)."""
     versions: list[dict[str, str]] = dataclasses.field(default_factory=list)
     """Of tdu, JAX, jaxlib and NumPy, and the precision; several if the run was resumed with others."""
 
-    def has_ended(self, config: RunConfig, spec: EnvSpec, best_return: float) -> bool:
-        """Whether a run with this config ends there. It may have other limits than the run, or a callback stopped the run.
+    def endings(self, config: RunConfig, spec: EnvSpec, best_return: float) -> list[Ending]:
+        """What ends a run with this config there. It may have other limits than the run, or a callback stopped the run.
 
         `spec` is of its environment, `best_return` of its evaluations during the run.
         """
-        has_return = config.until_return is not None and best_return >= config.until_return
-        goal = mastery.is_reached(
-            config.until, self.solved_episode, self.mastered_episode, must_be_mastered=not mastery.is_solving(spec)
-        )
-        return goal or has_return or config.budget.spent(Clock(self.steps, self.episodes))
+        must_be_mastered = not mastery.is_solving(spec)
+        goal: Ending = "mastered" if config.until == "mastered" and must_be_mastered else "solved"
+        found: dict[Ending, bool] = {
+            goal: mastery.is_reached(
+                config.until, self.solved_episode, self.mastered_episode, must_be_mastered=must_be_mastered
+            ),
+            "return": config.has_reached(best_return),
+            "budget": config.budget.spent(Clock(self.steps, self.episodes)),
+        }
+        return [ending for ending, is_there in found.items() if is_there]
 
     def belongs_to(self, config: RunConfig) -> bool:
         """Whether it is the result of a run with this config."""
@@ -214,6 +226,8 @@ class RunResult:
     def to_json(self) -> Json:
         """The content of result.json without its checksum. Fields that do not apply are left out."""
         content = dataclasses.asdict(self)
+        if content["reached_return"] is None:
+            del content["reached_return"]
         if not content.pop("has_solved_rule"):
             del content["solved_episode"]
         if content["optimal_depth"] is None:
