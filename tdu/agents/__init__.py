@@ -87,6 +87,7 @@ AGENTS: dict[str, Entry] = {
 
 def find(name: str) -> Entry:
     """The agent with this name, or the user's own: python:package.module:name."""
+    name = str(name)
     if name.startswith(user_code.PREFIX):
         return _of_user(name)
     if name not in AGENTS:

@@ -63,7 +63,11 @@ def with_trace(make: Callable[[EnvSpec], Agent], spec: EnvSpec, decay: float) ->
         o_t = seen(transition.o_t, longer(acting.trace, transition.o_t))
         return agent.observe(state, acting.actor, transition._replace(o_tm1=o_tm1, o_t=o_t), key)
 
+    def first_values(params: Params, observation: Array) -> Array:
+        return agent.values(params, seen(observation, longer(jnp.zeros(width), observation)))
+
     return agent._replace(
+        values=first_values,
         actor=remembering(agent.actor),
         evaluator=remembering(agent.evaluator)._replace(values=values),
         observe=observe,

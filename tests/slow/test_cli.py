@@ -205,7 +205,7 @@ def test_what_an_environment_prints_spoils_no_json(tmp_path, monkeypatch):
     assert [line["episode"] for line in lines] == [1, 2, 3]
     assert lines[-1]["share"] == 1.0
     assert all(words in trained.stderr for words in ("here I am", "{'a': 1}", "from C"))
-    evaluated = run("evaluate", "run", "--episodes", 2, "--json")
+    evaluated = run("evaluate", "run", "--trust", "--episodes", 2, "--json")
     assert json.loads(evaluated.stdout)["episodes"] == 2
     assert "from C" in evaluated.stderr
 

@@ -192,7 +192,7 @@ def test_the_preset_deep_is_judged_by_mastery():
     assert [v.word for v in good.verdicts.values()] == ["reached", "reached", "reached", "answered"]
     assert "126 of 126 runs are mastered" in good.verdicts["suite"].because
     assert "TDU deep, deterministic: 1.00 (1.00–1.00) up to size 120" in good.verdicts["exponent"].because
-    assert "tdu paper, deterministic: 2.00 (2.00–2.00) up to size 100" in good.verdicts["exponent"].because
+    assert "TDU paper, deterministic: 2.00 (2.00–2.00) up to size 100" in good.verdicts["exponent"].because
     assert "| 100 | 2,700, 2,700, 2,700 | 2,700 | 0 s | 2,889 |" in good.body
     slow = scaling.report(rows_with(lambda n: 30 * n)).verdicts
     assert [v.word for v in slow.values()] == ["reached", "reached", "not reached", "answered"]
