@@ -42,7 +42,7 @@ def load(gym_id: str, seed: Seed, render_mode: str | None = None) -> PythonEnvir
                 why = f"is missing; pip install {package}" if is_missing else f"cannot be imported ({described(e)})"
                 raise UserError(f"'{gym_id}' is an environment of {package}, which {why}.") from e
     try:
-        env = gymnasium.make(gym_id, **({"render_mode": render_mode} if render_mode else {}))
+        env = gymnasium.make(gym_id, render_mode=render_mode) if render_mode else gymnasium.make(gym_id)
     except (Exception, SystemExit) as e:
         expected = isinstance(e, gymnasium.error.Error | ImportError)
         reason = " ".join(str(e).split()).rstrip(".?!") if expected else described(e)
