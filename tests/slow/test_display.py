@@ -95,7 +95,12 @@ def test_help_needs_no_jax(command):
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux")
 def test_ctrl_c_while_modules_are_imported_is_no_traceback():
     command = [sys.executable, "-m", "tdu", "train", "--help"]
-    process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    # The tests may run where Ctrl-C is ignored, and processes inherit that.
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    finally:
+        signal.signal(signal.SIGINT, before)
     while "jaxlib" not in Path(f"/proc/{process.pid}/maps").read_text():
         assert process.poll() is None
         time.sleep(0.01)
