@@ -15,7 +15,7 @@ from tdu.errors import TrainingError, UserError
 from tdu.run.processes import cores, in_own_folder, one_line
 
 PATIENCE = 300.0
-"""Seconds without an answer, or without a step, after which a run gives up."""
+"""Seconds without an answer, or without a step, after which a run ends with an error."""
 
 _HEAD_PATIENCE = 10.0
 """Seconds without an answer of the cluster's head. After 60 seconds, Ray itself would end the process."""
