@@ -304,6 +304,19 @@ def test_arrays_of_every_type_come_back(tmp_path):
     assert names == sorted(["manifest.json", "arrays.safetensors", *(f"state-{name}.safetensors" for name in STATE)])
 
 
+def test_a_checkpoint_saved_again_is_never_missing(tmp_path, monkeypatch):
+    def delete_and_die(path, **options):
+        delete(path, **options)
+        raise SystemExit
+
+    save(tmp_path, 5, STATE, ragged=np.arange(2))
+    delete = shutil.rmtree
+    monkeypatch.setattr(shutil, "rmtree", delete_and_die)
+    with pytest.raises(SystemExit):
+        save(tmp_path, 5, STATE, ragged=np.arange(3))
+    assert load_latest(tmp_path, STATE)[0].arrays["ragged"].tolist() == [0, 1, 2]
+
+
 def test_a_checkpoint_costs_little_memory_beside_the_state(tmp_path):
     state = {f"layer{i}": np.ones(2**20, np.float32) for i in range(16)}
     tracemalloc.start()

@@ -135,6 +135,7 @@ def save(
         _delete(left_over)
     unfinished = folder / f"{files.WRITING}{secrets.token_hex(8)}"
     final = folder / f"{step:012d}"
+    replaced = None
     try:
         unfinished.mkdir()
         parts = {name: _write_tensors(unfinished / name, leaves) for name, leaves in _parts(saved).items()}
@@ -152,9 +153,11 @@ def save(
         )
         manifest.write(unfinished / _MANIFEST)
         files.flush_folder(unfinished)
-        if final.exists():
-            _delete(final)
+        if final.exists() and _can_delete(final):
+            os.rename(final, replaced := folder / f"{files.WRITING}{secrets.token_hex(8)}")
         os.rename(unfinished, final)
+        if replaced is not None:
+            _delete(replaced)
     except (OSError, Gone):
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
@@ -184,9 +187,13 @@ def delete_after(folder: Path, step: int) -> None:
 
 
 def _delete(path: Path) -> None:
-    """Deletes a checkpoint. A link, and a folder that holds anything else, is left alone."""
-    if not path.is_symlink() and all(map(_OURS.fullmatch, os.listdir(path))):
+    if _can_delete(path):
         shutil.rmtree(path)
+
+
+def _can_delete(path: Path) -> bool:
+    """Whether a folder is a checkpoint and nothing else. A link, and a folder that holds anything else, is left alone."""
+    return not path.is_symlink() and all(map(_OURS.fullmatch, os.listdir(path)))
 
 
 def load_latest(
