@@ -211,7 +211,7 @@ def _reproduce(names: Sequence[str], parsed: argparse.Namespace) -> int:
             if len(names) == 1 or not parsed.pages:
                 raise
             tell(f"{e} The other pages are made.")
-    return 2 if failed else 0
+    return 1 if failed else 0
 
 
 def _write_page(name: str, parsed: argparse.Namespace, every: RowsByExperiment) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import difflib
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
@@ -11,7 +12,16 @@ from pathlib import Path
 def tell(sentence: str) -> None:
     """Prints a note on standard error."""
     with contextlib.suppress(OSError):  # nobody is there to read it
-        print(f"tdu: {printable(sentence)}", file=sys.stderr)
+        print(f"tdu: {printable(_SHORTENED.sub(_shortened, sentence))}", file=sys.stderr)
+
+
+_SHORTENED = re.compile(r"\S{250,}")
+"""Longest word of a message that is shown as it is. A user's name or path may be longer."""
+
+
+def _shortened(found: re.Match[str]) -> str:
+    word = found[0]
+    return f"{word[:120]}…{word[-60:]}"
 
 
 def printable(text: str) -> str:
@@ -61,7 +71,7 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as e:
-        raise RunError(f"cannot write {path}: {e.strerror or e}; everything written before is kept.") from e
+        raise RunError(f"cannot write {path} ({e.strerror or e}); what was saved before is intact.") from e
 
 
 @contextlib.contextmanager

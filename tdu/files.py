@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import stat
+import tempfile
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -90,6 +91,12 @@ def write_atomically(path: Path, data: bytes) -> None:
         temporary.unlink(missing_ok=True)
         raise
     flush_folder(path.parent)
+
+
+def try_to_write(folder: Path) -> None:
+    """Raises an OSError if no file can be written there. It leaves nothing behind."""
+    with tempfile.TemporaryFile(dir=folder):
+        pass
 
 
 def flush_folder(folder: Path) -> None:

@@ -119,6 +119,8 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
         return value
     try:
         if get_origin(hint) is tuple:
+            if isinstance(value, int | float):
+                raise UserError(f"{name} must be a tuple of whole numbers, as in {name}=({value},), not {value}.")
             parts = value.replace("x", ",").split(",") if isinstance(value, str) else list(value)
             sizes = tuple(int(p) for p in parts)
             whole = all(s == float(p) for s, p in zip(sizes, parts, strict=True))

@@ -1,9 +1,8 @@
 """`tdu check`: what is wrong with an environment."""
 
-import sys
-
 from tdu.cli.output import own_output
 from tdu.cli.parser import Parser, whole
+from tdu.errors import tell
 from tdu.options import MAX_SEED
 
 
@@ -36,5 +35,5 @@ def run(arguments: list[str]) -> int:
         if not found.problems:
             print(f"No problem found. Train on it with: tdu train {parsed.env}", file=output)
     for problem in found.problems:
-        print(f"tdu: {problem}", file=sys.stderr)
+        tell(problem)
     return 2 if found.problems else 0

@@ -11,7 +11,7 @@ from tdu.errors import UserError, tell
 from tdu.options import describe
 from tdu.run import processes, progress, recording, sweeps, track
 from tdu.run.folder import make_folder
-from tdu.run.plan import DEFAULT_AGENT, refuse_without_ray
+from tdu.run.plan import DEFAULT_AGENT, refuse_unevaluated, refuse_without_ray
 
 _EXAMPLES = """\
 examples:
@@ -84,6 +84,8 @@ def run(arguments: list[str]) -> int:
         raise UserError("--workers is for this machine; the cluster at --address runs one run per core.")
     if parsed.grid and parsed.paper_grid:
         raise UserError("--grid and --paper-grid are two grids; give one of them.")
+    track.check(parsed.track, parsed.targets)
+    refuse_unevaluated(parsed.until_return, parsed.evaluate_every)
     planned: dict[str, sweeps.Cell] = {}
     for agent in dict.fromkeys(parsed.agent or [DEFAULT_AGENT]):
         agents.find(agent)
@@ -118,4 +120,4 @@ def run(arguments: list[str]) -> int:
         tell(f"{outcome.job.name} failed: {outcome.reason}")
     done = len(cells) - len(failed)
     print(f"{done} of {len(cells)} runs are in {out}{f'; see tdu score {out}' if done else ''}.")
-    return 2 if failed else 0
+    return 1 if failed else 0

@@ -19,7 +19,7 @@ from tdu.run import consent, progress, sweeps, track
 from tdu.run.folder import CONFIG, GreedyReturn, read_config, read_result, read_template
 from tdu.run.folder.records import EVALUATION_EPISODES
 from tdu.run.one_core import stay_on_one_core
-from tdu.run.plan import DEFAULT_AGENT, plan, refuse_without_ray, resolve
+from tdu.run.plan import DEFAULT_AGENT, plan, refuse_unevaluated, refuse_without_ray, resolve
 from tdu.run.processes import Job, use_one_core
 from tdu.run.progress import Report
 from tdu.run.run import Run
@@ -119,6 +119,9 @@ def _train_seeds(parsed: argparse.Namespace, given: dict[str, Any], output: Text
         raise UserError(f"{out} already exists; add --resume to continue it, or choose another --out.")
     if parsed.resume is True and not out.exists():
         raise UserError(f"{out} does not exist, so there is nothing to resume; start it without --resume.")
+    track.check(parsed.track, out)
+    if not parsed.resume:
+        refuse_unevaluated(planned.config.until_return, planned.config.evaluate_every)
     if planned.note is not None:
         tell(planned.note)
     arguments = [*watch_arguments(parsed), *(["--resume-if-there"] if parsed.resume else [])]
@@ -136,7 +139,7 @@ def _train_seeds(parsed: argparse.Namespace, given: dict[str, Any], output: Text
     for outcome in failed:
         tell(f"{outcome.job.name} failed: {outcome.reason}")
     print(f"{len(outcomes) - len(failed)} of {len(outcomes)} runs are in {out}.", file=output)
-    return max((o.code if o.code > 0 else 1 for o in failed), default=0)
+    return 1 if failed else 0
 
 
 def parse(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:

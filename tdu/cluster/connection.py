@@ -36,6 +36,8 @@ def connect(address: str | None, workers: int | None) -> ModuleType:
     if not hasattr(ray, "init"):
         found = getattr(ray, "__file__", None) or next(iter(ray.__path__))
         raise UserError(f"--engine ray found {found} and not Ray; rename it, or start tdu in another folder.")
+    if ray.is_initialized():
+        raise UserError("this process is connected to Ray already; call ray.shutdown() first.")
     if address is not None:
         _refuse_silence(address)
     settings: dict[str, Any] = {

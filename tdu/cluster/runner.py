@@ -85,17 +85,20 @@ class RayRunner(SequenceRunner):
         self._served: collections.Counter[str] = collections.Counter()
         self._started: Crew | None = None
         self._is_attached = False
+        self._state: State = self._first_state()
+        """The learner's state when it was last fetched."""
         if compiled:
             if agent.observe is not None:
                 raise UserError("bonus counts has to see every step in order; it is for --engine local.")
-            if (
-                address is None
-            ):  # the replay will be on this machine: one that does not fit is refused before Ray starts
+            if address is None:  # the replay will be on this machine: what does not fit is refused before Ray starts
                 streams = self._actors * config.num_envs
                 check_room(spec, agent.config, memory=agent.empty_memory(), streams=streams)
-            self._started = self._start(connection.connect(address, self._actors), say)
-        self._state: State = self._first_state()
-        """The learner's state when it was last fetched."""
+            ray = connection.connect(address, self._actors)
+            try:
+                self._started = self._start(ray, say)
+            except BaseException:
+                ray.shutdown()
+                raise
 
     def _first_state(self) -> State:
         seed = environments.own_seed(self._config.env, self._config.seed)

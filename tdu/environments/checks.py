@@ -1,6 +1,7 @@
 """Random play that finds what is wrong with an environment, before an agent is trained on it."""
 
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -34,6 +35,7 @@ class _Play(NamedTuple):
     ends: list[int]
     """Steps, counted from 1, that ended an episode."""
     seconds: float
+    """Time of all steps but the first, which may be compiled."""
     fault: str = ""
     """Why it stopped early."""
 
@@ -78,7 +80,9 @@ def _play(vector: VectorEnvironment, steps: int) -> _Play:
                     )
             play.observations.append(stepped.now[0])
             play.rewards.append(float(stepped.after.reward[0]))
-            play.ends.extend([len(play.rewards)] if stepped.ended else [])
+            play.ends.extend([len(play.rewards)] if 0 in stepped.ended else [])
+            if len(play.rewards) == 1:
+                started = time.perf_counter()
     except EnvironmentFault as e:
         return play._replace(fault=str(e), seconds=time.perf_counter() - started)
     return play._replace(seconds=time.perf_counter() - started)
@@ -103,34 +107,45 @@ def _facts(spec: EnvSpec, play: _Play) -> list[str]:
     seen = f"{spec.num_states} states" if spec.num_states else f"arrays {spec.observation_shape} of {spec.dtype}"
     facts = [f"{spec.name} has {spec.num_actions} actions and observes {seen}."]
     count = len(play.rewards)
-    if count:
-        facts.append(f"{count:,} random steps took {play.seconds:.1f} s ({count / play.seconds:,.0f} steps/s).")
+    if count > 1:
+        facts.append(f"{count:,} random steps were taken, {(count - 1) / play.seconds:,.0f} per second.")
     if play.ends:
-        lengths = np.diff([0, *play.ends])
+        lengths = _lengths(play)
         returns = [sum(play.rewards[end - length : end]) for end, length in zip(play.ends, lengths, strict=True)]
-        facts.append(
-            f"{len(lengths):,} episodes of {lengths.min()} to {lengths.max()} steps ended, with returns of "
-            f"{min(returns):g} to {max(returns):g}."
-        )
+        episodes = "1 episode" if len(lengths) == 1 else f"{len(lengths):,} episodes"
+        facts.append(f"{episodes} ended, with {_span(lengths)} steps and a return of {_span(returns)}.")
     return facts
+
+
+def _lengths(play: _Play) -> list[int]:
+    """Lengths of the episodes that ended."""
+    return [end - begin for begin, end in zip([0, *play.ends], play.ends, strict=False)]
+
+
+def _span(numbers: Sequence[float]) -> str:
+    low, high = min(numbers), max(numbers)
+    return f"{low:,g}" if low == high else f"{low:,g} to {high:,g}"
 
 
 def _hints(spec: EnvSpec, play: _Play) -> list[str]:
     hints, count = [], len(play.rewards)
-    if not count:
+    if not count or play.fault:
         return []
     if not play.ends:
         hints.append(
-            f"no episode ended in {count:,} steps; train with --steps, or add a time limit (gymnasium.wrappers.TimeLimit)."
+            f"no episode ended in {count:,} steps; if none ever ends, train with --steps or add a time limit "
+            "(gymnasium.wrappers.TimeLimit)."
         )
     if not any(play.rewards):
         hints.append(
-            f"no reward was met in {count:,} random steps; the task needs deep exploration, or a reward is missing."
+            f"no reward was met in {count:,} random steps; either it is rare, and the agent has to explore, or it is missing."
         )
-    if all(np.array_equal(play.observations[0], x) for x in play.observations):
+    is_bandit = max(_lengths(play), default=0) == 1
+    if not is_bandit and all(np.array_equal(play.observations[0], x) for x in play.observations):
         hints.append("the observation never changed; does step return the new one?")
     if (
-        len(spec.observation_shape) == 3
+        spec.num_states is None
+        and len(spec.observation_shape) == 3
         and spec.dtype != "uint8"
         and max(np.abs(x).max() for x in play.observations) > 10
     ):

@@ -31,7 +31,7 @@ def encode(spec: EnvSpec, observation: object, *, given_to: str = "") -> np.ndar
 
 def _encoded(spec: EnvSpec, observation: object, source: str) -> np.ndarray:
     if spec.parts is not None and isinstance(observation, dict | tuple):
-        observation = flatten(spec.parts, observation, spec.name)
+        observation = flatten(spec.parts, observation, source)
     try:
         x = np.asarray(observation)
     except (TypeError, ValueError):

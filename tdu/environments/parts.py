@@ -47,32 +47,33 @@ def _leaves(space: object, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[
         yield path, space
 
 
-def flatten(parts: Parts, observation: object, name: str) -> np.ndarray:
-    """An observation of several parts as one array."""
-    arrays = [_array(part, observation, name) for part in parts.taken]
+def flatten(parts: Parts, observation: object, source: str) -> np.ndarray:
+    """An observation of several parts as one array. `source` begins errors: "NAME returned", for example."""
+    arrays = [_array(part, observation, source) for part in parts.taken]
     return arrays[0] if len(arrays) == 1 else np.concatenate([x.ravel() for x in arrays])
 
 
-def _array(part: Part, observation: Any, name: str) -> np.ndarray:
+def _array(part: Part, observation: Any, source: str) -> np.ndarray:
     path = ".".join(map(str, part.path))
     try:
         for key in part.path:
             observation = observation[key]
+    except (KeyError, IndexError, TypeError):
+        raise EnvironmentFault(f"{source} an observation whose part {path} is missing.") from None
+    try:
         x: np.ndarray = np.asarray(observation, np.float32 if not part.choices else np.int64)
-    except (KeyError, IndexError, TypeError, ValueError):
-        raise EnvironmentFault(f"{name} returned an observation without numbers for its part {path}.") from None
+    except (TypeError, ValueError):
+        raise EnvironmentFault(f"{source} an observation whose part {path} is not numbers.") from None
     if not part.choices:
         if x.shape != part.shape:
-            raise EnvironmentFault(f"{name} returned a part {path} of shape {x.shape}; its space has {part.shape}.")
+            raise EnvironmentFault(f"{source} a part {path} of shape {x.shape}; its space has {part.shape}.")
         return np.asarray(x / np.float32(part.largest))
     if x.size != len(part.choices):
-        raise EnvironmentFault(
-            f"{name} returned {x.size} numbers as its part {path}; its space has {len(part.choices)}."
-        )
+        raise EnvironmentFault(f"{source} {x.size} numbers as part {path}; its space has {len(part.choices)}.")
     ones = []
     for chosen, (start, count) in zip(x.ravel().tolist(), part.choices, strict=True):
         if not 0 <= chosen - start < count:
-            raise EnvironmentFault(f"{name} returned {chosen} as its part {path}, which is not in its space.")
+            raise EnvironmentFault(f"{source} {chosen} as part {path}, which is not in its space.")
         ones.append(np.eye(count, dtype=np.float32)[chosen - start])
     return np.concatenate(ones)
 

@@ -161,10 +161,11 @@ class PythonEnvironment:
                 raise EnvironmentFault(f"{name} returned {what} {given}; it must be finite.")
         if not 0 <= discount <= 1:
             raise EnvironmentFault(f"{name} returned discount {discount}; it must be between 0 and 1.")
+        observation = encode(self.spec, timestep.observation)
         if self._checked < CHECKED_STEPS:
             self._checked += 1
             self._look_at(timestep.observation)
-        return TimeStep(encode(self.spec, timestep.observation), *kept, np.bool_(self._guarded(timestep.last)))
+        return TimeStep(observation, *kept, np.bool_(self._guarded(timestep.last)))
 
     def _look_at(self, observation: object) -> None:
         """Compares an observation with its space."""

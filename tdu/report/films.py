@@ -100,6 +100,8 @@ def check(path: Path) -> None:
         )
     if path.exists():
         raise UserError(f"{path} exists; choose another --out.")
+    with writing(path):
+        files.try_to_write(next(parent for parent in path.absolute().parents if parent.exists()))
 
 
 def is_full(frames: Sequence[Frame]) -> bool:

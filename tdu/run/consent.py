@@ -13,17 +13,30 @@ def module_of(text: str) -> str:
     return module if source in ("python", "gym") and colon else ""
 
 
-def require(text: str, path: Path | None, *, trust: bool) -> None:
-    """Refuses an id from a run's folder or config file that imports code, unless the user trusts it.
+_typed: set[str] = set()
+"""Ids that the user of this process has typed or trusted."""
 
-    A folder is verified first. An id that the user types needs no consent, nor does one from memory (`path` is None).
+
+def typed(text: object) -> None:
+    """Notes an id that the user has typed. An environment object is none."""
+    if isinstance(text, str):
+        _typed.add(text)
+
+
+def require(text: str, path: Path | None, *, trust: bool) -> None:
+    """Refuses an id from a run's folder or config that imports code, unless the user trusts it.
+
+    A folder is verified first. A config in memory (`path` is None) may come from a folder too, so its ids must have been
+    typed or trusted before.
     """
-    if path is None or not (module := module_of(text)):
+    if not (module := module_of(text)):
         return
-    if path.is_dir():
+    if path is not None and path.is_dir():
         verify(path)
-    if not trust:
+    if trust:
+        typed(text)
+    elif path is not None or text not in _typed:
         raise RunError(
-            f"{path} names {text}: this would import and run the module {module!r}. If you trust whoever wrote it, add "
-            "--trust (in Python trust=True)."
+            f"{path or 'the config'} names {text}: this would import and run the module {module!r}. If you trust whoever "
+            "wrote it, add --trust (in Python trust=True)."
         )

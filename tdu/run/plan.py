@@ -94,6 +94,8 @@ def resolve(
     refuse_without_ray(engine, actors=actors)
     notes = []
     given = options
+    for one in (env, agent):
+        consent.typed(one)
     if config is not None:
         path = None if isinstance(config, RunConfig) else Path(config)
         source = path or "the config"
@@ -200,6 +202,14 @@ def refuse_without_ray(engine: str | None, **settings: Any) -> None:
     for name, value in settings.items():
         if value is not None and engine != "ray":
             raise UserError(f"{name} needs a Ray cluster; add --engine ray (in Python, engine='ray').")
+
+
+def refuse_unevaluated(until_return: float | None, evaluate_every: int | None) -> None:
+    """Refuses a return to be reached by evaluations without evaluations."""
+    if until_return is not None and evaluate_every is None:
+        raise UserError(
+            f"{setting('until_return')} is compared with evaluations during the run; give {setting('evaluate_every')} too."
+        )
 
 
 def _refuse_unused(made: MadeEnvironment, options: dict[str, Any]) -> None:

@@ -109,13 +109,13 @@ class Run:
         """
         from tdu.run.train import train  # which imports this file
 
-        env = None if isinstance(self.source, str) else self.source
         if self.moment is not None:
-            return train(env, config=self.config, continued=self, **settings)
+            return train(self.source, config=self.config, continued=self, **settings)
         assert self.path is not None
         assert self.agent.origin is not None
-        is_trusted = self.agent.origin.agent == self.config.agent  # else it was loaded under a name of the user's
-        return train(env, config=self.path, out=self.path, resume=True, trust=is_trusted, **settings)
+        name = self.config.agent
+        agent = name if self.agent.origin.agent == name else None  # else it was loaded under a name of the user's
+        return train(self.source, agent, config=self.path, out=self.path, resume=True, **settings)
 
     def save(self, path: str | Path) -> None:
         """Writes a run that was trained without `out` to a new folder, as `tdu train` would have left it."""

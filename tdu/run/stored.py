@@ -54,6 +54,7 @@ def load(
         raise RunError(f"{path} is not a run's folder.")
     config = read_config(path)
     for name, given in ((config.agent, agent), (config.env, env)):
+        consent.typed(given)
         if given is None:
             consent.require(name, path, trust=trust)
     agent = config.agent if agent is None else agent

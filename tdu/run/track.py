@@ -1,17 +1,35 @@
 """Logging to TensorBoard or Weights & Biases, beside log.csv, over environment steps. Needs the extra `track`."""
 
 import dataclasses
+import importlib
 import math
 import os
 from pathlib import Path
 from typing import Any, Protocol
 
-from tdu.errors import UserError, unknown
+from tdu.errors import UserError, setting, unknown
 from tdu.run.folder.records import RunResult
 from tdu.run.live_run import LiveRun, Observer
 from tdu.run.runners.rows import WALL_TIME, Row
 
-KINDS = ("tensorboard", "wandb")
+KINDS = {"tensorboard": "tensorboardX", "wandb": "wandb"}
+"""Where values are tracked, and the package that does it."""
+
+
+def check(kind: str | None, out: object) -> None:
+    """Refuses an unknown kind, a missing package, and a run without a folder."""
+    if kind is None:
+        return
+    if kind not in KINDS:
+        raise unknown("value of track", kind, KINDS)
+    if out is None:
+        raise UserError(f"track={kind} needs the run's folder; give out.")
+    try:
+        importlib.import_module(KINDS[kind])
+    except ModuleNotFoundError as e:
+        raise UserError(
+            f"{setting('track', kind)} needs the extra 'track' ({e.name} is missing): pip install 'tdu[track]'."
+        ) from None
 
 
 class Writer(Protocol):
@@ -37,20 +55,11 @@ class Tracker(Observer):
 
     def start(self) -> None:
         folder = self._run.folder
-        if self._kind is None:
+        if self._kind is None or folder is None:
             return
-        if self._kind not in KINDS:
-            raise unknown("value of track", self._kind, KINDS)
-        if folder is None:
-            raise UserError(f"track={self._kind} needs the run's folder; give out.")
         self._tracked = self._run.last_evaluation
-        try:
-            is_wandb = self._kind == "wandb"
-            self._writer = _Wandb(folder.path, self._run.config.to_json()) if is_wandb else _TensorBoard(folder.path)
-        except ModuleNotFoundError as e:
-            raise UserError(
-                f"--track {self._kind} needs the extra 'track' ({e.name} is missing): pip install 'tdu[track]'."
-            ) from None
+        is_wandb = self._kind == "wandb"
+        self._writer = _Wandb(folder.path, self._run.config.to_json()) if is_wandb else _TensorBoard(folder.path)
 
     def episode(self, row: Row) -> None:
         if self._writer is not None:

@@ -13,13 +13,15 @@ from tdu.options import describe, unknown_option, whole_number
 from tdu.run import progress as displays
 from tdu.run.callbacks import checked
 from tdu.run.folder import Folder, RunConfig, RunResult, best_return, evaluations_at
+from tdu.run.folder.records import WATCH
 from tdu.run.loop import Loop, Watch
-from tdu.run.plan import Engine, Plan, plan, refuse_without_ray
+from tdu.run.plan import Engine, Plan, plan, refuse_unevaluated, refuse_without_ray
 from tdu.run.progress import Report
 from tdu.run.run import Run, Runs
 from tdu.run.runners.mastery import Until
 from tdu.run.runners.protocol import Clock
 from tdu.run.stored import load
+from tdu.run.track import check as check_tracking
 
 CHECKPOINT_SECONDS = 60.0
 """Default time between checkpoints."""
@@ -116,6 +118,7 @@ def train(
     if seeds is not None:
         return Runs(train(**one) for one in _of_each_seed(locals()))
     refuse_without_ray(engine, address=address)
+    check_tracking(track, out)
     if config is None:
         _refuse_unknown(options, agent)
     planned = plan(
@@ -136,13 +139,8 @@ def train(
     with displays.shown(progress, f"{planned.config.agent} seed {planned.config.seed}") as show:
 
         def start(planned: Plan, folder: Folder | None, *, resuming: bool) -> Loop:
-            evaluates = planned.config.evaluate_every is not None
-            if planned.config.until_return is not None and not evaluates:
-                raise UserError(
-                    f"{setting('until_return')} is compared with evaluations during the run; "
-                    f"give {setting('evaluate_every')} too."
-                )
-            calls = checked(callbacks, evaluates=evaluates)
+            refuse_unevaluated(planned.config.until_return, planned.config.evaluate_every)
+            calls = checked(callbacks, evaluates=planned.config.evaluate_every is not None)
             for note in environments.notes(planned.env.spec):
                 say(note)
             if planned.note is not None:
@@ -237,6 +235,14 @@ def _without_return(planned: Plan, best: float) -> Plan:
     return planned._replace(config=dataclasses.replace(planned.config, until_return=None))
 
 
+def _report_changes(stored: RunConfig, now: RunConfig, say: Callable[[str], None]) -> None:
+    """Reports what is measured differently from here on."""
+    changes = [(name, getattr(stored, name), getattr(now, name)) for name in WATCH]
+    words = [f"{setting(name)} is now {new} (before: {old or 'none'})" for name, old, new in changes if old != new]
+    if words:
+        say(f"{', '.join(words)}.")
+
+
 def _in_folder(
     out: str | Path,
     planned: Plan,
@@ -270,6 +276,8 @@ def _in_folder(
                     say(words)
                 return run
         loop = None
+        if stored is not None:
+            _report_changes(stored, planned.config, say)
         try:
             loop = start(planned, folder, resuming=bool(resume) and exists)
             return loop.run()

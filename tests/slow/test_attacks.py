@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 import tracemalloc
 import zlib
 
@@ -15,6 +16,7 @@ import pytest
 import tdu
 from tdu import cli, files
 from tdu.errors import RunError
+from tdu.run import consent
 from tdu.run.folder import read_log, snapshots
 from tdu.run.folder.records import canonical
 
@@ -316,6 +318,18 @@ def test_a_run_on_the_user_s_module_is_used_with_consent_only(calls, capsys, tmp
     with pytest.raises(RunError, match="can be used"):
         tdu.load(out, trust=True)
     assert calls() == before
+
+
+def test_the_config_of_a_loaded_run_needs_consent_too(calls, monkeypatch, tmp_path):
+    (tmp_path / "evil.py").write_text(TASK)
+    tdu.train(**QUICK | {"env": "python:evil:make", "say": lambda words: None}, out=tmp_path / "run")
+    monkeypatch.setattr(consent, "_typed", set())  # as in a new process
+    monkeypatch.delitem(sys.modules, "evil")
+    (tmp_path / "evil.py").write_text("raise SystemExit('imported')")
+    run = tdu.load(tmp_path / "run", "python:task:make")
+    for use in (lambda: tdu.train(config=run.config), lambda: run.train(episodes=5)):
+        with pytest.raises(RunError, match="evil"):
+            use()
 
 
 # A page, a score and a figure of a sweep in which one run is bad.

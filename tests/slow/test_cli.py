@@ -66,6 +66,7 @@ def columns(path):
         (["train", "deep_sea:size=5", "--checkpoint-seconds", "x"], "tdu: checkpoint_seconds must be a number"),
         (["train", "deep_sea:size=5", "--resume"], "does not exist, so there is nothing to resume"),
         (["train", "deep_sea:size=5", "--resume", "--seeds", "2"], "does not exist, so there is nothing to resume"),
+        (["train", "deep_sea:size=5", "--seeds", "2", "--until-return", "1"], "give --evaluate-every"),
         (["train", "deep_sea:size=5", "--episodes", "0"], "episodes must be a whole number from 1"),
         (["train", "deep_sea:size=5", "--episodes", "3000000000"], "episodes must be a whole number from 1"),
         (["train", "deep_sea:size=5", "--checkpoint-seconds", "-1"], "checkpoint_seconds must be at least 0"),
@@ -146,7 +147,7 @@ def test_a_full_disk_is_reported_and_loses_nothing(tmp_path):
     uncached = os.environ | {"JAX_ENABLE_COMPILATION_CACHE": "false"}  # the limit would cut off what others read
     full = subprocess.run(command, capture_output=True, text=True, timeout=300, env=uncached)
     assert full.returncode == 2, full.stderr
-    assert "everything written before is kept" in full.stderr
+    assert "saved before is intact" in full.stderr
     assert "Traceback" not in full.stderr
     assert not list((out / "checkpoints").iterdir())
     assert main(["train", *map(str, shared), "--resume"]) == 0

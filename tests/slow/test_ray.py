@@ -343,6 +343,22 @@ def test_a_run_whose_processes_do_not_start_reports_it(monkeypatch):
         runner._check_advanced(0)
 
 
+def test_a_cluster_that_cannot_be_used_is_left(monkeypatch, tmp_path):
+    shut_down = []
+    ray = SimpleNamespace(cluster_resources=dict, shutdown=lambda: shut_down.append(True))
+    monkeypatch.setattr(connection, "connect", lambda address, workers: ray)
+    with pytest.raises(UserError, match="no core"):
+        tdu.train(config=CONFIG, out=tmp_path / "run")
+    assert shut_down == [True]
+
+
+def test_a_connection_of_the_user_s_is_left_alone(monkeypatch):
+    monkeypatch.setattr("ray.is_initialized", lambda: True)
+    monkeypatch.setattr("ray.shutdown", lambda: pytest.fail("it is the user's"))
+    with pytest.raises(UserError, match="connected to Ray already"):
+        connection.connect(None, 1)
+
+
 def test_a_missing_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UserError, match=r"pip install 'tdu\[ray\]'\.$"):

@@ -146,20 +146,22 @@ def test_a_sweep_goes_on_and_one_failure_harms_no_other(tmp_path, monkeypatch, c
         return capsys.readouterr()
 
     arguments = ["sweep", *targets, "--episodes", "20", "--out", str(out), *SMALL]
-    failed = run(*arguments, check=2)
+    failed = run(*arguments, check=1)
     assert "python:mine:make" in failed.err
     assert "unplugged" in failed.err
     assert "Traceback" not in failed.err
+    seeds = ["train", "python:mine:make", "--seeds", "1", "--out", str(tmp_path / "seeds")]
+    assert "unplugged" in run(*seeds, check=1).err
     kept = {p: p.stat().st_mtime_ns for p in out.glob("*/result.json")}
     assert len(kept) == 2
     (garbled,) = out.glob("deep_sea*/result.json")
     garbled.write_text("{")
-    again = run(*arguments, check=2)
+    again = run(*arguments, check=1)
     assert "1 of 3 runs are there already" in again.err
     assert "result.json cannot be read" in again.err
     assert "Traceback" not in again.err
     garbled.unlink()
-    assert "2 of 3 runs are in" in run(*arguments, check=2).out
+    assert "2 of 3 runs are in" in run(*arguments, check=1).out
     assert {p: p.stat().st_mtime_ns for p in out.glob("python*/result.json")} == {
         p: t for p, t in kept.items() if p != garbled
     }
@@ -298,6 +300,7 @@ def _log(folder):
         (["deep_sea/²"], "deep_sea/0 to deep_sea/20 do"),
         (["deep_sea:size=4", "--episodes", "-1"], "episodes must be"),
         (["deep_sea:size=4", "--out", ""], "an empty name"),
+        (["deep_sea:size=4", "--until-return", "1", "--out", "NEW"], "give --evaluate-every"),
         (
             ["deep_sea:size=4", "--engine", "ray", "--address", "127.0.0.1:1", "--out", "NEW"],
             "no Ray cluster answers at 127",

@@ -90,14 +90,17 @@ def test_heads_act_on_their_own_values(deep_sea_run):
 def test_mistakes_are_one_sentence(deep_sea_run, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    (tmp_path / "file").touch()
     for arguments, words in (
         ([str(deep_sea_run), "--head", "5"], "heads 0 to 4"),
         ([str(deep_sea_run), "--out", str(tmp_path / "film.mov")], "end it with .gif or .mp4"),
         ([str(deep_sea_run), "--out", str(tmp_path / "film.mp4")], "needs ffmpeg"),
         ([str(tmp_path)], "not a run's folder"),
+        ([str(deep_sea_run), "--out", str(tmp_path / "file" / "film.gif")], "cannot write"),
     ):
         assert main(["watch", *arguments]) == 2
-        errors = capsys.readouterr().err
+        played, errors = capsys.readouterr()
+        assert played == ""
         assert words in errors
         assert errors.count("\n") == 1
 

@@ -416,16 +416,16 @@ def test_parts_are_laid_out_in_one_array():
     parts = layout(SEVERAL)
     assert parts.shape == (2 + 3 + 1 + 4 + 4,)
     assert parts.left_out == ("mission (Text)",)
-    seen = flatten(parts, several(2), "it")
+    seen = flatten(parts, several(2), "it returned")
     np.testing.assert_allclose(seen, [0, 1, 0, 0, 1, 0.5, 0.2, 0.2, 0.2, 0.2, 0, 0, 1, 0], rtol=1e-6)
-    with pytest.raises(EnvironmentFault, match=r"it returned 9 as its part compass"):
-        flatten(parts, several(2) | {"compass": 9}, "it")
+    with pytest.raises(EnvironmentFault, match=r"it returned 9 as part compass"):
+        flatten(parts, several(2) | {"compass": 9}, "it returned")
     with pytest.raises(EnvironmentFault, match=r"part camera of shape \(3,\)"):
-        flatten(parts, several(2) | {"camera": np.zeros(3)}, "it")
-    with pytest.raises(EnvironmentFault, match=r"2 numbers as its part compass"):
-        flatten(parts, several(2) | {"compass": [1, 1]}, "it")
-    with pytest.raises(EnvironmentFault, match="its part mast"):
-        flatten(layout(spaces.Dict(mast=spaces.Box(0, 1, (1,)))), several(2), "it")
+        flatten(parts, several(2) | {"camera": np.zeros(3)}, "it returned")
+    with pytest.raises(EnvironmentFault, match=r"2 numbers as part compass"):
+        flatten(parts, several(2) | {"compass": [1, 1]}, "it returned")
+    with pytest.raises(EnvironmentFault, match="part mast is missing"):
+        flatten(layout(spaces.Dict(mast=spaces.Box(0, 1, (1,)))), several(2), "it returned")
 
 
 def test_a_single_part_keeps_its_shape():

@@ -50,7 +50,7 @@ def test_a_good_environment_has_no_problem():
     noisy = Walk(see=lambda at, rng: np.array([at / 10, rng.random()], np.float32))
     findings = check(noisy, steps=60)
     assert (findings.problems, findings.hints) == ([], [])
-    assert "10 to 10 steps" in " ".join(findings.facts)
+    assert "10 steps" in " ".join(findings.facts)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_good_environment_has_no_problem():
         (Walk(reward="much"), "single number"),
         (Walk(info=None), "must be a dict"),
         (Walk(see=lambda at, rng: np.random.random(2).astype(np.float32)), "same seed.*np_random"),  # noqa: NPY002
-        (Walk(spaces.Dict(x=BOX), lambda at, rng: {"y": 0}), "keys"),
+        (Walk(spaces.Dict(x=BOX), lambda at, rng: {"y": 0}), "part x is missing"),
         (
             Walk(spaces.Tuple([BOX, BOX]), lambda at, rng: (np.ones(2, np.float32), np.full(2, 3.0))),
             r"observation\[1\]\[0\]",
@@ -90,6 +90,30 @@ def test_what_may_be_intended_is_a_hint(env, word):
     problems, hints = found(env)
     assert problems == ""
     assert word in hints
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        Walk(see=lambda at, rng: np.zeros(3, np.float32)),
+        Walk(see=lambda at, rng: np.array([0.0, None])),
+        Walk(spaces.Dict(x=BOX), lambda at, rng: {"y": 0}),
+        Walk(spaces.Discrete(3), lambda at, rng: 7),
+    ],
+)
+def test_a_mistake_is_reported_once(env):
+    findings = check(env, steps=60)
+    assert len(findings.problems) == 1
+    assert findings.hints == []
+
+
+@pytest.mark.parametrize(
+    "env", [Walk(see=lambda at, rng: np.zeros(2, np.float32), limit=1), "key_door:size=4", "gym:FrozenLake-v1"]
+)
+def test_what_is_right_gets_no_hint(env):
+    findings = check(env, steps=200)
+    assert findings.problems == []
+    assert not re.search("changed|image|ended", " ".join(findings.hints))
 
 
 def test_compiled_environments_are_checked_too():
@@ -145,6 +169,19 @@ def test_several_choices_at_once_are_their_combinations():
     vector = environments.make(gymnasium.vector.SyncVectorEnv([Switches] * 2))
     vector.start()
     assert vector.step(np.array([4, 0])).after.reward.tolist() == [1.0, 0.0]
+
+
+def test_a_part_that_the_user_forgot_is_not_the_environments_fault():
+    two = Walk(
+        spaces.Dict(left=BOX, right=BOX), lambda at, rng: dict.fromkeys(("left", "right"), np.zeros(2, np.float32))
+    )
+    agent = tdu.train(two, "dqn", episodes=2, say=lambda words: None, **FAST).agent
+    with pytest.raises(UserError, match=r"agent.act was given.*right") as mistake:
+        agent.act({"left": np.zeros(2)})
+    assert not isinstance(mistake.value, EnvironmentFault)
+    two.see = lambda at, rng: {"left": np.zeros(2, np.float32)}
+    with pytest.raises(EnvironmentFault, match=r"Walk returned.*right"):
+        tdu.train(two, "dqn", episodes=2, **FAST)
 
 
 def test_too_many_combinations_are_refused():

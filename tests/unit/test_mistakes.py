@@ -10,6 +10,8 @@ from tdu import agents, environments
 from tdu.cli import main
 from tdu.run import callbacks
 
+LONG = 5000 * "x"
+
 
 @pytest.mark.parametrize(
     ("given", "ours"),
@@ -26,6 +28,11 @@ from tdu.run import callbacks
 def test_an_option_of_another_library_is_translated(given, ours):
     with pytest.raises(tdu.UserError, match=f"'{ours}'"):
         tdu.train("deep_sea:size=4", **given)
+
+
+def test_a_number_where_several_are_expected():
+    with pytest.raises(tdu.UserError, match=r"hidden_sizes=\(32,\)"):
+        tdu.train("deep_sea:size=4", hidden_sizes=32)
 
 
 def test_on_the_command_line_too(capsys):
@@ -87,6 +94,17 @@ def test_nor_a_target_of_a_sweep(given, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(tdu.UserError, match=r"python:task:make"):
         environments.expand(given)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["train", LONG], ["train", "deep_sea:size=4", f"--{LONG}", "1"], ["watch", LONG], ["train", "--agent", LONG]],
+)
+def test_a_long_name_is_shortened(words, capsys):
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert "x" * 50 in said
+    assert len(said) < 1500
 
 
 def test_a_path_is_no_experiment():

@@ -1,6 +1,7 @@
 """What a run in Python shows of itself, and what a narrow terminal leaves of it."""
 
 import math
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -136,6 +137,19 @@ def scalars(file):
         event = Event.FromString(data[at + 12 : at + 12 + size])
         at += 16 + size
         yield from ((value.tag, event.step, value.simple_value) for value in event.summary.value)
+
+
+@pytest.mark.parametrize("words", [["train"], ["train", "--seeds", "2"], ["sweep"]])
+def test_a_missing_package_is_named_before_anything_begins(words, tmp_path, monkeypatch, capsys):
+    from tdu.cli import main
+
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    monkeypatch.chdir(tmp_path)
+    assert main([*words, "deep_sea:size=4", "--track", "wandb"]) == 2
+    said = capsys.readouterr().err
+    assert "tdu[track]" in said
+    assert said.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_sweep_passes_track_on(tmp_path, monkeypatch):
