@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 import jax
 
 from tdu import user_code
-from tdu.agents import bdqn, cts, dqn, nns, q_ucb, qex, qu, rnd, su, tdu, tdu_ac
+from tdu.agents import ensembles, singles, su, tdu_ac
 from tdu.agents.config import PAPER_ONLY, PRESETS, SINGLE_PRESETS, DqnConfig, EnsembleConfig, Presets, QConfig
 from tdu.agents.grids import GRIDS, paper_grids
 from tdu.agents.r2d2 import agent as r2d2_agent
@@ -64,16 +64,16 @@ def _r2d2(summary: str, config: type[r2d2_config.Config]) -> Entry:
 
 
 AGENTS: dict[str, Entry] = {
-    "tdu": Entry("Explorers paid for the exploiters' disagreement about TD errors.", tdu.TduConfig, tdu.make),
-    "bdqn": Entry("Bootstrapped DQN with random prior functions.", EnsembleConfig, bdqn.make),
-    "qu": Entry("TDU with the spread of values instead of TD errors.", qu.QuConfig, qu.make),
-    "q_ucb": Entry("BDQN that acts on value plus spread of values.", q_ucb.QUcbConfig, q_ucb.make),
-    "dqn": Entry("DQN with ε-greedy actions.", DqnConfig, dqn.make, SINGLE_PRESETS),
-    "qex": Entry("A second DQN paid the absolute TD error of the first.", qex.QexConfig, qex.make, SINGLE_PRESETS),
-    "cts": Entry("DQN paid for rare state-action pairs.", cts.CtsConfig, cts.make, SINGLE_PRESETS),
+    "tdu": Entry("Explorers paid for the exploiters' disagreement about TD errors.", ensembles.TduConfig, ensembles.tdu),
+    "bdqn": Entry("Bootstrapped DQN with random prior functions.", EnsembleConfig, ensembles.bdqn),
+    "qu": Entry("TDU with the spread of values instead of TD errors.", ensembles.QuConfig, ensembles.qu),
+    "q_ucb": Entry("BDQN that acts on value plus spread of values.", ensembles.QUcbConfig, ensembles.q_ucb),
+    "dqn": Entry("DQN with ε-greedy actions.", DqnConfig, singles.dqn, SINGLE_PRESETS),
+    "qex": Entry("A second DQN paid the absolute TD error of the first.", singles.QexConfig, singles.qex, SINGLE_PRESETS),
+    "cts": Entry("DQN paid for rare state-action pairs.", singles.CtsConfig, singles.cts, SINGLE_PRESETS),
     "su": Entry("Successor Uncertainties: posterior samples of reward weights.", su.SuConfig, su.make, PAPER_ONLY),
-    "nns": Entry("DQN with noisy networks (NoisyNets).", nns.NnsConfig, nns.make, SINGLE_PRESETS),
-    "rnd": Entry("DQN paid for the error of random network distillation.", rnd.RndConfig, rnd.make, SINGLE_PRESETS),
+    "nns": Entry("DQN with noisy networks (NoisyNets).", singles.NnsConfig, singles.nns, SINGLE_PRESETS),
+    "rnd": Entry("DQN paid for the error of random network distillation.", singles.RndConfig, singles.rnd, SINGLE_PRESETS),
     "tdu_ac": Entry(
         "Actor-critic paid for its critics' disagreement about TD errors.", tdu_ac.TduAcConfig, tdu_ac.make, PAPER_ONLY,
         can_be_recorded=False,

@@ -135,8 +135,7 @@ def make(spec: EnvSpec, config: SuConfig) -> Agent:
     def act(params: SuParams, sample: Array, timestep: TimeStep, key: Key) -> tuple[Array, Array]:
         return pick(successors(params.successor, timestep.observation) @ sample, key), sample
 
-    def observe(state: SuState, sample: Array, transition: Transition, key: Key) -> SuState:
-        del key
+    def observe(state: SuState, sample: Array, transition: Transition, _: Key) -> SuState:
         met = local_features(local.q(local.params(state.local), transition.o_tm1))[transition.a_tm1]
         return state._replace(
             root=with_transition(state.root, met, config.likelihood_variance),

@@ -89,9 +89,8 @@ def make(spec: EnvSpec, config: TduAcConfig) -> Agent:
     def params(state: ActorCriticState) -> ActorCriticParams:
         return ActorCriticParams(policy.params(state.policy), state.episode)
 
-    def begin(params: ActorCriticParams, key: Key) -> Array:
+    def begin(params: ActorCriticParams, _: Key) -> Array:
         """A number that differs from one episode to the next."""
-        del key
         return params.episode
 
     def logits(params: ActorCriticParams, observation: Array) -> Array:
@@ -100,8 +99,7 @@ def make(spec: EnvSpec, config: TduAcConfig) -> Agent:
     def act(params: ActorCriticParams, episode: Array, timestep: TimeStep, key: Key) -> tuple[Array, Array]:
         return jax.random.categorical(key, logits(params, timestep.observation)).astype(jnp.int32), episode
 
-    def observe(state: ActorCriticState, episode: Array, transition: Transition, key: Key) -> ActorCriticState:
-        del key
+    def observe(state: ActorCriticState, episode: Array, transition: Transition, _: Key) -> ActorCriticState:
         transition = transition._replace(extras={"episode": episode})
         return state._replace(
             sequence=sequence.add(state.sequence, transition),

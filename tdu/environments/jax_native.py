@@ -135,8 +135,7 @@ def _navix(env_id: EnvId) -> Environment:
         first = env.reset(key)
         return without_pictures(first), _vector(first.observation)
 
-    def step(key: Key, state: State, action: Array) -> _After:
-        del key  # the state holds its own
+    def step(_: Key, state: State, action: Array) -> _After:
         after = env._step(state, action)  # `step` would also compute a reset
         return _After(after, _vector(after.observation), after.reward, after.is_termination(), after.is_truncation())
 
@@ -157,8 +156,7 @@ def _xminigrid(env_id: EnvId) -> Environment:
         first = env.reset(params, key)
         return first, _vector(first.observation)
 
-    def step(key: Key, state: State, action: Array) -> _After:
-        del key  # the state holds its own
+    def step(_: Key, state: State, action: Array) -> _After:
         after = env.step(params, state, action)
         terminated = after.discount == 0
         return _After(after, _vector(after.observation), after.reward, terminated, after.last() & ~terminated)

@@ -67,8 +67,7 @@ def look(
 def explorer(network: Recurrent, heads: int, head_steps: int, epsilon: Array | float) -> Actor:
     """One head at a time, ε-greedily."""
 
-    def begin(params: RecurrentParams, key: Key) -> Acting:
-        del params
+    def begin(_: RecurrentParams, key: Key) -> Acting:
         head = jax.random.randint(key, (), 0, heads)
         return Acting(fresh(network), head, jnp.full((), head_steps, jnp.int32), jnp.asarray(epsilon, jnp.float32))
 
@@ -89,8 +88,7 @@ def evaluator(network: Recurrent, heads: slice, epsilon: float) -> Actor:
     """ε-greedy on the mean of unsquashed values over some heads."""
     pick = epsilon_greedy(epsilon)
 
-    def begin(params: RecurrentParams, key: Key) -> Remembered:
-        del params, key
+    def begin(_params: RecurrentParams, _key: Key) -> Remembered:
         return fresh(network)
 
     def values(params: RecurrentParams, remembered: Remembered, timestep: TimeStep) -> Array:
