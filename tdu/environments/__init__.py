@@ -3,7 +3,7 @@
 import re
 
 from tdu import user_code
-from tdu.environments import atari, bsuite, built_in, factory, gymnasium, jax_native, objects, parts
+from tdu.environments import atari, bsuite, built_in, gymnasium, jax_native, objects, spaces
 from tdu.environments.adapter import Adapter, MadeEnvironment
 from tdu.environments.bsuite_twins import experiments
 from tdu.environments.ids import OBJECT, TWIN, EnvId, parse
@@ -27,7 +27,7 @@ ADAPTERS: dict[str, Adapter] = {
     "gym": gymnasium.ADAPTER,
     **jax_native.ADAPTERS,
     "atari": atari.ADAPTER,
-    "python": factory.ADAPTER,
+    "python": objects.ADAPTER,
 }
 """By the prefix of the ids."""
 
@@ -97,7 +97,7 @@ def doubts(env: MadeEnvironment) -> list[str]:
 
 def notes(spec: EnvSpec) -> list[str]:
     """Sentences on what agents observe and choose, where it is not the environment's own."""
-    found = [] if spec.parts is None else [parts.described(spec.parts, spec.name)]
+    found = [] if spec.parts is None else [spaces.described(spec.parts, spec.name)]
     if len(spec.actions) > 1:
         choices = " × ".join(str(count) for _, count in spec.actions)
         found.append(

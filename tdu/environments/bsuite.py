@@ -10,7 +10,7 @@ from tdu.environments.bsuite_twins.experiments import DEEP_SEAS, copy_number, ep
 from tdu.environments.deep_sea import optimal_path, solved_rule
 from tdu.environments.ids import EnvId
 from tdu.environments.mnist_files import MNIST_FILES, complete_folder, unreadable
-from tdu.environments.python import PythonEnvironment, Seed, number
+from tdu.environments.python import PythonEnvironment, Seed, number, of_dm_env
 from tdu.errors import unknown
 
 
@@ -48,7 +48,7 @@ def load(bsuite_id: str, seed: Seed) -> PythonEnvironment:
     name = bsuite_id.partition("/")[0]
     with contextlib.redirect_stdout(io.StringIO()), _local_digits(name):  # bsuite prints a banner
         env = bsuite.load_from_id(bsuite_id)
-    made = PythonEnvironment(
+    made = of_dm_env(
         env,
         name=f"bsuite:{bsuite_id}",
         seed=seed_of_copy(bsuite_id, seed),

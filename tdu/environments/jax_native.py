@@ -15,8 +15,8 @@ from tdu.environments import time_steps
 from tdu.environments.adapter import Adapter, compiled, needs_extra
 from tdu.environments.ids import EnvId
 from tdu.environments.observations import carried_dtype
-from tdu.environments.parts import MINIGRID_BYTES
 from tdu.environments.settings import GYM_EPISODES, NavixSettings
+from tdu.environments.spaces import MINIGRID_BYTES
 from tdu.errors import UserError, unknown
 from tdu.options import build
 from tdu.types import Array, Environment, EnvSpec, Key, State, TimeStep

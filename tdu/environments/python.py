@@ -18,26 +18,21 @@ import numpy as np
 
 from tdu.environments.observations import carried_dtype, encode
 from tdu.errors import EnvironmentFault, UserError
-from tdu.types import DEFAULT_EPISODES, EnvSpec, Parts, SolvedRule, TimeStep
+from tdu.types import DEFAULT_EPISODES, EnvSpec, SolvedRule, TimeStep
 from tdu.user_code import described
 
 Seed = int | str
 """A run's seed, or a text, which cannot collide with one."""
 
-
 Result = TypeVar("Result")
 
 
-class DmEnvironment(Protocol):
-    """What every environment in Python has, as in dm_env."""
+class Played(Protocol):
+    """What every environment in Python has: `reset` and `step` return dm_env's time steps."""
 
     def reset(self) -> object: ...
 
     def step(self, action: Any) -> object: ...
-
-    def observation_spec(self) -> object: ...
-
-    def action_spec(self) -> object: ...
 
 
 CHECKED_STEPS = 1000
@@ -45,45 +40,19 @@ CHECKED_STEPS = 1000
 
 
 class PythonEnvironment:
-    """A dm_env environment with an `EnvSpec` and encoded observations."""
+    """An environment with an `EnvSpec` and encoded observations. `validate` raises if an observation is not in its space."""
 
     def __init__(
-        self,
-        env: DmEnvironment,
-        *,
-        name: str,
-        seed: Seed,
-        num_states: int | None = None,
-        default_episodes: int = DEFAULT_EPISODES,
-        solved: SolvedRule | None = None,
-        parts: Parts | None = None,
-    ):
-        self._env = env
-        self._seed = seed
+        self, env: Played, spec: EnvSpec, seed: Seed, validate: Callable[[object], object] | None = None
+    ) -> None:
+        self.spec = spec
+        self._env, self._seed, self._validate = env, seed, validate
+        self._bsuite_info: Callable[[], dict[str, float]] = getattr(env, "bsuite_info", dict)
         self.success: bool | None = None
         """Whether the last step reports success; None if it does not say."""
         self._episode = self._step = self._checked = 0
         self.doubts: dict[str, str] = {}
         """Differences between the first observations and their space, by kind, for the user."""
-        observations, actions = _specification(name, env.observation_spec), _specification(name, env.action_spec)
-        shape = getattr(observations, "shape", None)
-        if shape is None:
-            raise UserError(f"{name} does not observe a single array; only arrays are supported.")
-        self._bsuite_info: Callable[[], dict[str, float]] = getattr(env, "bsuite_info", dict)
-        self._validate: Callable[[object], object] | None = getattr(observations, "validate", None)
-        self.spec = EnvSpec(
-            name=name,
-            observation_shape=tuple(shape),
-            num_actions=_num_actions(name, actions),
-            num_states=num_states or getattr(observations, "num_values", None) or None,
-            dtype=carried_dtype(getattr(observations, "dtype", None)),
-            actions=getattr(actions, "choices", ((0, 0),)),
-            first_state=getattr(observations, "first", 0),
-            default_episodes=getattr(env, "bsuite_num_episodes", default_episodes),
-            solved=solved,
-            info_names=tuple(self._bsuite_info()),
-            parts=parts,
-        )
 
     def reset(self, episode: int) -> TimeStep:
         """Starts an episode, counted from 0."""
@@ -100,13 +69,7 @@ class PythonEnvironment:
             raise EnvironmentFault(f"{str(e).rstrip('.')}, in step {self._step} of episode {self._episode + 1}.") from e
 
     def _guarded(self, call: Callable[..., Result], *arguments: object) -> Result:
-        """The result of a call into the environment. Its exceptions become an `EnvironmentFault`."""
-        try:
-            return call(*arguments)
-        except EnvironmentFault:
-            raise
-        except (Exception, SystemExit) as e:
-            raise EnvironmentFault(f"{self.spec.name} raised {described(e)}.") from e
+        return guarded(self.spec.name, call, *arguments)
 
     def close(self) -> None:
         """Releases the environment's resources, if it can."""
@@ -177,6 +140,39 @@ class PythonEnvironment:
             self.doubts.setdefault(re.sub(r"[-+.e\d]+", "", words), f"{self.spec.name}: {words}.")
 
 
+def of_dm_env(
+    env: Any, *, name: str, seed: Seed, num_states: int | None = None, solved: SolvedRule | None = None
+) -> PythonEnvironment:
+    """A dm_env environment as ours, with bsuite's totals if it has them."""
+    observations, actions = guarded(name, env.observation_spec), guarded(name, env.action_spec)
+    shape, num_actions = getattr(observations, "shape", None), getattr(actions, "num_values", None)
+    if shape is None:
+        raise UserError(f"{name} does not observe a single array; only arrays are supported.")
+    if num_actions is None:
+        raise UserError(f"{name} does not have discrete actions; only those are supported.")
+    spec = EnvSpec(
+        name=name,
+        observation_shape=tuple(shape),
+        num_actions=int(num_actions),
+        num_states=num_states or getattr(observations, "num_values", None) or None,
+        dtype=carried_dtype(getattr(observations, "dtype", None)),
+        default_episodes=getattr(env, "bsuite_num_episodes", DEFAULT_EPISODES),
+        solved=solved,
+        info_names=tuple(getattr(env, "bsuite_info", dict)()),
+    )
+    return PythonEnvironment(env, spec, seed, getattr(observations, "validate", None))
+
+
+def guarded(name: str, call: Callable[..., Result], *arguments: object, **named: object) -> Result:
+    """The result of a call into an environment. Its exceptions become an `EnvironmentFault`."""
+    try:
+        return call(*arguments, **named)
+    except EnvironmentFault:
+        raise
+    except (Exception, SystemExit) as e:
+        raise EnvironmentFault(f"{name} raised {described(e)}.") from e
+
+
 def reseed(env: object, seed: Seed, episode: int) -> None:
     """Seeds every NumPy generator of the environment and of what it wraps from (seed, episode)."""
     if hasattr(env, "seed_next"):
@@ -188,14 +184,6 @@ def reseed(env: object, seed: Seed, episode: int) -> None:
                 value.seed(number(f"{seed}/{episode}/{depth}/{name}"))
             elif isinstance(value, np.random.Generator):
                 setattr(layer, name, np.random.default_rng(number(f"{seed}/{episode}/{depth}/{name}")))
-
-
-def _specification(name: str, read: Callable[[], Result]) -> Result:
-    """The environment's specification of observations or actions."""
-    try:
-        return read()
-    except (Exception, SystemExit) as e:
-        raise EnvironmentFault(f"{name} raised {described(e)}.") from e
 
 
 def _single(value: Any) -> float:
@@ -227,10 +215,3 @@ def _layers(env: object) -> list[object]:
         layers.append(env)
         env = vars(env).get("_env", vars(env).get("_environment", vars(env).get("env")))
     return layers
-
-
-def _num_actions(name: str, action_spec: object) -> int:
-    count = getattr(action_spec, "num_values", None)
-    if count is None:
-        raise UserError(f"{name} does not have discrete actions; only those are supported.")
-    return int(count)
