@@ -71,10 +71,8 @@ def _spec(env: Any, name: str, observations: spaces.Space[Any], actions: object)
     shape = getattr(observations, "shape", None) if parts is None else parts.shape
     if shape is None:
         raise UserError(f"{name} observes {type(observations).__name__}, not one array; only arrays are supported.")
-    choices, discrete = (
-        action_choices(name, actions),
-        observations if isinstance(observations, spaces.Discrete) else None,
-    )
+    choices = action_choices(name, actions)
+    discrete = observations if isinstance(observations, spaces.Discrete) else None
     return EnvSpec(
         name=name,
         observation_shape=tuple(shape),
