@@ -98,7 +98,6 @@ def find(name: str) -> Entry:
 
 @lru_cache
 def _of_user(name: str) -> Entry:
-    """Imports an agent of the user's."""
     entry = user_code.named(name, "agent", lambda value: isinstance(value, Entry))
     if not isinstance(entry, Entry):
         raise UserError(f"{name} is {type(entry).__name__}, not an agents.Entry (docs/agents/adding.md shows one).")
@@ -134,7 +133,6 @@ def _guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def presets(name: str) -> list[str]:
-    """Names of an agent's presets."""
     return list(find(name).presets)
 
 

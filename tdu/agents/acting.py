@@ -10,8 +10,6 @@ from tdu.types import Actor, Array, Behaviour, Key, Params, State, TimeStep, Val
 
 
 class ActingParams(NamedTuple):
-    """What the actors need."""
-
     values: Params
     behaviour: State
     reward_scale: State = ()

@@ -45,7 +45,6 @@ def ensemble(spec: EnvSpec, config: EnsembleConfig, *, bonus: Bonus, optimism: f
 
 
 def shape(config: QConfig, *, heads: int, prior_scale: float = 0.0) -> values.EnsembleShape:
-    """The networks of a config."""
     return values.EnsembleShape(
         heads=heads,
         hidden_sizes=config.hidden_sizes,

@@ -50,7 +50,6 @@ class Heads(NamedTuple):
 
     @property
     def number(self) -> int:
-        """Exploiters and explorers."""
         return self.exploiters + self.explorers
 
 
@@ -72,7 +71,6 @@ class EnsembleState(NamedTuple):
 def q_ensemble(
     spec: EnvSpec, config: LearnerConfig, *, heads: Heads, values: Values, bonus: Bonus, behaviour: Behaviour
 ) -> Agent:
-    """The agent made of these parts."""
     join = config.discount if config.return_cut == "never" else None
     replay = replays.uniform(config.replay_capacity, config.batch_size, steps=config.return_steps, join=join)
     k = heads.exploiters

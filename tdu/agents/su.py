@@ -68,8 +68,6 @@ class SuState(NamedTuple):
 
 
 class SuParams(NamedTuple):
-    """What the actors need."""
-
     successor: Params
     mean: Array
     root: Array
@@ -87,7 +85,6 @@ def with_transition(root: Array, features: Array, likelihood_variance: float) ->
 
 
 def make(spec: EnvSpec, config: SuConfig) -> Agent:
-    """The agent for an environment."""
     size, actions = config.features, spec.num_actions
     shape = assemble.shape(config, heads=1, prior_scale=0.0)
     outputs = spec._replace(num_actions=actions * size)

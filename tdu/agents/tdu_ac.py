@@ -23,8 +23,6 @@ from tdu.types import Actor, Agent, Array, EnvSpec, Key, Params, State, TimeStep
 
 @dataclass(frozen=True)
 class TduAcConfig:
-    """bsuite's actor-critic, with TDU's critics."""
-
     discount: float = option(0.99, "Discount factor γ.", minimum=0, maximum=1)
     sequence_length: int = option(32, "Environment steps per learning step.", minimum=2, maximum=10**6)
     td_lambda: float = option(
@@ -54,14 +52,11 @@ class ActorCriticState(NamedTuple):
 
 
 class ActorCriticParams(NamedTuple):
-    """What the actors need."""
-
     policy: Params
     episode: Array
 
 
 def make(spec: EnvSpec, config: TduAcConfig) -> Agent:
-    """The agent for an environment."""
     length, actions = config.sequence_length, spec.num_actions
 
     def networks(heads: int, outputs: int, prior_scale: float) -> Values:

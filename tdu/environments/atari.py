@@ -71,7 +71,6 @@ def ids(subset: str) -> list[str]:
 
 
 def _settings(env_id: EnvId) -> AtariSettings:
-    """The checked settings of an id."""
     if env_id.name not in GAMES:
         raise unknown("Atari game", env_id.name, GAMES)
     settings: AtariSettings = build(AtariSettings, env_id.options(), kind=f"environment atari/{env_id.name}")
@@ -116,13 +115,11 @@ class AtariVector:
         self._now = np.zeros((size, *self.spec.observation_shape), np.uint8)
 
     def start(self) -> np.ndarray:
-        """Starts the first episodes."""
         for row in range(self.size):
             self._begin(row)
         return self._now.copy()
 
     def step(self, actions: np.ndarray) -> Stepped:
-        """One action in every game."""
         chosen = _checked(actions, self.size, self.spec.name)
         after = TimeStep(
             self._now,
@@ -181,7 +178,6 @@ class AtariVector:
         return game.last_screen if ended else game.ale.getScreenRGB()
 
     def close(self) -> None:
-        """Releases the games."""
         self._games = []
 
     def _begin(self, row: int) -> None:

@@ -42,7 +42,6 @@ def seed_of_copy(bsuite_id: str, seed: Seed) -> Seed:
 
 
 def load(bsuite_id: str, seed: Seed) -> PythonEnvironment:
-    """The official environment."""
     bsuite, _ = imported()
     episodes(bsuite_id)  # raises for unknown ids
     name = bsuite_id.partition("/")[0]

@@ -26,10 +26,8 @@ def make(name: str, settings: BuiltInSettings) -> Environment:
 
 
 def load(env_id: EnvId) -> Environment:
-    """The environment of an id."""
     return make(env_id.source, env_id.built_in_settings())
 
 
 def adapter(name: str, summary: str) -> Adapter:
-    """The adapter of one built-in environment."""
     return Adapter(name, summary, name, compiled(load), lambda env_id: load(env_id).spec.default_episodes)

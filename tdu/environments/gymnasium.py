@@ -105,7 +105,6 @@ class _AsDmEnv:
         self._next_seed: int | None = None
 
     def seed_next(self, number: int) -> None:
-        """Sets the seed of the next reset."""
         self._next_seed = number
 
     def reset(self) -> _Step:
@@ -169,13 +168,11 @@ class GymnasiumVector:
         self._starts = 0
 
     def start(self) -> np.ndarray:
-        """Starts the first episodes."""
         observations, _ = self._call(self._env.reset, seed=self._seeds(np.ones(self.size, bool)))
         self._over[:] = False
         return self._encoded(observations)
 
     def step(self, actions: np.ndarray) -> Stepped:
-        """One step of every environment."""
         taken = ~self._over
         answer = self._call(self._env.step, self.spec.own_action(np.asarray(actions, np.int64)))
         observations, reward, terminated, truncated, info = answer
@@ -210,13 +207,11 @@ class GymnasiumVector:
         return {}, {"starts": self._starts}
 
     def restore(self, arrays: Arrays, plain: Plain) -> np.ndarray:
-        """Starts new episodes."""
         del arrays
         self._starts = plain["starts"]
         return self.start()
 
     def close(self) -> None:
-        """Closes the vector environment."""
         self._call(self._env.close)
 
     def _seeds(self, starting: np.ndarray) -> int | list[int | None]:

@@ -43,7 +43,6 @@ class EnvId(NamedTuple):
 
     @property
     def bsuite_id(self) -> str:
-        """bsuite's id of the environment; empty if it has none."""
         return self.name if self.source in (TWIN, "bsuite") else ""
 
     @property

@@ -50,13 +50,11 @@ class JaxVector:
         self._step = jax.jit(lambda state, a, keys, age, t: jax.vmap(step)(state, a, numbered(keys, age, t)))
 
     def start(self) -> np.ndarray:
-        """Starts the first episodes."""
         self._state, now = self._begin(self._keys, *self._count())
         self._now = np.array(now)
         return self._now.copy()
 
     def step(self, actions: np.ndarray) -> Stepped:
-        """One step of every environment."""
         chosen = np.asarray(actions, np.int32)
         self._state, after, now, infos = self._step(self._state, chosen, self._keys, *self._count())
         after = TimeStep(*(np.asarray(leaf) for leaf in after))
@@ -69,12 +67,10 @@ class JaxVector:
         return Stepped(after, np.ones(self.size, bool), self._now.copy(), ended)
 
     def save(self) -> tuple[Arrays, Plain]:
-        """The environments' states, their observations and the number of steps."""
         arrays = {f"state_{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(self._state))}
         return arrays | {"now": self._now.copy()}, {"steps": self._steps, "totals": self._totals}
 
     def restore(self, arrays: Arrays, plain: Plain) -> np.ndarray:
-        """Restores what `save` returned."""
         empty, _ = jax.eval_shape(self._begin, self._keys, np.uint32(0), np.uint32(0))
         leaves = [jnp.asarray(arrays[f"state_{i}"]) for i in range(len(jax.tree.leaves(empty)))]
         self._state = jax.tree.unflatten(jax.tree.structure(empty), leaves)

@@ -61,7 +61,6 @@ class PythonEnvironment:
         return self.check(self._guarded(self._env.reset), first=True)
 
     def step(self, action: int) -> TimeStep:
-        """One step of the environment."""
         self._step += 1
         try:
             return self.check(self._guarded(self._env.step, self.spec.own_action(action)))
@@ -97,7 +96,6 @@ class PythonEnvironment:
         }
 
     def restore_counters(self, counters: dict[str, object]) -> None:
-        """Restores what `counters` returned."""
         layers = _layers(self._env)
         for key, value in counters.items():
             depth, _, name = key.partition(".")
@@ -131,7 +129,6 @@ class PythonEnvironment:
         return TimeStep(observation, *kept, np.bool_(self._guarded(timestep.last)))
 
     def _look_at(self, observation: object) -> None:
-        """Compares an observation with its space."""
         try:
             if self._validate is not None:
                 self._validate(observation)
@@ -187,7 +184,6 @@ def reseed(env: object, seed: Seed, episode: int) -> None:
 
 
 def _single(value: Any) -> float:
-    """A single number as a Python float."""
     if not isinstance(value, float | int) and (np.ndim(value) or isinstance(value, str | bytes)):
         raise TypeError
     return float(value)

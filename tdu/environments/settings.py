@@ -11,8 +11,6 @@ GYM_EPISODES = 1000
 
 @dataclass(frozen=True)
 class DeepSeaSettings:
-    """Settings of `deep_sea`."""
-
     size: int = option(10, "Rows and columns of the grid.", minimum=2, maximum=300)
     mapping_seed: int = option(42, "Seed of which action means right in each cell.", minimum=0, maximum=2**32 - 1)
     stochastic: bool = option(False, "Moves to the right may fail and the corners pay noise.")
@@ -24,16 +22,12 @@ class DeepSeaSettings:
 
 @dataclass(frozen=True)
 class BinaryTreeSettings:
-    """Settings of `binary_tree`."""
-
     depth: int = option(50, "Number of branches.", minimum=1, maximum=100_000)
     seed: int = option(42, "Seed of which action leads on at each branch.", minimum=0, maximum=2**32 - 1)
 
 
 @dataclass(frozen=True)
 class KeyDoorSettings:
-    """Settings of `key_door`."""
-
     size: int = option(8, "Rows and columns of the grid.", minimum=2, maximum=300)
     limit: int = option(80, "Steps after which an episode is cut off.", minimum=1, maximum=10**6)
     observation: Literal["one_hot", "features", "image"] = option(

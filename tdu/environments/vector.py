@@ -88,13 +88,11 @@ class PythonVector:
         self._now = np.zeros((self.size, *self.spec.carried_shape), self.spec.carried_dtype)
 
     def start(self) -> np.ndarray:
-        """Starts the first episodes."""
         for row in range(self.size):
             self._begin(row)
         return self._now.copy()
 
     def step(self, actions: np.ndarray) -> Stepped:
-        """One step of every environment."""
         after = TimeStep(
             np.empty_like(self._now),
             np.empty(self.size, np.float32),
@@ -131,7 +129,6 @@ class PythonVector:
         return self._now.copy()
 
     def close(self) -> None:
-        """Closes every environment."""
         for env in self.environments:
             env.close()
 

@@ -76,7 +76,6 @@ def make(kind: TorsoKind, spec: EnvSpec, *, filters: tuple[int, ...] | None = No
 
 
 def vector(spec: EnvSpec) -> Torso:
-    """No image layers."""
     width = spec.num_states or math.prod(spec.observation_shape)
     return Torso((), width, partial(inputs.flat, spec), lambda layers, x: x)
 

@@ -31,8 +31,6 @@ class Dense(NamedTuple):
 
 
 class DenseParams(NamedTuple):
-    """What evaluating the online networks needs."""
-
     trained: Params
     prior: mlp.Layers | tuple[()]
     step: Array
@@ -41,8 +39,6 @@ class DenseParams(NamedTuple):
 
 
 class FrozenHead(NamedTuple):
-    """What evaluating one head needs."""
-
     trained: mlp.Layers
     prior: mlp.Layers | tuple[()]
     seen: standard.Statistics | tuple[()]

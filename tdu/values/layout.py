@@ -37,7 +37,6 @@ class Layout(NamedTuple):
 
 
 def make(kind: EnsembleKind, heads: int, actions: int) -> Layout:
-    """The layout of this kind."""
     return _separate(heads) if kind == "networks" else _shared(heads, actions)
 
 

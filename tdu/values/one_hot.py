@@ -31,8 +31,6 @@ class OneHot(NamedTuple):
 
 
 class OneHotParams(NamedTuple):
-    """What evaluating the online networks needs."""
-
     table: sparse_layer.RowTable
     trained: Params
     prior: Array
@@ -63,7 +61,6 @@ class _Batch(NamedTuple):
 
 
 def one_hot(spec: EnvSpec, shape: EnsembleShape, weights: Weights = PLAIN) -> Values:
-    """The ensemble for one-hot observations."""
     torso, layout, adam = shape.torso_for(spec), shape.heads_in(spec), shape.optimiser
     if not isinstance(adam, Adam):
         raise ValueError("the sparse layer is trained with Adam")

@@ -16,8 +16,6 @@ P = TypeVar("P")
 
 
 class EnsembleShape(NamedTuple):
-    """The networks of an ensemble and how they are trained."""
-
     heads: int
     hidden_sizes: tuple[int, ...]
     prior_scale: float
@@ -38,11 +36,9 @@ class EnsembleShape(NamedTuple):
         return (inputs, *self.hidden_sizes, spec.num_actions * self.heads_in(spec).heads_per_network)
 
     def heads_in(self, spec: EnvSpec) -> layouts.Layout:
-        """How the heads are laid out in networks."""
         return layouts.make(self.layout, self.heads, spec.num_actions)
 
     def torso_for(self, spec: EnvSpec) -> torsos.Torso:
-        """The networks' torso."""
         return torsos.make(self.torso, spec)
 
     def copied(self, params: P, target: P, step: Array) -> tuple[P, Array]:

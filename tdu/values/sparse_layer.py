@@ -65,7 +65,6 @@ def init(weights: Array) -> RowTable:
 
 
 def read(table: RowTable, states: Array) -> Read:
-    """The rows of `states` [B]."""
     *outer, networks, features = table.rows.shape
     flat = table.rows.reshape(*outer, -1)  # reads a row in one piece
 

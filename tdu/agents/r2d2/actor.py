@@ -29,8 +29,6 @@ class Remembered(NamedTuple):
 
 
 class Acting(NamedTuple):
-    """State of an actor."""
-
     remembered: Remembered
     head: Array
     left: Array

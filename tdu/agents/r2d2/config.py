@@ -64,12 +64,10 @@ class Config:
 
     @property
     def heads(self) -> int:
-        """Exploiters and explorers."""
         return self.exploiters + self.explorers
 
     @property
     def shape(self) -> Shape:
-        """How sequences are cut."""
         return Shape(self.burn_in, self.trace_length, self.replay_period)
 
     def __post_init__(self) -> None:

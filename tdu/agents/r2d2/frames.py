@@ -130,7 +130,6 @@ class Frames:
         _put_together(found, frames, lambda step: self._older.get((block, step)))
 
     def forget(self, block: int) -> None:
-        """Frees a block."""
         self._packed.pop(block, None)
         self._open.pop(block, None)
         if self._stacked:

@@ -42,8 +42,6 @@ class LearnerState(NamedTuple):
 
 
 class Learner(NamedTuple):
-    """Pure functions over explicit state."""
-
     init: Callable[[Key], LearnerState]
     params: Callable[[LearnerState], RecurrentParams]
     """params(state) -> what acting needs."""
@@ -54,8 +52,6 @@ class Learner(NamedTuple):
 
 
 class Errors(NamedTuple):
-    """Errors and bonus of a batch."""
-
     delta: Array
     """Squashed errors of all heads, [H, T, B]."""
     sigma: Array
@@ -66,7 +62,6 @@ class Errors(NamedTuple):
 
 
 def make(network: Recurrent, config: Config, bonus: Bonus) -> Learner:
-    """The learner of a network."""
     shape = config.shape
     optimiser = optax.chain(
         optax.clip_by_global_norm(config.clip), optax.adam(config.learning_rate, eps=config.adam_eps)

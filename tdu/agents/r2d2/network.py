@@ -46,8 +46,6 @@ class TorsoWeights(NamedTuple):
 
 
 class NetworkWeights(NamedTuple):
-    """Of one network."""
-
     heads: HeadWeights
     lstm: LstmWeights | tuple[()]
     """Empty without an LSTM."""
@@ -62,8 +60,6 @@ class RecurrentParams(NamedTuple):
 
 
 class Recurrent(NamedTuple):
-    """A network with a memory."""
-
     init: Callable[[Key], RecurrentParams]
     memory: Callable[[], Memory]
     """memory() -> the memory at the beginning of an episode, without a batch axis."""
@@ -123,8 +119,6 @@ def with_prior(network: Single, prior: Single, scale: float) -> Recurrent:
 
 
 def alone(network: Single) -> Recurrent:
-    """The network without a prior."""
-
     def unroll(params: RecurrentParams, memory: Memory, steps: Steps) -> tuple[Array, Memory]:
         q, learned = network.unroll(params.trained, memory.trained, steps)
         return q, Memory(learned)
@@ -133,7 +127,6 @@ def alone(network: Single) -> Recurrent:
 
 
 def single(spec: EnvSpec, config: Config) -> Single:
-    """One network."""
     torso = torsos.make(config.torso, spec, filters=config.filters, pixels=config.pixels)
     widths = (torso.width, *config.hidden_sizes)
     fed = widths[-1] + (spec.num_actions + 1 if config.feed_back else 0)

@@ -25,8 +25,6 @@ _OTHER_FIELDS = tuple(name for name in Steps._fields if name != "observation")
 
 
 class ReplayCounts(TypedDict):
-    """What `Replay` saves besides arrays."""
-
     oldest: int
     next: int
     """Ids of the oldest sequence and of the next one."""

@@ -100,8 +100,6 @@ class Batch(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """How sequences are cut."""
-
     burn_in: int
     """Steps that only bring the memory up to date."""
     trace: int
@@ -215,7 +213,6 @@ class StreamWriter:
         return arrays, self._start
 
     def restore(self, arrays: dict[str, np.ndarray], start: int) -> None:
-        """Restores what `save` returned."""
         leaves = [arrays[f"memory.{i}"] for i in range(len(jax.tree.leaves(self._memory)))]
         self._memory = jax.tree.unflatten(jax.tree.structure(self._memory), leaves)
         there = all(f"steps.{name}" in arrays for name in Steps._fields)
@@ -224,8 +221,6 @@ class StreamWriter:
 
 
 class StreamCounts(TypedDict):
-    """What `Streams` saves besides arrays."""
-
     sequences: int
     """Cut so far."""
     numbers: list[int]

@@ -18,7 +18,6 @@ class SumTree:
 
     @property
     def total(self) -> float:
-        """Sum of all weights."""
         return float(self._sums[1])
 
     def __getitem__(self, indices: np.ndarray) -> np.ndarray:
@@ -45,5 +44,4 @@ class SumTree:
         return nodes - self._leaves
 
     def weights(self) -> np.ndarray:
-        """All weights, [capacity]."""
         return self._sums[self._leaves : self._leaves + self._capacity].copy()

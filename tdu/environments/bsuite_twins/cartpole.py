@@ -22,8 +22,6 @@ _SLOW, _MOVE_COST = 1.0, 0.1
 
 
 class Pole(NamedTuple):
-    """A cart and its pole."""
-
     x: Array
     x_dot: Array
     theta: Array

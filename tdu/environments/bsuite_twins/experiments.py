@@ -82,7 +82,6 @@ _MAKERS: dict[str, Callable[..., Environment]] = {
 
 
 def ids(experiment: str) -> list[str]:
-    """All ids of an experiment."""
     return [f"{experiment}/{index}" for index in range(len(SETTINGS[experiment]))]
 
 
