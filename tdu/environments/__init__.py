@@ -8,7 +8,7 @@ from tdu.environments.adapter import Adapter, MadeEnvironment
 from tdu.environments.bsuite_twins import experiments
 from tdu.environments.ids import OBJECT, TWIN, EnvId, parse
 from tdu.environments.jax_vector import JaxVector
-from tdu.environments.python import Seed
+from tdu.environments.python import Seed, number
 from tdu.environments.settings import BUILT_IN
 from tdu.environments.vector import PythonVector
 from tdu.errors import UserError, unknown
@@ -66,7 +66,8 @@ def identify(env: object) -> EnvId:
 
 def own_seed(env_id: str, seed: int) -> int:
     """The seed of a run's agent: the run's, but different for each of several equal settings of bsuite."""
-    return bsuite.own_seed(parse(env_id).bsuite_id, seed)
+    own = bsuite.seed_of_copy(parse(env_id).bsuite_id, seed)
+    return own if isinstance(own, int) else number(own)
 
 
 def expand(target: str) -> list[str]:

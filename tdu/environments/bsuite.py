@@ -10,7 +10,7 @@ from tdu.environments.bsuite_twins.experiments import DEEP_SEAS, copy_number, ep
 from tdu.environments.deep_sea import optimal_path, solved_rule
 from tdu.environments.ids import EnvId
 from tdu.environments.mnist_files import MNIST_FILES, complete_folder, unreadable
-from tdu.environments.python import PythonEnvironment, Seed, number, of_dm_env
+from tdu.environments.python import PythonEnvironment, Seed, of_dm_env
 from tdu.errors import unknown
 
 
@@ -27,12 +27,6 @@ def ids(name: str) -> list[str]:
     if not found:
         raise unknown("bsuite experiment", name, {i.split("/")[0] for i in sweep.SWEEP} | {"testing", *sweep.TAGS})
     return found
-
-
-def own_seed(bsuite_id: str, seed: int) -> int:
-    """The seed of a run's agent. It differs between equal settings, so that each of them is another run."""
-    own = seed_of_copy(bsuite_id, seed)
-    return own if isinstance(own, int) else number(own)
 
 
 def seed_of_copy(bsuite_id: str, seed: Seed) -> Seed:

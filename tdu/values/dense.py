@@ -12,8 +12,7 @@ import jax.numpy as jnp
 from tdu.networks import mlp
 from tdu.types import Array, Aux, EnvSpec, Evaluated, Key, Loss, Params, State, Values, Weights
 from tdu.values import standard
-from tdu.values.shape import EnsembleShape
-from tdu.values.weights import PLAIN
+from tdu.values.shape import PLAIN, EnsembleShape
 
 
 class Dense(NamedTuple):

@@ -13,8 +13,7 @@ from tdu.adam import Adam, AdamMoments
 from tdu.networks import mlp
 from tdu.types import Array, Aux, EnvSpec, Evaluated, Key, Loss, Params, State, Values, Weights
 from tdu.values import sparse_layer
-from tdu.values.shape import EnsembleShape
-from tdu.values.weights import PLAIN
+from tdu.values.shape import PLAIN, EnsembleShape
 
 
 class OneHot(NamedTuple):

@@ -113,17 +113,10 @@ def distinct(states: Array) -> Distinct:
 def write(
     adam: Adam, table: RowTable, *, states: Array, first: Array, before: Read, now: Array, gradient: Array, step: Array
 ) -> RowTable:
-    """Applies Adam's step number `step` to the rows of `states` [B] and writes them back.
+    """Applies Adam's step number `step`, counted from 1, to the rows of `states` [B] and writes them back.
 
-    Args:
-        adam: its constants.
-        table: the layer.
-        states: rows to write.
-        first: [B], whether the entry is written; one of those with equal states.
-        before: the rows as they are stored.
-        now: their weights at `step - 1`.
-        gradient: [B, R, F], summed over equal states at the first of them.
-        step: counted from 1.
+    `before` are the rows as they are stored, and `now` their weights at `step - 1`. Of equal states one is written, the
+    `first` [B]; `gradient` [B, R, F] has their sum there.
     """
     last = table.rows.shape[0] - 1
     age = step - before.touched

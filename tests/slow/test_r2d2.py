@@ -12,8 +12,8 @@ from tdu import agents, bonus, memory, td
 from tdu.agents.r2d2 import actor, frames, learner, network, replay, sequences
 from tdu.agents.r2d2.config import Config, TduR2D2Config
 from tdu.agents.r2d2.network import RecurrentParams
+from tdu.agents.r2d2.replay import SumTree
 from tdu.agents.r2d2.sequences import Batch, LstmState, Memory, Sequence, Shape, Steps, StreamWriter
-from tdu.agents.r2d2.sum_tree import SumTree
 from tdu.cluster.messages import pack, unpack
 from tdu.errors import UserError
 from tdu.types import EnvSpec, TimeStep

@@ -89,13 +89,13 @@ def evaluator(network: Recurrent, heads: slice, epsilon: float) -> Actor:
     def begin(_params: RecurrentParams, _key: Key) -> Remembered:
         return fresh(network)
 
-    def values(params: RecurrentParams, remembered: Remembered, timestep: TimeStep) -> Array:
-        q, _ = look(network, params, remembered, timestep)
-        return jnp.mean(td.unsquash(q[heads]), axis=0)
+    def mean(params: RecurrentParams, remembered: Remembered, timestep: TimeStep) -> tuple[Array, Memory]:
+        q, memory = look(network, params, remembered, timestep)
+        return jnp.mean(td.unsquash(q[heads]), axis=0), memory
 
     def act(params: RecurrentParams, remembered: Remembered, timestep: TimeStep, key: Key) -> tuple[Array, Remembered]:
-        q, memory = look(network, params, remembered, timestep)
-        action = pick(jnp.mean(td.unsquash(q[heads]), axis=0), key)
+        q, memory = mean(params, remembered, timestep)
+        action = pick(q, key)
         return action, Remembered(memory, action, jnp.zeros((), bool))
 
-    return Actor(begin, act, remembers=True, values=values)
+    return Actor(begin, act, remembers=True, values=lambda *at: mean(*at)[0])

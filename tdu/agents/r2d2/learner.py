@@ -57,8 +57,6 @@ class Errors(NamedTuple):
     sigma: Array
     """The bonus, [T, B]."""
     largest_q: Array
-    extra: Array
-    """The explorers' bonus, [N, T, B]."""
 
 
 def make(network: Recurrent, config: Config, bonus: Bonus) -> Learner:
@@ -111,7 +109,7 @@ def make(network: Recurrent, config: Config, bonus: Bonus) -> Learner:
         )
         delta = over(q, now.action, r_t, d_t, target_t, selector_t, lambda_t)
         largest = jnp.max(jnp.abs(td.unsquash(jax.lax.stop_gradient(q[:k]))))
-        return Errors(delta * now.valid, sigma.reshape(now.reward.shape), largest, extra)
+        return Errors(delta * now.valid, sigma.reshape(now.reward.shape), largest)
 
     def update(state: LearnerState, batch: Batch) -> tuple[LearnerState, Array, Metrics]:
         now, after = trace(batch.steps, shape)

@@ -173,14 +173,7 @@ def stream_steps(roll: Roll, row: int) -> tuple[Steps, Memory]:
 
 
 class StreamWriter:
-    """Cuts one stream into sequences.
-
-    Args:
-        shape: how they are cut.
-        memory: the network's memory before the stream's first step.
-        stream: its number.
-        draw_mask: gives the mask of the next sequence.
-    """
+    """Cuts one stream into sequences. `memory` is the network's before the first step; `draw_mask` gives each its mask."""
 
     def __init__(self, shape: Shape, memory: Memory, stream: int, draw_mask: Callable[[], np.ndarray]):
         self._shape, self.stream, self._draw_mask = shape, stream, draw_mask
@@ -232,13 +225,7 @@ class StreamCounts(TypedDict):
 class Streams:
     """The streams of B environments, cut into sequences, each with a mask drawn from (seed, number of the sequence).
 
-    Args:
-        shape: how they are cut.
-        memory: the network's memory at the beginning of an episode.
-        numbers: of the streams.
-        heads: number of heads.
-        mask_prob: probability that a head learns from a sequence.
-        seed: of the masks.
+    `memory` is the network's at the beginning of an episode; a head learns from a sequence with probability `mask_prob`.
     """
 
     def __init__(
