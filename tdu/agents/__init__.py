@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from functools import lru_cache, wraps
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
 
@@ -27,6 +27,7 @@ RECURRENT_PRESETS = r2d2_config.PRESETS
 """Presets of the agents with a memory."""
 
 
+Result = TypeVar("Result")
 AgentConfig = QConfig | tdu_ac.TduAcConfig | r2d2_config.Config
 
 
@@ -109,19 +110,17 @@ def _of_user(name: str) -> Entry:
             code = getattr(entry.make, "__code__", None)
             place = f" ({Path(code.co_filename).name}, line {code.co_firstlineno})" if code else ""
             raise UserError(f"{name}: make returned {type(made).__name__}, not {kind.__name__}{place}.")
-        parts: dict[str, Any] = {
-            field: _guarded(name, part) for field, part in made._asdict().items() if callable(part)
-        }
-        return made._replace(**parts)
+        parts = made._asdict()
+        return made._replace(**parts | {field: _guarded(name, part) for field, part in parts.items() if callable(part)})
 
     return entry._replace(make=make)
 
 
-def _guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def _guarded(name: str, function: Callable[..., Result]) -> Callable[..., Result]:
     """A function of the user's agent whose exceptions, also while JAX traces it, become one sentence."""
 
     @wraps(function)
-    def call(*arguments: object, **named: object) -> Any:
+    def call(*arguments: object, **named: object) -> Result:
         try:
             return function(*arguments, **named)
         except (UserError, jax.errors.JaxRuntimeError):

@@ -122,10 +122,7 @@ class AtariVector:
     def step(self, actions: np.ndarray) -> Stepped:
         chosen = _checked(actions, self.size, self.spec.name)
         after = TimeStep(
-            self._now,
-            np.zeros(self.size, np.float32),
-            np.ones(self.size, np.float32),
-            np.zeros(self.size, bool),
+            self._now, np.zeros(self.size, np.float32), np.ones(self.size, np.float32), np.zeros(self.size, bool)
         )
         for row, game in enumerate(self._games):
             after.reward[row] = game.act(chosen[row])
@@ -275,10 +272,6 @@ def _imported() -> tuple[Any, Resize]:
 
 
 ADAPTER = Adapter(
-    "atari/GAME",
-    "one of 57 Atari games, e.g. atari/montezuma_revenge or atari/freeway:size=42,stack=4",
-    "atari/freeway",
-    AtariVector,
-    _episodes,
-    ids,
-)
+    "atari/GAME", "one of 57 Atari games, e.g. atari/montezuma_revenge or atari/freeway:size=42,stack=4", "atari/freeway",
+    AtariVector, _episodes, ids,
+)  # fmt: skip

@@ -49,7 +49,7 @@ def load(bsuite_id: str, seed: Seed) -> PythonEnvironment:
         solved=solved_rule(DEEP_SEAS[name]) if name in DEEP_SEAS else None,
     )
     if name in DEEP_SEAS:
-        made.spec = made.spec._replace(optimal_path=optimal_path(_raw(env)._action_mapping))
+        made.spec = made.spec._replace(optimal_path=optimal_path(getattr(env, "raw_env", env)._action_mapping))
     return made
 
 
@@ -58,14 +58,9 @@ def _default_episodes(env_id: EnvId) -> int:
     return episodes(env_id.name)
 
 
-def _raw(env: Any) -> Any:
-    return getattr(env, "raw_env", env)
-
-
 def num_states(env: Any) -> int | None:
     """Number of states of an official environment with one-hot observations, wrapped or not; None for others."""
-    raw = _raw(env)
-    if type(raw).__module__ != "bsuite.environments.deep_sea":
+    if type(getattr(env, "raw_env", env)).__module__ != "bsuite.environments.deep_sea":
         return None
     rows, columns = env.observation_spec().shape
     return int(rows * columns)
@@ -99,10 +94,6 @@ def imported() -> tuple[Any, Any]:
 
 
 ADAPTER = Adapter(
-    "bsuite:ID",
-    "bsuite's official environment, stepped from Python, e.g. bsuite:cartpole/0",
-    "bsuite:catch/0",
-    stepped(load),
-    _default_episodes,
-    ids,
-)
+    "bsuite:ID", "bsuite's official environment, stepped from Python, e.g. bsuite:cartpole/0", "bsuite:catch/0",
+    stepped(load), _default_episodes, ids,
+)  # fmt: skip

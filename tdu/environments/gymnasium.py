@@ -25,6 +25,9 @@ from tdu.errors import EnvironmentFault, UserError
 from tdu.types import EnvSpec, TimeStep
 from tdu.user_code import described, see_current_folder
 
+Env = gymnasium.Env[Any, Any]
+Vector = VectorEnv[Any, Any, Any]
+
 _PACKAGES = {"MiniGrid-": "minigrid", "BabyAI-": "minigrid", "ALE/": "ale_py"}
 """Packages that register environments when imported, by the beginning of the ids."""
 
@@ -49,20 +52,20 @@ def load(gym_id: str, seed: Seed, render_mode: str | None = None) -> PythonEnvir
     return adapt(env, f"gym:{gym_id}", seed)
 
 
-def adapt(env: Any, name: str, seed: Seed) -> PythonEnvironment:
+def adapt(env: Env, name: str, seed: Seed) -> PythonEnvironment:
     """A Gymnasium environment as ours."""
     spec = _spec(env, name, env.observation_space, env.action_space)
     return PythonEnvironment(_AsDmEnv(env), spec, seed, partial(validate, env.observation_space))
 
 
-def adapt_vector(env: VectorEnv[Any, Any, Any], name: str, seed: Seed) -> VectorEnvironment:
+def adapt_vector(env: Vector, name: str, seed: Seed) -> VectorEnvironment:
     """A Gymnasium vector environment as ours. The members of a `SyncVectorEnv` are stepped one by one."""
     if type(env) is SyncVectorEnv:
         return PythonVector([adapt(one, name, seed) for one in env.envs])
     return GymnasiumVector(env, name, seed)
 
 
-def _spec(env: Any, name: str, observations: spaces.Space[Any], actions: object) -> EnvSpec:
+def _spec(env: Env | Vector, name: str, observations: spaces.Space[object], actions: object) -> EnvSpec:
     """The spec of an environment, or of each environment of a vector, with these spaces."""
     parts = None
     if isinstance(observations, spaces.Dict | spaces.Tuple):
@@ -88,7 +91,7 @@ def _spec(env: Any, name: str, observations: spaces.Space[Any], actions: object)
 
 class _Step(NamedTuple):
     observation: object
-    reward: float | None
+    reward: object
     discount: float | None
     ended: bool
     is_success: bool | None = None
@@ -100,7 +103,7 @@ class _Step(NamedTuple):
 class _AsDmEnv:
     """A Gymnasium environment with dm_env's methods."""
 
-    def __init__(self, env: Any):
+    def __init__(self, env: Env):
         self._env = env
         self._next_seed: int | None = None
 
@@ -157,7 +160,7 @@ class GymnasiumVector:
 
     exact = False
 
-    def __init__(self, env: VectorEnv[Any, Any, Any], name: str, seed: Seed):
+    def __init__(self, env: Vector, name: str, seed: Seed):
         self.spec = _spec(env, name, env.single_observation_space, env.single_action_space)
         self.size = int(env.num_envs)
         self._env, self._seed = env, seed

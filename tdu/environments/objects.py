@@ -3,6 +3,8 @@
 `python:package.module:function` is the environment that the function returns.
 """
 
+from typing import cast
+
 from gymnasium.vector import VectorEnv
 
 from tdu import user_code
@@ -43,7 +45,7 @@ def adapt(env: object, seed: Seed, name: str = "") -> Environment | PythonEnviro
     if all(hasattr(env, attribute) for attribute in ("reset", "step", "observation_spec", "action_spec")):
         return of_dm_env(env, name=name, seed=seed, num_states=bsuite.num_states(env))
     if all(hasattr(env, attribute) for attribute in ("reset", "step", "observation_space", "action_space")):
-        return gymnasium.adapt(env, own_name, seed)
+        return gymnasium.adapt(cast(gymnasium.Env, env), own_name, seed)
     raise UserError(
         f"{prefix}an object of type {type(env).__name__} is neither an environment's id nor a dm_env or Gymnasium "
         "environment."
@@ -80,9 +82,6 @@ def _called(env_id: EnvId) -> object:
 
 
 ADAPTER = Adapter(
-    "python:M:F",
-    "what function F of your module M returns: a dm_env, Gymnasium or tdu environment",
-    "python:my_module:make",
-    _load_named,
-    lambda env_id: None,
-)
+    "python:M:F", "what function F of your module M returns: a dm_env, Gymnasium or tdu environment",
+    "python:my_module:make", _load_named, lambda env_id: None,
+)  # fmt: skip

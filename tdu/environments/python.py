@@ -18,7 +18,7 @@ import numpy as np
 
 from tdu.environments.observations import carried_dtype, encode
 from tdu.errors import EnvironmentFault, UserError
-from tdu.types import DEFAULT_EPISODES, EnvSpec, SolvedRule, TimeStep
+from tdu.types import DEFAULT_EPISODES, EitherArray, EnvSpec, SolvedRule, TimeStep
 from tdu.user_code import described
 
 Seed = int | str
@@ -32,7 +32,7 @@ class Played(Protocol):
 
     def reset(self) -> object: ...
 
-    def step(self, action: Any) -> object: ...
+    def step(self, action: EitherArray) -> object: ...
 
 
 CHECKED_STEPS = 1000
@@ -107,7 +107,8 @@ class PythonEnvironment:
         name = self.spec.name
         expected = all(hasattr(timestep, attribute) for attribute in ("observation", "reward", "discount"))
         if not expected or not callable(getattr(timestep, "last", None)):
-            raise EnvironmentFault(f"{name} returned {_kind(timestep)}, not a dm_env time step.")
+            kind = "nothing" if timestep is None else f"an object of type {type(timestep).__name__}"
+            raise EnvironmentFault(f"{name} returned {kind}, not a dm_env time step.")
         self.success = getattr(timestep, "is_success", None)
         reward = 0.0 if timestep.reward is None and first else timestep.reward
         discount = 1.0 if timestep.discount is None else timestep.discount
@@ -193,10 +194,6 @@ def _single(value: Any) -> float:
 def _name(dtype: np.dtype) -> str:
     """The name of a dtype, cached because NumPy builds it at every call, which is slow."""
     return dtype.name
-
-
-def _kind(thing: object) -> str:
-    return "nothing" if thing is None else f"an object of type {type(thing).__name__}"
 
 
 def number(text: str) -> int:

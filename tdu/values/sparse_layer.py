@@ -128,8 +128,7 @@ def write(
     rows = jnp.stack([weight, direction, root, target(adam, before, table.copied)], axis=1)
     places = jnp.where(first & (states != last), states, last + 1)
     return table._replace(
-        rows=table.rows.at[places].set(rows, mode="drop"),
-        touched=table.touched.at[places].set(step, mode="drop"),
+        rows=table.rows.at[places].set(rows, mode="drop"), touched=table.touched.at[places].set(step, mode="drop")
     )
 
 

@@ -6,7 +6,6 @@ This file does not import bsuite. A test compares it with bsuite.
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import jax
 
@@ -19,7 +18,7 @@ from tdu.environments.settings import DeepSeaSettings
 from tdu.errors import UserError, unknown
 from tdu.types import Array, Environment, Key, State, TimeStep
 
-Settings = Mapping[str, Any]
+Settings = Mapping[str, int | float]
 
 _LENGTHS = (*range(1, 11), 12, 14, 17, 20, 25, *range(30, 101, 10))
 _SIZES = (*range(1, 11), 12, 14, 17, 20, 25, 30, 40)
@@ -112,8 +111,8 @@ def twin(bsuite_id: str) -> Environment:
     """The compiled environment of an id. Equal settings share one."""
     name, index = split(bsuite_id)
     if name in DEEP_SEAS:
-        settings = DeepSeaSettings(stochastic=DEEP_SEAS[name], **SETTINGS[name][index])
-        return built_in.make("deep_sea", settings)
+        size, mapping_seed = (int(SETTINGS[name][index][setting]) for setting in ("size", "mapping_seed"))
+        return built_in.make("deep_sea", DeepSeaSettings(size, mapping_seed, stochastic=DEEP_SEAS[name]))
     folder = digits_folder() if name.startswith("mnist") else None
     return _make(name, SETTINGS[name].index(SETTINGS[name][index]), folder)
 
@@ -155,9 +154,6 @@ def _with_scale(env: Environment, reward_scale: float) -> Environment:
 
 
 ADAPTER = Adapter(
-    "NAME/INDEX",
-    "a bsuite id, compiled, e.g. cartpole/0; equal to the official environment",
-    "catch/0",
-    compiled(lambda env_id: twin(env_id.name)),
-    lambda env_id: episodes(env_id.name),
-)
+    "NAME/INDEX", "a bsuite id, compiled, e.g. cartpole/0; equal to the official environment", "catch/0",
+    compiled(lambda env_id: twin(env_id.name)), lambda env_id: episodes(env_id.name),
+)  # fmt: skip
