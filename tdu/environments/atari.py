@@ -11,18 +11,18 @@ episode is not enough: it lacks the frame buffers, and Q*bert shows parts of old
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tdu.environments.adapter import Adapter, needs_extra
+from tdu.environments.adapter import GYM_EPISODES, Adapter, needs_extra
 from tdu.environments.ids import EnvId
 from tdu.environments.python import Seed, number
-from tdu.environments.settings import GYM_EPISODES, AtariSettings
 from tdu.environments.vector import Arrays, Ended, Plain, Stepped
 from tdu.errors import RunError, UserError, tell, unknown
-from tdu.options import build
+from tdu.options import build, option
 from tdu.types import EnvSpec, TimeStep
 
 Resize = Callable[[np.ndarray, int], np.ndarray]
@@ -60,6 +60,16 @@ _MANY_STEPS, _STEPS_PER_SECOND = 5000, 2000
 
 SUBSETS = {"57": GAMES, "exploration": EXPLORATION, "ablation": ABLATION}
 """Groups of games, as in `tdu sweep atari:exploration`."""
+
+
+@dataclass(frozen=True)
+class AtariSettings:
+    """Settings of `atari/GAME`; the defaults are the paper's."""
+
+    size: int = option(84, "Rows and columns of the grey picture.", minimum=8, maximum=160)
+    stack: int = option(4, "Pictures in an observation.", minimum=1, maximum=32)
+    noops: int = option(30, "Frames at most in which nothing is done at first.", minimum=0, maximum=1000)
+    cap: int = option(108_000, "Frames after which an episode is cut off; an action has 4.", minimum=4, maximum=10**9)
 
 
 def ids(subset: str) -> list[str]:

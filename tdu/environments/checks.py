@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tdu.environments import doubts, make, notes
-from tdu.environments.jax_vector import JaxVector
-from tdu.environments.vector import PythonVector, VectorEnvironment
+from tdu.environments.vector import JaxVector, PythonVector, VectorEnvironment
 from tdu.errors import EnvironmentFault
 from tdu.types import Environment, EnvSpec
 

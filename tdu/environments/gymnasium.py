@@ -15,10 +15,9 @@ from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.vector.utils import iterate
 
-from tdu.environments.adapter import Adapter, stepped
+from tdu.environments.adapter import GYM_EPISODES, Adapter, stepped
 from tdu.environments.observations import carried_dtype, encode
 from tdu.environments.python import PythonEnvironment, Result, Seed, guarded, number
-from tdu.environments.settings import GYM_EPISODES
 from tdu.environments.spaces import MINIGRID_BYTES, action_choices, layout, validate
 from tdu.environments.vector import Arrays, Ended, Plain, PythonVector, Stepped, VectorEnvironment
 from tdu.errors import EnvironmentFault, UserError

@@ -12,7 +12,7 @@
 
 from typing import NamedTuple
 
-from tdu.environments.settings import BUILT_IN, BuiltInSettings
+from tdu.environments.built_in import BUILT_IN, BuiltInSettings
 from tdu.errors import UserError
 from tdu.options import build
 
@@ -78,7 +78,7 @@ class EnvId(NamedTuple):
 
     def built_in_settings(self) -> BuiltInSettings:
         """The checked settings of a built-in environment."""
-        made: BuiltInSettings = build(BUILT_IN[self.source], self.options(), kind=f"environment {self.source}")
+        made: BuiltInSettings = build(BUILT_IN[self.source].settings, self.options(), kind=f"environment {self.source}")
         return made
 
     def canonical(self) -> "EnvId":

@@ -5,20 +5,20 @@ Time limits bootstrap. Grids of navix and xminigrid are observed as MiniGrid's a
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 
 from tdu.environments import time_steps
-from tdu.environments.adapter import Adapter, compiled, needs_extra
+from tdu.environments.adapter import GYM_EPISODES, Adapter, compiled, needs_extra
 from tdu.environments.ids import EnvId
 from tdu.environments.observations import carried_dtype
-from tdu.environments.settings import GYM_EPISODES, NavixSettings
 from tdu.environments.spaces import MINIGRID_BYTES
 from tdu.errors import UserError, unknown
-from tdu.options import build
+from tdu.options import build, option
 from tdu.types import Array, Environment, EnvSpec, Key, State, TimeStep
 
 _Started = tuple[State, Array]
@@ -133,6 +133,18 @@ def _grid(
         return state, vector(state), state.reward, *ends(state)
 
     return _environment(EnvSpec(str(env_id), (math.prod(shape),), num_actions), begin, take)
+
+
+@dataclass(frozen=True)
+class NavixSettings:
+    """Settings of `navix:NAME`; the defaults are navix's."""
+
+    max_steps: int = option(
+        100, "Steps after which an episode is cut off; MiniGrid's DoorKey has 10 per cell.", minimum=1
+    )
+    observation: Literal["symbolic", "symbolic_first_person"] = option(
+        "symbolic", "The whole grid, or the 7×7 cells before the agent."
+    )
 
 
 def _navix(env_id: EnvId) -> Environment:

@@ -14,7 +14,6 @@ from tdu.environments.adapter import Adapter, compiled
 from tdu.environments.bsuite_twins import tasks
 from tdu.environments.bsuite_twins.cartpole import cartpole, cartpole_swingup
 from tdu.environments.mnist_files import digits_folder
-from tdu.environments.settings import DeepSeaSettings
 from tdu.errors import UserError, unknown
 from tdu.types import Array, Environment, Key, State, TimeStep
 
@@ -112,7 +111,7 @@ def twin(bsuite_id: str) -> Environment:
     name, index = split(bsuite_id)
     if name in DEEP_SEAS:
         size, mapping_seed = (int(SETTINGS[name][index][setting]) for setting in ("size", "mapping_seed"))
-        return built_in.make("deep_sea", DeepSeaSettings(size, mapping_seed, stochastic=DEEP_SEAS[name]))
+        return built_in.make("deep_sea", built_in.DeepSeaSettings(size, mapping_seed, stochastic=DEEP_SEAS[name]))
     folder = digits_folder() if name.startswith("mnist") else None
     return _make(name, SETTINGS[name].index(SETTINGS[name][index]), folder)
 
