@@ -51,18 +51,10 @@ class Entry(NamedTuple):
     """Default number of environments by preset, where it is not 1."""
 
 
-def _r2d2(summary: str, config: type[r2d2_config.Config]) -> Entry:
-    return Entry(
-        summary,
-        config,
-        r2d2_agent.make,
-        presets=r2d2_config.PRESETS,
-        is_recurrent=True,
-        can_be_recorded=False,
-        preset_of=r2d2_config.PRESET_OF,
-        num_envs=r2d2_config.NUM_ENVS,
-    )
-
+_R2D2 = Entry(
+    "DQN with a memory, learning from sequences.", r2d2_config.Config, r2d2_agent.make, r2d2_config.PRESETS,
+    is_recurrent=True, can_be_recorded=False, preset_of=r2d2_config.PRESET_OF, num_envs=r2d2_config.NUM_ENVS,
+)  # fmt: skip
 
 AGENTS: dict[str, Entry] = {
     "tdu": Entry("Explorers paid for the exploiters' disagreement about TD errors.", ensembles.TduConfig, ensembles.tdu),
@@ -79,10 +71,12 @@ AGENTS: dict[str, Entry] = {
         "Actor-critic paid for its critics' disagreement about TD errors.", tdu_ac.TduAcConfig, tdu_ac.make, PAPER_ONLY,
         can_be_recorded=False,
     ),
-    "r2d2": _r2d2("DQN with a memory, learning from sequences.", r2d2_config.Config),
-    "b_r2d2": _r2d2("R2D2 with a bootstrapped ensemble of heads and priors.", r2d2_config.BootstrappedConfig),
-    "tdu_r2d2": _r2d2("R2D2 with TDU: explorers among its heads.", r2d2_config.TduR2D2Config),
-    "tdu_r2d2_prior": _r2d2("TDU-R2D2 with random prior functions.", r2d2_config.TduPriorConfig),
+    "r2d2": _R2D2,
+    "b_r2d2": _R2D2._replace(
+        summary="R2D2 with a bootstrapped ensemble of heads and priors.", config=r2d2_config.BootstrappedConfig,
+    ),
+    "tdu_r2d2": _R2D2._replace(summary="R2D2 with TDU: explorers among its heads.", config=r2d2_config.TduR2D2Config),
+    "tdu_r2d2_prior": _R2D2._replace(summary="TDU-R2D2 with random prior functions.", config=r2d2_config.TduPriorConfig),
 }  # fmt: skip
 
 

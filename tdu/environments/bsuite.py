@@ -17,12 +17,9 @@ from tdu.errors import unknown
 def ids(name: str) -> list[str]:
     """Official ids of an experiment, of a tag or of `testing`; all of them without a name."""
     _, sweep = imported()
-    if not name:
-        return list(sweep.SWEEP)
-    if name == "testing":
-        return list(sweep.TESTING)
-    if name in sweep.TAGS:
-        return list(sweep.TAGS[name])
+    groups = {"": sweep.SWEEP, "testing": sweep.TESTING, **sweep.TAGS}
+    if name in groups:
+        return list(groups[name])
     found = [i for i in sweep.SWEEP if i.startswith(f"{name}/")]
     if not found:
         raise unknown("bsuite experiment", name, {i.split("/")[0] for i in sweep.SWEEP} | {"testing", *sweep.TAGS})

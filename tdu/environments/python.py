@@ -1,9 +1,8 @@
 """Environments in Python: any dm_env object, checked at every step and reseeded at every episode.
 
-Such an environment cannot be copied in the middle of an episode. It is reseeded from (run seed, episode) at every reset. What
-is saved is its counters at that moment and the actions since; replaying the actions restores its state. This holds for every
-official bsuite environment, and for any environment whose randomness is NumPy generators and whose memory between episodes is
-plain numbers, both as attributes of itself or of what it wraps.
+Such an environment cannot be copied in the middle of an episode. What is saved is its counters at the last reset and the
+actions since; replaying them restores its state. This holds for every official bsuite environment, and where all randomness
+is NumPy generators and all memory between episodes plain numbers, as attributes of the environment or of what it wraps.
 """
 
 import hashlib
