@@ -1,6 +1,6 @@
 """Environments of other JAX libraries, compiled: gymnax, navix, Craftax and xminigrid. Each needs the extra of its name.
 
-Time limits bootstrap. Grids of navix and xminigrid are observed as MiniGrid's are (`spaces`): one vector, bytes divided by 10.
+Time limits bootstrap. Grids of navix and xminigrid are observed as MiniGrid's are: one vector, bytes divided by 10.
 """
 
 import math
