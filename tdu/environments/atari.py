@@ -13,7 +13,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 
@@ -203,7 +203,7 @@ class AtariVector:
 class _Game:
     """One game, and what is needed to restore it."""
 
-    def __init__(self, ale_py: Any, resize: Resize, rom: Path, seed: int, settings: AtariSettings):
+    def __init__(self, ale_py: ModuleType, resize: Resize, rom: Path, seed: int, settings: AtariSettings):
         self.ale = ale_py.ALEInterface()
         self.ale.setInt("random_seed", seed)
         self.ale.setFloat("repeat_action_probability", 0.0)
@@ -267,7 +267,7 @@ def _checked(actions: np.ndarray, size: int, name: str) -> list[int]:
     return [int(action) for action in given]
 
 
-def _imported() -> tuple[Any, Resize]:
+def _imported() -> tuple[ModuleType, Resize]:
     """The module ale_py, and a function that resizes a grey picture to [size, size]."""
     with needs_extra("atari"):
         import ale_py

@@ -3,6 +3,7 @@
 import contextlib
 import io
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 from tdu.environments.adapter import Adapter, needs_extra, stepped
@@ -82,7 +83,7 @@ def _local_digits(name: str) -> Iterator[None]:
         datasets.load_mnist = original
 
 
-def imported() -> tuple[Any, Any]:
+def imported() -> tuple[ModuleType, ModuleType]:
     """The modules bsuite and bsuite.sweep."""
     with needs_extra("bsuite"):
         import bsuite

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -54,8 +54,16 @@ def _check(env_id: EnvId, names: Iterable[str]) -> None:
         raise unknown(f"{env_id.source} environment", env_id.name, names)
 
 
+class _Gymnax(Protocol):
+    def reset_env(self, key: Key, params: State, /) -> tuple[Array, State]: ...
+
+    def step_env(
+        self, key: Key, state: State, action: Array, params: State, /
+    ) -> tuple[Array, State, Array, Array, object]: ...
+
+
 def _of_gymnax(
-    spec: EnvSpec, env: Any, params: State, ends: Callable[[State, Array], tuple[Array, Array]]
+    spec: EnvSpec, env: _Gymnax, params: State, ends: Callable[[State, Array], tuple[Array, Array]]
 ) -> Environment:
     """An environment with gymnax's methods; ends(state, done) -> terminated, truncated."""
 
