@@ -93,21 +93,15 @@ def target(adam: Adam, row: Read, copied: Array) -> Array:
     return jnp.where(_each(row.touched > copied), row.saved, untouched)
 
 
-class Distinct(NamedTuple):
-    """Which entries of a batch of states are equal."""
+def distinct(states: Array) -> tuple[Array, Array]:
+    """Whether each of `states` [B] is the first of its equals, [B], and sums [B, B].
 
-    first: Array
-    """[B], whether the entry is the first with its state."""
-    sums: Array
-    """[B, B]; its product with numbers [B, …] has the sum over equal states at the first of them, and 0 elsewhere."""
-
-
-def distinct(states: Array) -> Distinct:
-    """Which of `states` [B] are equal."""
+    The product of sums with numbers [B, …] has the sum over equal states at the first of them, and 0 elsewhere.
+    """
     same = states[:, None] == states[None, :]
     earlier = np.tri(states.shape[0], k=-1, dtype=bool)
     first = ~jnp.any(same & earlier, axis=1)  # argmax gives the same and takes three times as long
-    return Distinct(first, (same & first[:, None]).astype(jnp.result_type(float)))
+    return first, (same & first[:, None]).astype(jnp.result_type(float))
 
 
 def write(
