@@ -166,7 +166,7 @@ def sb3_run(task: Task, seed: int, **settings: Any) -> dict[str, Any]:
     from stable_baselines3.common.callbacks import BaseCallback
 
     import tdu
-    from tdu.environments.parts import MINIGRID_BYTES, flatten, layout
+    from tdu.environments.spaces import MINIGRID_BYTES, flatten, layout
 
     torch.set_num_threads(1)
 

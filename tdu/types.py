@@ -94,7 +94,7 @@ class Part(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """How a nested observation is flattened into one array (`environments.parts`)."""
+    """How a nested observation is flattened into one array (`environments.spaces`)."""
 
     taken: tuple[Part, ...]
     left_out: tuple[str, ...]

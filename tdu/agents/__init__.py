@@ -4,12 +4,12 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from functools import lru_cache, wraps
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
 
 from tdu import user_code
-from tdu.agents import bdqn, cts, dqn, nns, q_ucb, qex, qu, rnd, su, tdu, tdu_ac
+from tdu.agents import ensembles, singles, su, tdu_ac
 from tdu.agents.config import PAPER_ONLY, PRESETS, SINGLE_PRESETS, DqnConfig, EnsembleConfig, Presets, QConfig
 from tdu.agents.grids import GRIDS, paper_grids
 from tdu.agents.r2d2 import agent as r2d2_agent
@@ -27,6 +27,7 @@ RECURRENT_PRESETS = r2d2_config.PRESETS
 """Presets of the agents with a memory."""
 
 
+Result = TypeVar("Result")
 AgentConfig = QConfig | tdu_ac.TduAcConfig | r2d2_config.Config
 
 
@@ -50,38 +51,32 @@ class Entry(NamedTuple):
     """Default number of environments by preset, where it is not 1."""
 
 
-def _r2d2(summary: str, config: type[r2d2_config.Config]) -> Entry:
-    return Entry(
-        summary,
-        config,
-        r2d2_agent.make,
-        presets=r2d2_config.PRESETS,
-        is_recurrent=True,
-        can_be_recorded=False,
-        preset_of=r2d2_config.PRESET_OF,
-        num_envs=r2d2_config.NUM_ENVS,
-    )
-
+_R2D2 = Entry(
+    "DQN with a memory, learning from sequences.", r2d2_config.Config, r2d2_agent.make, r2d2_config.PRESETS,
+    is_recurrent=True, can_be_recorded=False, preset_of=r2d2_config.PRESET_OF, num_envs=r2d2_config.NUM_ENVS,
+)  # fmt: skip
 
 AGENTS: dict[str, Entry] = {
-    "tdu": Entry("Explorers paid for the exploiters' disagreement about TD errors.", tdu.TduConfig, tdu.make),
-    "bdqn": Entry("Bootstrapped DQN with random prior functions.", EnsembleConfig, bdqn.make),
-    "qu": Entry("TDU with the spread of values instead of TD errors.", qu.QuConfig, qu.make),
-    "q_ucb": Entry("BDQN that acts on value plus spread of values.", q_ucb.QUcbConfig, q_ucb.make),
-    "dqn": Entry("DQN with ε-greedy actions.", DqnConfig, dqn.make, SINGLE_PRESETS),
-    "qex": Entry("A second DQN paid the absolute TD error of the first.", qex.QexConfig, qex.make, SINGLE_PRESETS),
-    "cts": Entry("DQN paid for rare state-action pairs.", cts.CtsConfig, cts.make, SINGLE_PRESETS),
+    "tdu": Entry("Explorers paid for the exploiters' disagreement about TD errors.", ensembles.TduConfig, ensembles.tdu),
+    "bdqn": Entry("Bootstrapped DQN with random prior functions.", EnsembleConfig, ensembles.bdqn),
+    "qu": Entry("TDU with the spread of values instead of TD errors.", ensembles.QuConfig, ensembles.qu),
+    "q_ucb": Entry("BDQN that acts on value plus spread of values.", ensembles.QUcbConfig, ensembles.q_ucb),
+    "dqn": Entry("DQN with ε-greedy actions.", DqnConfig, singles.dqn, SINGLE_PRESETS),
+    "qex": Entry("A second DQN paid the absolute TD error of the first.", singles.QexConfig, singles.qex, SINGLE_PRESETS),
+    "cts": Entry("DQN paid for rare state-action pairs.", singles.CtsConfig, singles.cts, SINGLE_PRESETS),
     "su": Entry("Successor Uncertainties: posterior samples of reward weights.", su.SuConfig, su.make, PAPER_ONLY),
-    "nns": Entry("DQN with noisy networks (NoisyNets).", nns.NnsConfig, nns.make, SINGLE_PRESETS),
-    "rnd": Entry("DQN paid for the error of random network distillation.", rnd.RndConfig, rnd.make, SINGLE_PRESETS),
+    "nns": Entry("DQN with noisy networks (NoisyNets).", singles.NnsConfig, singles.nns, SINGLE_PRESETS),
+    "rnd": Entry("DQN paid for the error of random network distillation.", singles.RndConfig, singles.rnd, SINGLE_PRESETS),
     "tdu_ac": Entry(
         "Actor-critic paid for its critics' disagreement about TD errors.", tdu_ac.TduAcConfig, tdu_ac.make, PAPER_ONLY,
         can_be_recorded=False,
     ),
-    "r2d2": _r2d2("DQN with a memory, learning from sequences.", r2d2_config.Config),
-    "b_r2d2": _r2d2("R2D2 with a bootstrapped ensemble of heads and priors.", r2d2_config.BootstrappedConfig),
-    "tdu_r2d2": _r2d2("R2D2 with TDU: explorers among its heads.", r2d2_config.TduR2D2Config),
-    "tdu_r2d2_prior": _r2d2("TDU-R2D2 with random prior functions.", r2d2_config.TduPriorConfig),
+    "r2d2": _R2D2,
+    "b_r2d2": _R2D2._replace(
+        summary="R2D2 with a bootstrapped ensemble of heads and priors.", config=r2d2_config.BootstrappedConfig,
+    ),
+    "tdu_r2d2": _R2D2._replace(summary="R2D2 with TDU: explorers among its heads.", config=r2d2_config.TduR2D2Config),
+    "tdu_r2d2_prior": _R2D2._replace(summary="TDU-R2D2 with random prior functions.", config=r2d2_config.TduPriorConfig),
 }  # fmt: skip
 
 
@@ -98,7 +93,6 @@ def find(name: str) -> Entry:
 
 @lru_cache
 def _of_user(name: str) -> Entry:
-    """Imports an agent of the user's."""
     entry = user_code.named(name, "agent", lambda value: isinstance(value, Entry))
     if not isinstance(entry, Entry):
         raise UserError(f"{name} is {type(entry).__name__}, not an agents.Entry (docs/agents/adding.md shows one).")
@@ -110,19 +104,17 @@ def _of_user(name: str) -> Entry:
             code = getattr(entry.make, "__code__", None)
             place = f" ({Path(code.co_filename).name}, line {code.co_firstlineno})" if code else ""
             raise UserError(f"{name}: make returned {type(made).__name__}, not {kind.__name__}{place}.")
-        parts: dict[str, Any] = {
-            field: _guarded(name, part) for field, part in made._asdict().items() if callable(part)
-        }
-        return made._replace(**parts)
+        parts = made._asdict()
+        return made._replace(**parts | {field: _guarded(name, part) for field, part in parts.items() if callable(part)})
 
     return entry._replace(make=make)
 
 
-def _guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def _guarded(name: str, function: Callable[..., Result]) -> Callable[..., Result]:
     """A function of the user's agent whose exceptions, also while JAX traces it, become one sentence."""
 
     @wraps(function)
-    def call(*arguments: object, **named: object) -> Any:
+    def call(*arguments: object, **named: object) -> Result:
         try:
             return function(*arguments, **named)
         except (UserError, jax.errors.JaxRuntimeError):
@@ -134,7 +126,6 @@ def _guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def presets(name: str) -> list[str]:
-    """Names of an agent's presets."""
     return list(find(name).presets)
 
 

@@ -10,8 +10,6 @@ from tdu.types import Actor, Array, Behaviour, Key, Params, State, TimeStep, Val
 
 
 class ActingParams(NamedTuple):
-    """What the actors need."""
-
     values: Params
     behaviour: State
     reward_scale: State = ()
@@ -35,8 +33,7 @@ def frozen(heads: int, values: Values, behaviour: Behaviour) -> Actor:
         head = behaviour.begin(params.behaviour, key)
         return ActingHead(head, freeze(params.values, jnp.arange(heads) if behaviour.every_head else head))
 
-    def act(params: ActingParams, acting: ActingHead, timestep: TimeStep, key: Key) -> tuple[Array, ActingHead]:
-        del params
+    def act(_: ActingParams, acting: ActingHead, timestep: TimeStep, key: Key) -> tuple[Array, ActingHead]:
         return behaviour.act(frozen_q(acting.frozen, timestep.observation), acting.head, key), acting
 
     return Actor(begin, act)

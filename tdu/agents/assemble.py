@@ -12,15 +12,16 @@ def single(
     spec: EnvSpec,
     config: LearnerConfig,
     *,
-    exploiters: int,
-    explorers: int,
     bonus: Bonus,
-    behaviour: Behaviour,
+    exploiters: int = 0,
+    explorers: int = 0,
+    behaviour: Behaviour | None = None,
     weights: Weights = values.PLAIN,
 ) -> Agent:
-    """A Q-learner without priors, with one exploiter, one explorer, or both."""
+    """A Q-learner without priors, with one exploiter, one explorer, or both; a single head acts ε-greedily."""
     heads = Heads(exploiters, explorers)
     networks = values.make(spec, shape(config, heads=heads.number), weights=weights, force_dense=config.dense)
+    behaviour = behaviour or behaviours.uniform(1, config.epsilon)
     return q_ensemble(spec, config, heads=heads, values=networks, bonus=bonus, behaviour=behaviour)
 
 
@@ -44,7 +45,6 @@ def ensemble(spec: EnvSpec, config: EnsembleConfig, *, bonus: Bonus, optimism: f
 
 
 def shape(config: QConfig, *, heads: int, prior_scale: float = 0.0) -> values.EnsembleShape:
-    """The networks of a config."""
     return values.EnsembleShape(
         heads=heads,
         hidden_sizes=config.hidden_sizes,

@@ -15,8 +15,6 @@ from tdu.values import EnsembleKind
 
 @dataclass(frozen=True)
 class QConfig:
-    """Options of every Q-learner."""
-
     discount: float = option(0.99, "Discount factor γ.", minimum=0, maximum=1)
     batch_size: int = option(32, "Transitions per learning step.", minimum=1)
     hidden_sizes: tuple[int, ...] = option((64, 64), "Widths of the hidden layers.")
@@ -42,7 +40,6 @@ class QConfig:
 
     @property
     def optimiser(self) -> Optimiser:
-        """What trains the networks."""
         return Adam(self.learning_rate, eps=self.adam_eps)
 
     def __post_init__(self) -> None:
@@ -149,7 +146,6 @@ class EnsembleConfig(LearnerConfig):
 
     @property
     def heads(self) -> int:
-        """Exploiters and explorers."""
         return self.exploiters + self.explorers
 
     def behaviour(self) -> Behaviour:

@@ -16,8 +16,6 @@ from tdu.types import Actor, Agent, Array, EnvSpec, Key, Params, State, TimeStep
 
 
 class Remembering(NamedTuple):
-    """The state of an actor with a memory trace."""
-
     actor: State
     trace: Array
     """[D], up to the last observation acted on."""

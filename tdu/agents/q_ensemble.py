@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from tdu import random
 from tdu import replay as replays
-from tdu.agents import acting, learning, targets, units
+from tdu.agents import acting, learning, units
 from tdu.agents.acting import ActingHead, ActingParams
 from tdu.agents.config import LearnerConfig
 from tdu.metrics import Metrics, Reducers
@@ -50,7 +50,6 @@ class Heads(NamedTuple):
 
     @property
     def number(self) -> int:
-        """Exploiters and explorers."""
         return self.exploiters + self.explorers
 
 
@@ -72,7 +71,6 @@ class EnsembleState(NamedTuple):
 def q_ensemble(
     spec: EnvSpec, config: LearnerConfig, *, heads: Heads, values: Values, bonus: Bonus, behaviour: Behaviour
 ) -> Agent:
-    """The agent made of these parts."""
     join = config.discount if config.return_cut == "never" else None
     replay = replays.uniform(config.replay_capacity, config.batch_size, steps=config.return_steps, join=join)
     k = heads.exploiters
@@ -149,8 +147,8 @@ def q_ensemble(
         bonus_state, novelty = bonus.learn(state.bonus, batch)
 
         def loss(q_tm1: Array, target_t: Array, online_t: Array | None) -> tuple[Array, Metrics]:
-            on_reward = targets.errors(Evaluated(q_tm1, target_t, online_t), batch, config.discount)
-            exploit = Exploit(targets.taken(q_tm1[:k], batch), on_reward[:k])
+            on_reward = learning.errors(Evaluated(q_tm1, target_t, online_t), batch, config.discount)
+            exploit = Exploit(learning.taken(q_tm1[:k], batch), on_reward[:k])
             paid, bonus_in_it = bonus.reward(novelty, batch, jax.lax.stop_gradient(exploit))
             delta = on_reward + by_head(jax.lax.stop_gradient(paid) - batch.r_t)
             if noisy:
@@ -169,9 +167,9 @@ def q_ensemble(
             )
             return jnp.sum(jnp.mean(squares, axis=1)), metrics
 
-        o_t, priors = targets.next_of(batch, lambda steps: steps.o_t), None
+        o_t, priors = learning.next_of(batch, lambda steps: steps.o_t), None
         if values.prior is not None:
-            prior_t = targets.next_of(batch, lambda steps: steps.extras["prior_t"])
+            prior_t = learning.next_of(batch, lambda steps: steps.extras["prior_t"])
             priors = jnp.swapaxes(batch.extras["prior_tm1"], 0, 1), jnp.swapaxes(prior_t, 0, 1)
         values_state, metrics = values.update(state.values, batch.o_tm1, o_t, loss, priors)
         return state._replace(values=values_state, bonus=bonus_state), metrics
@@ -191,8 +189,8 @@ def q_ensemble(
         """Values, TD errors and bonus that a learning step on the batch would use."""
         batch = in_values(batch, state.reward_scale)
         _, novelty = bonus.learn(state.bonus, batch)
-        evaluated = values.evaluate(state.values, batch.o_tm1, targets.next_of(batch, lambda steps: steps.o_t))
-        q, delta = targets.taken(evaluated.q_tm1, batch), targets.errors(evaluated, batch, config.discount)
+        evaluated = values.evaluate(state.values, batch.o_tm1, learning.next_of(batch, lambda steps: steps.o_t))
+        q, delta = learning.taken(evaluated.q_tm1, batch), learning.errors(evaluated, batch, config.discount)
         examined = Examined(q, delta, bonus.reward(novelty, batch, Exploit(q[:k], delta[:k]))[1])
         return jax.tree.map(lambda x: in_rewards(x, state.reward_scale), examined)
 

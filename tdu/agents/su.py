@@ -68,8 +68,6 @@ class SuState(NamedTuple):
 
 
 class SuParams(NamedTuple):
-    """What the actors need."""
-
     successor: Params
     mean: Array
     root: Array
@@ -87,7 +85,6 @@ def with_transition(root: Array, features: Array, likelihood_variance: float) ->
 
 
 def make(spec: EnvSpec, config: SuConfig) -> Agent:
-    """The agent for an environment."""
     size, actions = config.features, spec.num_actions
     shape = assemble.shape(config, heads=1, prior_scale=0.0)
     outputs = spec._replace(num_actions=actions * size)
@@ -135,8 +132,7 @@ def make(spec: EnvSpec, config: SuConfig) -> Agent:
     def act(params: SuParams, sample: Array, timestep: TimeStep, key: Key) -> tuple[Array, Array]:
         return pick(successors(params.successor, timestep.observation) @ sample, key), sample
 
-    def observe(state: SuState, sample: Array, transition: Transition, key: Key) -> SuState:
-        del key
+    def observe(state: SuState, sample: Array, transition: Transition, _: Key) -> SuState:
         met = local_features(local.q(local.params(state.local), transition.o_tm1))[transition.a_tm1]
         return state._replace(
             root=with_transition(state.root, met, config.likelihood_variance),

@@ -23,8 +23,6 @@ from tdu.types import Actor, Agent, Array, EnvSpec, Key, Params, State, TimeStep
 
 @dataclass(frozen=True)
 class TduAcConfig:
-    """bsuite's actor-critic, with TDU's critics."""
-
     discount: float = option(0.99, "Discount factor γ.", minimum=0, maximum=1)
     sequence_length: int = option(32, "Environment steps per learning step.", minimum=2, maximum=10**6)
     td_lambda: float = option(
@@ -54,14 +52,11 @@ class ActorCriticState(NamedTuple):
 
 
 class ActorCriticParams(NamedTuple):
-    """What the actors need."""
-
     policy: Params
     episode: Array
 
 
 def make(spec: EnvSpec, config: TduAcConfig) -> Agent:
-    """The agent for an environment."""
     length, actions = config.sequence_length, spec.num_actions
 
     def networks(heads: int, outputs: int, prior_scale: float) -> Values:
@@ -89,9 +84,8 @@ def make(spec: EnvSpec, config: TduAcConfig) -> Agent:
     def params(state: ActorCriticState) -> ActorCriticParams:
         return ActorCriticParams(policy.params(state.policy), state.episode)
 
-    def begin(params: ActorCriticParams, key: Key) -> Array:
+    def begin(params: ActorCriticParams, _: Key) -> Array:
         """A number that differs from one episode to the next."""
-        del key
         return params.episode
 
     def logits(params: ActorCriticParams, observation: Array) -> Array:
@@ -100,8 +94,7 @@ def make(spec: EnvSpec, config: TduAcConfig) -> Agent:
     def act(params: ActorCriticParams, episode: Array, timestep: TimeStep, key: Key) -> tuple[Array, Array]:
         return jax.random.categorical(key, logits(params, timestep.observation)).astype(jnp.int32), episode
 
-    def observe(state: ActorCriticState, episode: Array, transition: Transition, key: Key) -> ActorCriticState:
-        del key
+    def observe(state: ActorCriticState, episode: Array, transition: Transition, _: Key) -> ActorCriticState:
         transition = transition._replace(extras={"episode": episode})
         return state._replace(
             sequence=sequence.add(state.sequence, transition),

@@ -28,8 +28,6 @@ class Unit(NamedTuple):
 
 
 class RewardStatistics(NamedTuple):
-    """Statistics of the rewards seen."""
-
     largest: Array
     """Largest |r|."""
     traces: Array
@@ -41,7 +39,6 @@ class RewardStatistics(NamedTuple):
 
 
 def make(kind: RewardUnit, discount: float) -> Unit:
-    """The unit of this kind."""
     if kind == "one":
         return Unit(init=tuple, observe=lambda nothing, _: nothing, size=lambda _: 1.0, largest=lambda _: jnp.ones(()))
     if kind == "largest":

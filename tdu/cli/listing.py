@@ -2,7 +2,7 @@
 
 from tdu import agents, environments, options
 from tdu.cli.parser import Parser
-from tdu.environments.settings import BUILT_IN
+from tdu.environments.built_in import BUILT_IN
 
 
 def run(arguments: list[str]) -> int:
@@ -13,7 +13,7 @@ def run(arguments: list[str]) -> int:
     print("\nEnvironments (tdu train ENV):")
     for source, adapter in environments.ADAPTERS.items():
         print(f"  {adapter.form:<16}{adapter.summary}")
-        for field, kind, default, words in options.describe(BUILT_IN[source]) if source in BUILT_IN else ():
+        for field, kind, default, words in options.describe(BUILT_IN[source].settings) if source in BUILT_IN else ():
             value = str(default).lower() if isinstance(default, bool) else default
             print(f"    {f'{field}={value}':<21} {words} ({kind})")
     return 0

@@ -3,31 +3,35 @@
 import re
 
 from tdu import user_code
-from tdu.environments import atari, bsuite, built_in, factory, gymnasium, jax_native, objects, parts
-from tdu.environments.adapter import Adapter, MadeEnvironment
+from tdu.environments import atari, bsuite, built_in, gymnasium, jax_native, objects, spaces
+from tdu.environments.adapter import Adapter, MadeEnvironment, compiled
 from tdu.environments.bsuite_twins import experiments
+from tdu.environments.built_in import BUILT_IN
 from tdu.environments.ids import OBJECT, TWIN, EnvId, parse
-from tdu.environments.jax_vector import JaxVector
-from tdu.environments.python import Seed
-from tdu.environments.settings import BUILT_IN
-from tdu.environments.vector import PythonVector
+from tdu.environments.python import Seed, number
+from tdu.environments.vector import JaxVector, PythonVector
 from tdu.errors import UserError, unknown
 from tdu.types import Environment, EnvSpec
 
 __all__ = ["ADAPTERS", "OBJECT", "TWIN", "EnvId", "MadeEnvironment", "make", "parse"]
 
+
+def _load_built_in(env_id: EnvId) -> Environment:
+    return built_in.make(env_id.source, env_id.built_in_settings())
+
+
+def _built_in_episodes(env_id: EnvId) -> int:
+    return _load_built_in(env_id).spec.default_episodes
+
+
 ADAPTERS: dict[str, Adapter] = {
-    "deep_sea": built_in.adapter("deep_sea", "Deep Sea: one policy in 2^size finds the chest."),
-    "binary_tree": built_in.adapter("binary_tree", "Binary Tree: one wrong action anywhere ends the episode."),
-    "key_door": built_in.adapter(
-        "key_door", "Key and door: fetch the key, open the door; a grid with cycles and one reward at the end."
-    ),
+    **{n: Adapter(n, it.summary, n, compiled(_load_built_in), _built_in_episodes) for n, it in BUILT_IN.items()},
     TWIN: experiments.ADAPTER,
     "bsuite": bsuite.ADAPTER,
     "gym": gymnasium.ADAPTER,
     **jax_native.ADAPTERS,
     "atari": atari.ADAPTER,
-    "python": factory.ADAPTER,
+    "python": objects.ADAPTER,
 }
 """By the prefix of the ids."""
 
@@ -66,7 +70,8 @@ def identify(env: object) -> EnvId:
 
 def own_seed(env_id: str, seed: int) -> int:
     """The seed of a run's agent: the run's, but different for each of several equal settings of bsuite."""
-    return bsuite.own_seed(parse(env_id).bsuite_id, seed)
+    own = bsuite.seed_of_copy(parse(env_id).bsuite_id, seed)
+    return own if isinstance(own, int) else number(own)
 
 
 def expand(target: str) -> list[str]:
@@ -97,7 +102,7 @@ def doubts(env: MadeEnvironment) -> list[str]:
 
 def notes(spec: EnvSpec) -> list[str]:
     """Sentences on what agents observe and choose, where it is not the environment's own."""
-    found = [] if spec.parts is None else [parts.described(spec.parts, spec.name)]
+    found = [] if spec.parts is None else [spaces.described(spec.parts, spec.name)]
     if len(spec.actions) > 1:
         choices = " × ".join(str(count) for _, count in spec.actions)
         found.append(

@@ -9,10 +9,12 @@ from typing import NamedTuple
 
 from tdu.environments.ids import EnvId
 from tdu.environments.python import PythonEnvironment, Seed
-from tdu.environments.settings import GYM_EPISODES
 from tdu.environments.vector import PythonVector, VectorEnvironment
 from tdu.errors import UserError
 from tdu.types import Environment
+
+GYM_EPISODES = 1000
+"""Default number of episodes on Gymnasium, Atari and other JAX libraries."""
 
 MadeEnvironment = Environment | VectorEnvironment
 """Compiled, or stepped from Python."""

@@ -6,8 +6,7 @@ import numpy as np
 from gymnasium import spaces
 
 from tdu import random
-from tdu.environments import built_in
-from tdu.environments.settings import BUILT_IN
+from tdu.environments.built_in import BUILT_IN, make
 from tdu.options import build
 from tdu.types import Array, State
 
@@ -20,7 +19,8 @@ class BuiltInEnv(gymnasium.Env[np.ndarray, np.int64]):
     metadata = {"render_modes": []}  # noqa: RUF012
 
     def __init__(self, environment: str, **given: object):
-        env = built_in.make(environment, build(BUILT_IN[environment], given, kind=f"environment {environment}"))
+        settings = build(BUILT_IN[environment].settings, given, kind=f"environment {environment}")
+        env = make(environment, settings)
         self._states, self._shape = env.spec.num_states, env.spec.observation_shape
         self._reset_compiled = jax.jit(lambda seed: env.reset(random.key(seed)))
         self._step_compiled = jax.jit(lambda state, action, seed: env.step(state, action, random.key(seed)))

@@ -11,18 +11,18 @@ episode is not enough: it lacks the frame buffers, and Q*bert shows parts of old
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 
-from tdu.environments.adapter import Adapter, needs_extra
+from tdu.environments.adapter import GYM_EPISODES, Adapter, needs_extra
 from tdu.environments.ids import EnvId
 from tdu.environments.python import Seed, number
-from tdu.environments.settings import GYM_EPISODES, AtariSettings
 from tdu.environments.vector import Arrays, Ended, Plain, Stepped
 from tdu.errors import RunError, UserError, tell, unknown
-from tdu.options import build
+from tdu.options import build, option
 from tdu.types import EnvSpec, TimeStep
 
 Resize = Callable[[np.ndarray, int], np.ndarray]
@@ -62,6 +62,16 @@ SUBSETS = {"57": GAMES, "exploration": EXPLORATION, "ablation": ABLATION}
 """Groups of games, as in `tdu sweep atari:exploration`."""
 
 
+@dataclass(frozen=True)
+class AtariSettings:
+    """Settings of `atari/GAME`; the defaults are the paper's."""
+
+    size: int = option(84, "Rows and columns of the grey picture.", minimum=8, maximum=160)
+    stack: int = option(4, "Pictures in an observation.", minimum=1, maximum=32)
+    noops: int = option(30, "Frames at most in which nothing is done at first.", minimum=0, maximum=1000)
+    cap: int = option(108_000, "Frames after which an episode is cut off; an action has 4.", minimum=4, maximum=10**9)
+
+
 def ids(subset: str) -> list[str]:
     """Ids of a subset's games; all games without a name. Settings may follow: `exploration:size=42`."""
     name, _, settings = subset.partition(":")
@@ -71,7 +81,6 @@ def ids(subset: str) -> list[str]:
 
 
 def _settings(env_id: EnvId) -> AtariSettings:
-    """The checked settings of an id."""
     if env_id.name not in GAMES:
         raise unknown("Atari game", env_id.name, GAMES)
     settings: AtariSettings = build(AtariSettings, env_id.options(), kind=f"environment atari/{env_id.name}")
@@ -116,19 +125,14 @@ class AtariVector:
         self._now = np.zeros((size, *self.spec.observation_shape), np.uint8)
 
     def start(self) -> np.ndarray:
-        """Starts the first episodes."""
         for row in range(self.size):
             self._begin(row)
         return self._now.copy()
 
     def step(self, actions: np.ndarray) -> Stepped:
-        """One action in every game."""
         chosen = _checked(actions, self.size, self.spec.name)
         after = TimeStep(
-            self._now,
-            np.zeros(self.size, np.float32),
-            np.ones(self.size, np.float32),
-            np.zeros(self.size, bool),
+            self._now, np.zeros(self.size, np.float32), np.ones(self.size, np.float32), np.zeros(self.size, bool)
         )
         for row, game in enumerate(self._games):
             after.reward[row] = game.act(chosen[row])
@@ -181,7 +185,6 @@ class AtariVector:
         return game.last_screen if ended else game.ale.getScreenRGB()
 
     def close(self) -> None:
-        """Releases the games."""
         self._games = []
 
     def _begin(self, row: int) -> None:
@@ -200,7 +203,7 @@ class AtariVector:
 class _Game:
     """One game, and what is needed to restore it."""
 
-    def __init__(self, ale_py: Any, resize: Resize, rom: Path, seed: int, settings: AtariSettings):
+    def __init__(self, ale_py: ModuleType, resize: Resize, rom: Path, seed: int, settings: AtariSettings):
         self.ale = ale_py.ALEInterface()
         self.ale.setInt("random_seed", seed)
         self.ale.setFloat("repeat_action_probability", 0.0)
@@ -264,7 +267,7 @@ def _checked(actions: np.ndarray, size: int, name: str) -> list[int]:
     return [int(action) for action in given]
 
 
-def _imported() -> tuple[Any, Resize]:
+def _imported() -> tuple[ModuleType, Resize]:
     """The module ale_py, and a function that resizes a grey picture to [size, size]."""
     with needs_extra("atari"):
         import ale_py
@@ -279,10 +282,6 @@ def _imported() -> tuple[Any, Resize]:
 
 
 ADAPTER = Adapter(
-    "atari/GAME",
-    "one of 57 Atari games, e.g. atari/montezuma_revenge or atari/freeway:size=42,stack=4",
-    "atari/freeway",
-    AtariVector,
-    _episodes,
-    ids,
-)
+    "atari/GAME", "one of 57 Atari games, e.g. atari/montezuma_revenge or atari/freeway:size=42,stack=4", "atari/freeway",
+    AtariVector, _episodes, ids,
+)  # fmt: skip

@@ -38,13 +38,11 @@ def binary_tree(depth: int, *, seed: int) -> Environment:
     def observe(state: BinaryTreeState) -> Array:
         return jnp.where(state.ended, depth, state.branch).astype(jnp.int32)
 
-    def reset(key: Key) -> tuple[BinaryTreeState, TimeStep]:
-        del key
+    def reset(_: Key) -> tuple[BinaryTreeState, TimeStep]:
         state = BinaryTreeState(jnp.zeros((), jnp.int32), jnp.zeros((), bool))
         return state, time_steps.first(observe(state))
 
-    def step(state: BinaryTreeState, action: Array, key: Key) -> tuple[BinaryTreeState, TimeStep]:
-        del key
+    def step(state: BinaryTreeState, action: Array, _: Key) -> tuple[BinaryTreeState, TimeStep]:
         right = action == onward[state.branch]
         branch = state.branch + right
         top = branch == depth

@@ -3,6 +3,7 @@
 import contextlib
 import io
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 from tdu.environments.adapter import Adapter, needs_extra, stepped
@@ -10,29 +11,20 @@ from tdu.environments.bsuite_twins.experiments import DEEP_SEAS, copy_number, ep
 from tdu.environments.deep_sea import optimal_path, solved_rule
 from tdu.environments.ids import EnvId
 from tdu.environments.mnist_files import MNIST_FILES, complete_folder, unreadable
-from tdu.environments.python import PythonEnvironment, Seed, number
+from tdu.environments.python import PythonEnvironment, Seed, of_dm_env
 from tdu.errors import unknown
 
 
 def ids(name: str) -> list[str]:
     """Official ids of an experiment, of a tag or of `testing`; all of them without a name."""
     _, sweep = imported()
-    if not name:
-        return list(sweep.SWEEP)
-    if name == "testing":
-        return list(sweep.TESTING)
-    if name in sweep.TAGS:
-        return list(sweep.TAGS[name])
+    groups = {"": sweep.SWEEP, "testing": sweep.TESTING, **sweep.TAGS}
+    if name in groups:
+        return list(groups[name])
     found = [i for i in sweep.SWEEP if i.startswith(f"{name}/")]
     if not found:
         raise unknown("bsuite experiment", name, {i.split("/")[0] for i in sweep.SWEEP} | {"testing", *sweep.TAGS})
     return found
-
-
-def own_seed(bsuite_id: str, seed: int) -> int:
-    """The seed of a run's agent. It differs between equal settings, so that each of them is another run."""
-    own = seed_of_copy(bsuite_id, seed)
-    return own if isinstance(own, int) else number(own)
 
 
 def seed_of_copy(bsuite_id: str, seed: Seed) -> Seed:
@@ -42,13 +34,12 @@ def seed_of_copy(bsuite_id: str, seed: Seed) -> Seed:
 
 
 def load(bsuite_id: str, seed: Seed) -> PythonEnvironment:
-    """The official environment."""
     bsuite, _ = imported()
     episodes(bsuite_id)  # raises for unknown ids
     name = bsuite_id.partition("/")[0]
     with contextlib.redirect_stdout(io.StringIO()), _local_digits(name):  # bsuite prints a banner
         env = bsuite.load_from_id(bsuite_id)
-    made = PythonEnvironment(
+    made = of_dm_env(
         env,
         name=f"bsuite:{bsuite_id}",
         seed=seed_of_copy(bsuite_id, seed),
@@ -56,7 +47,7 @@ def load(bsuite_id: str, seed: Seed) -> PythonEnvironment:
         solved=solved_rule(DEEP_SEAS[name]) if name in DEEP_SEAS else None,
     )
     if name in DEEP_SEAS:
-        made.spec = made.spec._replace(optimal_path=optimal_path(_raw(env)._action_mapping))
+        made.spec = made.spec._replace(optimal_path=optimal_path(getattr(env, "raw_env", env)._action_mapping))
     return made
 
 
@@ -65,14 +56,9 @@ def _default_episodes(env_id: EnvId) -> int:
     return episodes(env_id.name)
 
 
-def _raw(env: Any) -> Any:
-    return getattr(env, "raw_env", env)
-
-
 def num_states(env: Any) -> int | None:
     """Number of states of an official environment with one-hot observations, wrapped or not; None for others."""
-    raw = _raw(env)
-    if type(raw).__module__ != "bsuite.environments.deep_sea":
+    if type(getattr(env, "raw_env", env)).__module__ != "bsuite.environments.deep_sea":
         return None
     rows, columns = env.observation_spec().shape
     return int(rows * columns)
@@ -97,7 +83,7 @@ def _local_digits(name: str) -> Iterator[None]:
         datasets.load_mnist = original
 
 
-def imported() -> tuple[Any, Any]:
+def imported() -> tuple[ModuleType, ModuleType]:
     """The modules bsuite and bsuite.sweep."""
     with needs_extra("bsuite"):
         import bsuite
@@ -106,10 +92,6 @@ def imported() -> tuple[Any, Any]:
 
 
 ADAPTER = Adapter(
-    "bsuite:ID",
-    "bsuite's official environment, stepped from Python, e.g. bsuite:cartpole/0",
-    "bsuite:catch/0",
-    stepped(load),
-    _default_episodes,
-    ids,
-)
+    "bsuite:ID", "bsuite's official environment, stepped from Python, e.g. bsuite:cartpole/0", "bsuite:catch/0",
+    stepped(load), _default_episodes, ids,
+)  # fmt: skip

@@ -2,13 +2,13 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from typing import NamedTuple
 
 import numpy as np
 
 from tdu.environments import doubts, make, notes
-from tdu.environments.jax_vector import JaxVector
-from tdu.environments.vector import PythonVector, VectorEnvironment
+from tdu.environments.vector import JaxVector, PythonVector, VectorEnvironment
 from tdu.errors import EnvironmentFault
 from tdu.types import Environment, EnvSpec
 
@@ -42,21 +42,15 @@ class _Play(NamedTuple):
 
 def check(env: object, *, steps: int, seed: int = 0) -> Findings:
     """Plays at random, twice with the same seed. `env` is whatever `environments.make` accepts."""
-    vector = _made(env, seed)
-    try:
+    with closing(_made(env, seed)) as vector:
         first = _play(vector, steps)
         problems = doubts(vector) + ([first.fault] if first.fault else [])
         if not problems:
             again = PythonVector(vector.environments) if isinstance(vector, PythonVector) else _made(env, seed)
             problems += _differences(first, again)
-    finally:
-        vector.close()
     if isinstance(env, str) and isinstance(vector, PythonVector) and not problems:
-        anew = _made(env, seed)
-        try:
+        with closing(_made(env, seed)) as anew:
             problems += _differences(first, anew)
-        finally:
-            anew.close()
     return Findings([*notes(vector.spec), *_facts(vector.spec, first)], _hints(vector.spec, first), problems)
 
 

@@ -100,8 +100,7 @@ def deep_sea(
 
     move = dynamics(size, mapping_seed=mapping_seed, stochastic=stochastic, move_cost=move_cost)
 
-    def reset(key: Key) -> tuple[DeepSeaState, TimeStep]:
-        del key
+    def reset(_: Key) -> tuple[DeepSeaState, TimeStep]:
         zero = jnp.zeros((), jnp.int32)
         state = DeepSeaState(zero, zero, zero, zero, zero)
         return state, time_steps.first(_observe(state, size))

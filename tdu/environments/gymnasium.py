@@ -15,16 +15,17 @@ from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.vector.utils import iterate
 
-from tdu.environments.adapter import Adapter, stepped
+from tdu.environments.adapter import GYM_EPISODES, Adapter, stepped
 from tdu.environments.observations import carried_dtype, encode
-from tdu.environments.parts import MINIGRID_BYTES, layout
-from tdu.environments.python import PythonEnvironment, Result, Seed, number
-from tdu.environments.settings import GYM_EPISODES
-from tdu.environments.spaces import action_choices, validate
+from tdu.environments.python import PythonEnvironment, Result, Seed, guarded, number
+from tdu.environments.spaces import MINIGRID_BYTES, action_choices, layout, validate
 from tdu.environments.vector import Arrays, Ended, Plain, PythonVector, Stepped, VectorEnvironment
 from tdu.errors import EnvironmentFault, UserError
-from tdu.types import Choices, EnvSpec, Parts, TimeStep
+from tdu.types import EnvSpec, TimeStep
 from tdu.user_code import described, see_current_folder
+
+Env = gymnasium.Env[Any, Any]
+Vector = VectorEnv[Any, Any, Any]
 
 _PACKAGES = {"MiniGrid-": "minigrid", "BabyAI-": "minigrid", "ALE/": "ale_py"}
 """Packages that register environments when imported, by the beginning of the ids."""
@@ -50,62 +51,46 @@ def load(gym_id: str, seed: Seed, render_mode: str | None = None) -> PythonEnvir
     return adapt(env, f"gym:{gym_id}", seed)
 
 
-def adapt(env: Any, name: str, seed: Seed) -> PythonEnvironment:
+def adapt(env: Env, name: str, seed: Seed) -> PythonEnvironment:
     """A Gymnasium environment as ours."""
-    parts = _parts(env, env.observation_space)
-    _check_observations(name, env.observation_space, parts)
-    return PythonEnvironment(
-        _AsDmEnv(env, parts, action_choices(name, env.action_space)),
+    spec = _spec(env, name, env.observation_space, env.action_space)
+    return PythonEnvironment(_AsDmEnv(env), spec, seed, partial(validate, env.observation_space))
+
+
+def adapt_vector(env: Vector, name: str, seed: Seed) -> VectorEnvironment:
+    """A Gymnasium vector environment as ours. The members of a `SyncVectorEnv` are stepped one by one."""
+    if type(env) is SyncVectorEnv:
+        return PythonVector([adapt(one, name, seed) for one in env.envs])
+    return GymnasiumVector(env, name, seed)
+
+
+def _spec(env: Env | Vector, name: str, observations: spaces.Space[object], actions: object) -> EnvSpec:
+    """The spec of an environment, or of each environment of a vector, with these spaces."""
+    parts = None
+    if isinstance(observations, spaces.Dict | spaces.Tuple):
+        is_minigrid = type(env.unwrapped).__module__.partition(".")[0] == "minigrid"
+        parts = layout(observations, largest_byte=MINIGRID_BYTES) if is_minigrid else layout(observations)
+    shape = getattr(observations, "shape", None) if parts is None else parts.shape
+    if shape is None:
+        raise UserError(f"{name} observes {type(observations).__name__}, not one array; only arrays are supported.")
+    choices = action_choices(name, actions)
+    discrete = observations if isinstance(observations, spaces.Discrete) else None
+    return EnvSpec(
         name=name,
-        seed=seed,
-        num_states=_num_states(env.observation_space),
+        observation_shape=tuple(shape),
+        num_actions=math.prod(count for _, count in choices),
+        num_states=None if discrete is None else int(discrete.n),
+        dtype=carried_dtype(observations.dtype if parts is None else np.float32),
+        actions=choices,
+        first_state=0 if discrete is None else int(discrete.start),
         default_episodes=GYM_EPISODES,
         parts=parts,
     )
 
 
-def adapt_vector(env: VectorEnv[Any, Any, Any], name: str, seed: Seed) -> VectorEnvironment:
-    """A Gymnasium vector environment as ours. The members of a `SyncVectorEnv` are stepped one by one."""
-    parts = _parts(env, env.single_observation_space)
-    _check_observations(name, env.single_observation_space, parts)
-    if type(env) is SyncVectorEnv:
-        return PythonVector([adapt(one, name, seed) for one in env.envs])
-    return GymnasiumVector(env, name, seed, parts)
-
-
-def _check_observations(name: str, observations: object, parts: Parts | None) -> None:
-    if parts is None and getattr(observations, "shape", None) is None:
-        raise UserError(f"{name} observes {type(observations).__name__}, not one array; only arrays are supported.")
-
-
-def _parts(env: Any, observations: object) -> Parts | None:
-    """The layout of an observation of several parts; None if it is one array or has no numbers."""
-    if not isinstance(observations, spaces.Dict | spaces.Tuple):
-        return None
-    is_minigrid = type(env.unwrapped).__module__.partition(".")[0] == "minigrid"
-    return layout(observations, largest_byte=MINIGRID_BYTES) if is_minigrid else layout(observations)
-
-
-def _num_states(observations: object) -> int | None:
-    return int(observations.n) if isinstance(observations, spaces.Discrete) else None
-
-
-class _ObservationSpec(NamedTuple):
-    shape: tuple[int, ...]
-    dtype: np.dtype | type[np.float32] | None
-    first: int
-    """First value of a discrete space."""
-    validate: Callable[[object], None]
-
-
-class _ActionSpec(NamedTuple):
-    num_values: int
-    choices: Choices
-
-
 class _Step(NamedTuple):
     observation: object
-    reward: float | None
+    reward: object
     discount: float | None
     ended: bool
     is_success: bool | None = None
@@ -117,23 +102,11 @@ class _Step(NamedTuple):
 class _AsDmEnv:
     """A Gymnasium environment with dm_env's methods."""
 
-    def __init__(self, env: Any, parts: Parts | None, actions: Choices):
-        self._env, self._parts, self._actions = env, parts, actions
+    def __init__(self, env: Env):
+        self._env = env
         self._next_seed: int | None = None
 
-    def observation_spec(self) -> _ObservationSpec:
-        space = self._env.observation_space
-        check = partial(validate, space)
-        if self._parts is not None:
-            return _ObservationSpec(self._parts.shape, np.float32, 0, check)
-        first = int(space.start) if isinstance(space, spaces.Discrete) else 0
-        return _ObservationSpec(tuple(space.shape), space.dtype, first, check)
-
-    def action_spec(self) -> _ActionSpec:
-        return _ActionSpec(math.prod(count for _, count in self._actions), self._actions)
-
     def seed_next(self, number: int) -> None:
-        """Sets the seed of the next reset."""
         self._next_seed = number
 
     def reset(self) -> _Step:
@@ -186,19 +159,8 @@ class GymnasiumVector:
 
     exact = False
 
-    def __init__(self, env: VectorEnv[Any, Any, Any], name: str, seed: Seed, parts: Parts | None = None):
-        actions, observations = action_choices(name, env.single_action_space), env.single_observation_space
-        self.spec = EnvSpec(
-            name=name,
-            observation_shape=tuple(observations.shape or ()) if parts is None else parts.shape,
-            num_actions=math.prod(count for _, count in actions),
-            num_states=_num_states(observations),
-            dtype=carried_dtype(observations.dtype if parts is None else np.float32),
-            actions=actions,
-            first_state=int(observations.start) if isinstance(observations, spaces.Discrete) else 0,
-            default_episodes=GYM_EPISODES,
-            parts=parts,
-        )
+    def __init__(self, env: Vector, name: str, seed: Seed):
+        self.spec = _spec(env, name, env.single_observation_space, env.single_action_space)
         self.size = int(env.num_envs)
         self._env, self._seed = env, seed
         self._mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
@@ -208,13 +170,11 @@ class GymnasiumVector:
         self._starts = 0
 
     def start(self) -> np.ndarray:
-        """Starts the first episodes."""
         observations, _ = self._call(self._env.reset, seed=self._seeds(np.ones(self.size, bool)))
         self._over[:] = False
         return self._encoded(observations)
 
     def step(self, actions: np.ndarray) -> Stepped:
-        """One step of every environment."""
         taken = ~self._over
         answer = self._call(self._env.step, self.spec.own_action(np.asarray(actions, np.int64)))
         observations, reward, terminated, truncated, info = answer
@@ -249,13 +209,11 @@ class GymnasiumVector:
         return {}, {"starts": self._starts}
 
     def restore(self, arrays: Arrays, plain: Plain) -> np.ndarray:
-        """Starts new episodes."""
         del arrays
         self._starts = plain["starts"]
         return self.start()
 
     def close(self) -> None:
-        """Closes the vector environment."""
         self._call(self._env.close)
 
     def _seeds(self, starting: np.ndarray) -> int | list[int | None]:
@@ -271,10 +229,7 @@ class GymnasiumVector:
         return np.stack([encode(self.spec, observations[row]) for row in range(self.size)])
 
     def _call(self, call: Callable[..., Result], *arguments: object, **named: object) -> Result:
-        try:
-            return call(*arguments, **named)
-        except (Exception, SystemExit) as e:
-            raise EnvironmentFault(f"{self.spec.name} raised {described(e)}.") from e
+        return guarded(self.spec.name, call, *arguments, **named)
 
 
 ADAPTER = Adapter(

@@ -12,7 +12,7 @@
 
 from typing import NamedTuple
 
-from tdu.environments.settings import BUILT_IN, BuiltInSettings
+from tdu.environments.built_in import BUILT_IN, BuiltInSettings
 from tdu.errors import UserError
 from tdu.options import build
 
@@ -43,7 +43,6 @@ class EnvId(NamedTuple):
 
     @property
     def bsuite_id(self) -> str:
-        """bsuite's id of the environment; empty if it has none."""
         return self.name if self.source in (TWIN, "bsuite") else ""
 
     @property
@@ -79,7 +78,7 @@ class EnvId(NamedTuple):
 
     def built_in_settings(self) -> BuiltInSettings:
         """The checked settings of a built-in environment."""
-        made: BuiltInSettings = build(BUILT_IN[self.source], self.options(), kind=f"environment {self.source}")
+        made: BuiltInSettings = build(BUILT_IN[self.source].settings, self.options(), kind=f"environment {self.source}")
         return made
 
     def canonical(self) -> "EnvId":

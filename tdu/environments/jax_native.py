@@ -1,39 +1,33 @@
 """Environments of other JAX libraries, compiled: gymnax, navix, Craftax and xminigrid. Each needs the extra of its name.
 
-Time limits bootstrap. Grids of navix and xminigrid are observed as MiniGrid's are (`parts`): one vector, bytes divided by 10.
+Time limits bootstrap. Grids of navix and xminigrid are observed as MiniGrid's are: one vector, bytes divided by 10.
 """
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, Protocol
 
 import jax
 import jax.numpy as jnp
 
 from tdu.environments import time_steps
-from tdu.environments.adapter import Adapter, compiled, needs_extra
+from tdu.environments.adapter import GYM_EPISODES, Adapter, compiled, needs_extra
 from tdu.environments.ids import EnvId
 from tdu.environments.observations import carried_dtype
-from tdu.environments.parts import MINIGRID_BYTES
-from tdu.environments.settings import GYM_EPISODES, NavixSettings
+from tdu.environments.spaces import MINIGRID_BYTES
 from tdu.errors import UserError, unknown
-from tdu.options import build
+from tdu.options import build, option
 from tdu.types import Array, Environment, EnvSpec, Key, State, TimeStep
 
-
-class _After(NamedTuple):
-    """The result of a step in a library's own terms."""
-
-    state: State
-    observation: Array
-    reward: Array
-    terminated: Array
-    truncated: Array
+_Started = tuple[State, Array]
+_After = tuple[State, Array, Array, Array, Array]
+"""State, observation, reward, terminated, truncated: a step in a library's own terms."""
 
 
 def _environment(
-    spec: EnvSpec, reset: Callable[[Key], tuple[State, Array]], step: Callable[[Key, State, Array], _After]
+    spec: EnvSpec, reset: Callable[[Key], _Started], step: Callable[[Key, State, Array], _After]
 ) -> Environment:
     """An environment from a library's functions, which take JAX's older keys: plain arrays, which a state may hold."""
 
@@ -42,10 +36,10 @@ def _environment(
         return _strong(state), time_steps.first(jnp.asarray(observation, spec.dtype))
 
     def take(state: State, action: Array, key: Key) -> tuple[State, TimeStep]:
-        after = step(jax.random.key_data(key), state, action)
-        ends = jnp.asarray(after.terminated, bool), jnp.asarray(after.truncated, bool)
-        observation = jnp.asarray(after.observation, spec.dtype)
-        return _strong(after.state), time_steps.following(observation, after.reward, *ends)
+        state, observation, reward, *ends = step(jax.random.key_data(key), state, action)
+        terminated, truncated = (jnp.asarray(end, bool) for end in ends)
+        after = time_steps.following(jnp.asarray(observation, spec.dtype), reward, terminated, truncated)
+        return _strong(state), after
 
     return Environment(spec._replace(default_episodes=GYM_EPISODES), begin, take, lambda state: {})
 
@@ -60,7 +54,30 @@ def _check(env_id: EnvId, names: Iterable[str]) -> None:
         raise unknown(f"{env_id.source} environment", env_id.name, names)
 
 
-@lru_cache(maxsize=32)
+class _Gymnax(Protocol):
+    def reset_env(self, key: Key, params: State, /) -> tuple[Array, State]: ...
+
+    def step_env(
+        self, key: Key, state: State, action: Array, params: State, /
+    ) -> tuple[Array, State, Array, Array, object]: ...
+
+
+def _of_gymnax(
+    spec: EnvSpec, env: _Gymnax, params: State, ends: Callable[[State, Array], tuple[Array, Array]]
+) -> Environment:
+    """An environment with gymnax's methods; ends(state, done) -> terminated, truncated."""
+
+    def reset(key: Key) -> _Started:
+        observation, state = env.reset_env(key, params)
+        return state, observation
+
+    def step(key: Key, state: State, action: Array) -> _After:
+        observation, state, reward, done, _ = env.step_env(key, state, action, params)
+        return state, observation, reward, *ends(state, done)
+
+    return _environment(spec, reset, step)
+
+
 def _gymnax(env_id: EnvId) -> Environment:
     with needs_extra("gymnax"):
         import gymnax
@@ -82,19 +99,9 @@ def _gymnax(env_id: EnvId) -> Environment:
         num_states=int(observations.n) if discrete else None,
         dtype="int32" if discrete else carried_dtype(getattr(observations, "dtype", None)),
     )
-
-    def reset(key: Key) -> tuple[State, Array]:
-        observation, state = env.reset_env(key, params)
-        return state, observation
-
-    def step(key: Key, state: State, action: Array) -> _After:
-        observation, state, reward, terminated, _ = env.step_env(key, state, action, params)
-        return _After(state, observation, reward, terminated, env.is_truncated(state, params))
-
-    return _environment(spec, reset, step)
+    return _of_gymnax(spec, env, params, lambda state, done: (done, env.is_truncated(state, params)))
 
 
-@lru_cache(maxsize=32)
 def _craftax(env_id: EnvId) -> Environment:
     with needs_extra("craftax"):
         from craftax.craftax_env import make_craftax_env_from_name
@@ -102,23 +109,52 @@ def _craftax(env_id: EnvId) -> Environment:
     env = make_craftax_env_from_name(env_id.name, auto_reset=False)
     params = env.default_params
     unlimited = params.replace(max_timesteps=2**31 - 1)
-    spec = EnvSpec(
-        name=str(env_id), observation_shape=env.observation_space(params).shape, num_actions=env.action_space(params).n
+
+    def ends(state: State, done: Array) -> tuple[Array, Array]:
+        terminated = env.is_terminal(state, unlimited)
+        return terminated, done & ~terminated
+
+    spec = EnvSpec(str(env_id), env.observation_space(params).shape, env.action_space(params).n)
+    return _of_gymnax(spec, env, params, ends)
+
+
+def _grid(
+    env_id: EnvId,
+    shape: tuple[int, ...],
+    num_actions: int,
+    *,
+    reset: Callable[[Key], State],
+    step: Callable[[State, Array], State],
+    ends: Callable[[State], tuple[Array, Array]],
+) -> Environment:
+    """A grid whose state is a time step, which has its own key; ends(state) -> terminated, truncated."""
+
+    def vector(state: State) -> Array:
+        return state.observation.ravel() / jnp.float32(MINIGRID_BYTES)
+
+    def begin(key: Key) -> _Started:
+        state = reset(key)
+        return state, vector(state)
+
+    def take(_: Key, state: State, action: Array) -> _After:
+        state = step(state, action)
+        return state, vector(state), state.reward, *ends(state)
+
+    return _environment(EnvSpec(str(env_id), (math.prod(shape),), num_actions), begin, take)
+
+
+@dataclass(frozen=True)
+class NavixSettings:
+    """Settings of `navix:NAME`; the defaults are navix's."""
+
+    max_steps: int = option(
+        100, "Steps after which an episode is cut off; MiniGrid's DoorKey has 10 per cell.", minimum=1
+    )
+    observation: Literal["symbolic", "symbolic_first_person"] = option(
+        "symbolic", "The whole grid, or the 7×7 cells before the agent."
     )
 
-    def reset(key: Key) -> tuple[State, Array]:
-        observation, state = env.reset_env(key, params)
-        return state, observation
 
-    def step(key: Key, state: State, action: Array) -> _After:
-        observation, state, reward, done, _ = env.step_env(key, state, action, params)
-        terminated = env.is_terminal(state, unlimited)
-        return _After(state, observation, reward, terminated, done & ~terminated)
-
-    return _environment(spec, reset, step)
-
-
-@lru_cache(maxsize=32)
 def _navix(env_id: EnvId) -> Environment:
     settings: NavixSettings = build(NavixSettings, env_id.options(), kind="a navix environment")
     with needs_extra("navix"):
@@ -126,24 +162,21 @@ def _navix(env_id: EnvId) -> Environment:
     _check(env_id, navix.registry())
     observe = getattr(navix.observations, settings.observation)
     env = navix.make(env_id.name, max_steps=settings.max_steps, observation_fn=observe)
-    spec = _grid_spec(env_id, env.observation_space.shape, int(env.action_space.maximum) + 1)
 
-    def without_pictures(moment: State) -> State:
-        return moment.replace(state=moment.state.replace(cache=None))  # megabytes, which only pixels need
-
-    def reset(key: Key) -> tuple[State, Array]:
+    def reset(key: Key) -> State:
         first = env.reset(key)
-        return without_pictures(first), _vector(first.observation)
+        return first.replace(state=first.state.replace(cache=None))  # megabytes of pictures, which only pixels need
 
-    def step(key: Key, state: State, action: Array) -> _After:
-        del key  # the state holds its own
-        after = env._step(state, action)  # `step` would also compute a reset
-        return _After(after, _vector(after.observation), after.reward, after.is_termination(), after.is_truncation())
+    return _grid(
+        env_id,
+        env.observation_space.shape,
+        int(env.action_space.maximum) + 1,
+        reset=reset,
+        step=env._step,  # `step` would also compute a reset
+        ends=lambda state: (state.is_termination(), state.is_truncation()),
+    )
 
-    return _environment(spec, reset, step)
 
-
-@lru_cache(maxsize=32)
 def _xminigrid(env_id: EnvId) -> Environment:
     with needs_extra("xminigrid"):
         import xminigrid
@@ -151,52 +184,31 @@ def _xminigrid(env_id: EnvId) -> Environment:
     if env_id.name.startswith("XLand"):
         raise UserError(f"{env_id} has no goal without a ruleset; choose one of xminigrid's MiniGrid environments.")
     env, params = xminigrid.make(env_id.name)
-    spec = _grid_spec(env_id, env.observation_shape(params), env.num_actions(params))
-
-    def reset(key: Key) -> tuple[State, Array]:
-        first = env.reset(params, key)
-        return first, _vector(first.observation)
-
-    def step(key: Key, state: State, action: Array) -> _After:
-        del key  # the state holds its own
-        after = env.step(params, state, action)
-        terminated = after.discount == 0
-        return _After(after, _vector(after.observation), after.reward, terminated, after.last() & ~terminated)
-
-    return _environment(spec, reset, step)
-
-
-def _grid_spec(env_id: EnvId, shape: tuple[int, ...], num_actions: int) -> EnvSpec:
-    return EnvSpec(name=str(env_id), observation_shape=(math.prod(shape),), num_actions=num_actions)
-
-
-def _vector(grid: Array) -> Array:
-    return grid.ravel() / jnp.float32(MINIGRID_BYTES)
+    return _grid(
+        env_id,
+        env.observation_shape(params),
+        env.num_actions(params),
+        reset=lambda key: env.reset(params, key),
+        step=lambda state, action: env.step(params, state, action),
+        ends=lambda state: (state.discount == 0, state.last() & (state.discount != 0)),
+    )
 
 
 ADAPTERS = {
-    "gymnax": Adapter(
-        "gymnax:NAME",
-        "a gymnax environment, compiled, e.g. gymnax:Breakout-MinAtar",
-        "gymnax:Catch-bsuite",
-        compiled(_gymnax),
-    ),
-    "navix": Adapter(
-        "navix:NAME",
-        "a navix environment (MiniGrid in JAX), compiled, e.g. navix:Navix-DoorKey-8x8-v0:max_steps=640",
-        "navix:Navix-Empty-5x5-v0",
-        compiled(_navix),
-    ),
-    "craftax": Adapter(
-        "craftax:NAME",
-        "Craftax-Classic-Symbolic-v1 or Craftax-Symbolic-v1, compiled",
-        "craftax:Craftax-Classic-Symbolic-v1",
-        compiled(_craftax),
-    ),
-    "xminigrid": Adapter(
-        "xminigrid:NAME",
-        "a MiniGrid environment of xminigrid, compiled, e.g. xminigrid:MiniGrid-DoorKey-5x5",
-        "xminigrid:MiniGrid-Empty-5x5",
-        compiled(_xminigrid),
-    ),
-}
+    source: Adapter(f"{source}:NAME", summary, f"{source}:{example}", compiled(lru_cache(maxsize=32)(load)))
+    for source, load, example, summary in (
+        ("gymnax", _gymnax, "Catch-bsuite", "a gymnax environment, compiled, e.g. gymnax:Breakout-MinAtar"),
+        (
+            "navix", _navix, "Navix-Empty-5x5-v0",
+            "a navix environment (MiniGrid in JAX), compiled, e.g. navix:Navix-DoorKey-8x8-v0:max_steps=640",
+        ),
+        (
+            "craftax", _craftax, "Craftax-Classic-Symbolic-v1",
+            "Craftax-Classic-Symbolic-v1 or Craftax-Symbolic-v1, compiled",
+        ),
+        (
+            "xminigrid", _xminigrid, "MiniGrid-Empty-5x5",
+            "a MiniGrid environment of xminigrid, compiled, e.g. xminigrid:MiniGrid-DoorKey-5x5",
+        ),
+    )
+}  # fmt: skip

@@ -55,8 +55,7 @@ def key_door(size: int, *, limit: int, observation: Observation, slip: float) ->
         door = jnp.arange(size * size) == far * size
         return jnp.stack([agent, key, door], axis=-1).reshape(size, size, 3).astype(jnp.float32)
 
-    def reset(key: Key) -> tuple[KeyDoorState, TimeStep]:
-        del key
+    def reset(_: Key) -> tuple[KeyDoorState, TimeStep]:
         zero = jnp.zeros((), jnp.int32)
         state = KeyDoorState(zero, zero, jnp.zeros((), bool), zero)
         return state, time_steps.first(observe(state))

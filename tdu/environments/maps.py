@@ -11,10 +11,10 @@ import numpy as np
 
 from tdu.environments.binary_tree import onward_actions
 from tdu.environments.bsuite_twins.experiments import DEEP_SEAS
+from tdu.environments.built_in import BUILT_IN, BinaryTreeSettings, DeepSeaSettings, KeyDoorSettings
 from tdu.environments.deep_sea import action_mapping
 from tdu.environments.ids import parse
 from tdu.environments.key_door import MOVES
-from tdu.environments.settings import BUILT_IN, BinaryTreeSettings, DeepSeaSettings, KeyDoorSettings
 from tdu.types import EnvSpec
 
 TREE_COLUMNS = 25

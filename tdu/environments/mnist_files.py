@@ -17,7 +17,6 @@ MNIST_FILES = (*TRAINING_FILES, "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-u
 
 
 def digits_folder() -> Path:
-    """The folder of the MNIST files."""
     return Path(os.environ.get("TDU_MNIST") or Path.home() / ".cache" / "tdu" / "mnist")
 
 
@@ -31,7 +30,6 @@ def complete_folder(experiment: str, files: Sequence[str]) -> Path:
 
 
 def unreadable(folder: Path, error: Exception) -> UserError:
-    """The error for damaged files."""
     words = str(error).rstrip(".") or type(error).__name__
     return UserError(f"the MNIST files in {folder} cannot be read ({words}); see tdu mnist.")
 

@@ -1,12 +1,17 @@
-"""Environments that are passed as Python objects: dm_env's, Gymnasium's, or compiled ones."""
+"""The user's environments: Python objects of dm_env's, Gymnasium's or our own kind, and functions that make them.
+
+`python:package.module:function` is the environment that the function returns.
+"""
 
 from typing import cast
 
 from gymnasium.vector import VectorEnv
 
+from tdu import user_code
 from tdu.environments import bsuite, gymnasium
-from tdu.environments.adapter import MadeEnvironment
-from tdu.environments.python import DmEnvironment, PythonEnvironment, Seed
+from tdu.environments.adapter import Adapter, MadeEnvironment
+from tdu.environments.ids import EnvId
+from tdu.environments.python import PythonEnvironment, Seed, of_dm_env
 from tdu.environments.vector import PythonVector
 from tdu.errors import UserError
 from tdu.types import Environment
@@ -38,10 +43,45 @@ def adapt(env: object, seed: Seed, name: str = "") -> Environment | PythonEnviro
     if isinstance(env, type):
         raise UserError(f"{prefix}{env.__name__} is a class and not an environment; write {env.__name__}().")
     if all(hasattr(env, attribute) for attribute in ("reset", "step", "observation_spec", "action_spec")):
-        return PythonEnvironment(cast(DmEnvironment, env), name=name, seed=seed, num_states=bsuite.num_states(env))
+        return of_dm_env(env, name=name, seed=seed, num_states=bsuite.num_states(env))
     if all(hasattr(env, attribute) for attribute in ("reset", "step", "observation_space", "action_space")):
-        return gymnasium.adapt(env, own_name, seed)
+        return gymnasium.adapt(cast(gymnasium.Env, env), own_name, seed)
     raise UserError(
         f"{prefix}an object of type {type(env).__name__} is neither an environment's id nor a dm_env or Gymnasium "
         "environment."
     )
+
+
+def _load_named(env_id: EnvId, seed: Seed, num_envs: int) -> MadeEnvironment:
+    """A compiled environment, or the results of `num_envs` calls."""
+    made: list[PythonEnvironment] = []
+    for _ in range(num_envs):
+        env = adapt(_called(env_id), seed, str(env_id))
+        if isinstance(env, Environment):
+            return env._replace(spec=env.spec._replace(name=str(env_id)))
+        made.append(env)
+    return PythonVector(made)
+
+
+def _called(env_id: EnvId) -> object:
+    """The function's result; it is called without arguments."""
+    function = user_code.named(str(env_id))
+    if not callable(function):
+        raise UserError(f"{env_id} is {function!r}, not a function that makes an environment.")
+    try:
+        env: object = function()
+    except (Exception, SystemExit) as e:
+        raise UserError(f"{env_id} cannot be made: {user_code.described(e)}; it is called without arguments.") from e
+    if env is None:
+        raise UserError(f"{env_id} returned nothing; is a return statement missing?")
+    if isinstance(env, str):
+        raise UserError(f"{env_id} returned a text, not an environment.")
+    if isinstance(env, VectorEnv):
+        raise UserError(f"{env_id} returned a vector environment; return a single one and set num_envs.")
+    return env
+
+
+ADAPTER = Adapter(
+    "python:M:F", "what function F of your module M returns: a dm_env, Gymnasium or tdu environment",
+    "python:my_module:make", _load_named, lambda env_id: None,
+)  # fmt: skip

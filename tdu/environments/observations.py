@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import DTypeLike
 
-from tdu.environments.parts import flatten
+from tdu.environments.spaces import flatten
 from tdu.errors import EnvironmentFault, UserError
 from tdu.types import EnvSpec
 

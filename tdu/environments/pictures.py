@@ -175,22 +175,17 @@ def drawn(board: Board, trail: list[Square | None]) -> Frame:
     size = max(6, min(40, _SMALLEST // min(max(board.rows, 4), 40)))
     picture = np.zeros((board.rows * size, board.columns * size, 3), np.uint8)
     picture[:] = _WATER
-    for cell in board.outside:
-        _fill(picture, cell, size, _UNREACHABLE, 0)
-    for cell in filter(None, trail):
-        _fill(picture, cell, size, _TRAIL, size // 3)
-    for cell in board.objects:
-        _fill(picture, cell, size, _REWARD, size // 5)
-    if board.agent is not None:
-        _fill(picture, board.agent, size, _DIVER, size // 6)
+    layers = (
+        (board.outside, _UNREACHABLE, 0), (trail, _TRAIL, size // 3), (board.objects, _REWARD, size // 5),
+        ([board.agent], _DIVER, size // 6),
+    )  # fmt: skip
+    for cells, colour, margin in layers:
+        for row, column in filter(None, cells):
+            top, left, side = row * size + margin, column * size + margin, size - 2 * margin
+            picture[top : top + side, left : left + side] = colour
     picture[::size], picture[:, ::size] = _LINE, _LINE
     even = picture.shape[0] % 2, picture.shape[1] % 2  # video encoders need even sides
     return np.pad(picture, ((0, even[0]), (0, even[1]), (0, 0)), mode="edge")
-
-
-def _fill(picture: Frame, cell: Square, size: int, colour: tuple[int, int, int], margin: int) -> None:
-    top, left = cell[0] * size + margin, cell[1] * size + margin
-    picture[top : top + size - 2 * margin, left : left + size - 2 * margin] = colour
 
 
 def written(board: Board, trail: list[Square | None]) -> str:

@@ -1,9 +1,8 @@
 """Environments in Python: any dm_env object, checked at every step and reseeded at every episode.
 
-Such an environment cannot be copied in the middle of an episode. It is reseeded from (run seed, episode) at every reset. What
-is saved is its counters at that moment and the actions since; replaying the actions restores its state. This holds for every
-official bsuite environment, and for any environment whose randomness is NumPy generators and whose memory between episodes is
-plain numbers, both as attributes of itself or of what it wraps.
+Such an environment cannot be copied in the middle of an episode. What is saved is its counters at the last reset and the
+actions since; replaying them restores its state. This holds for every official bsuite environment, and where all randomness
+is NumPy generators and all memory between episodes plain numbers, as attributes of the environment or of what it wraps.
 """
 
 import hashlib
@@ -18,26 +17,21 @@ import numpy as np
 
 from tdu.environments.observations import carried_dtype, encode
 from tdu.errors import EnvironmentFault, UserError
-from tdu.types import DEFAULT_EPISODES, EnvSpec, Parts, SolvedRule, TimeStep
+from tdu.types import DEFAULT_EPISODES, EitherArray, EnvSpec, SolvedRule, TimeStep
 from tdu.user_code import described
 
 Seed = int | str
 """A run's seed, or a text, which cannot collide with one."""
 
-
 Result = TypeVar("Result")
 
 
-class DmEnvironment(Protocol):
-    """What every environment in Python has, as in dm_env."""
+class Played(Protocol):
+    """What every environment in Python has: `reset` and `step` return dm_env's time steps."""
 
     def reset(self) -> object: ...
 
-    def step(self, action: Any) -> object: ...
-
-    def observation_spec(self) -> object: ...
-
-    def action_spec(self) -> object: ...
+    def step(self, action: EitherArray) -> object: ...
 
 
 CHECKED_STEPS = 1000
@@ -45,45 +39,19 @@ CHECKED_STEPS = 1000
 
 
 class PythonEnvironment:
-    """A dm_env environment with an `EnvSpec` and encoded observations."""
+    """An environment with an `EnvSpec` and encoded observations. `validate` raises if an observation is not in its space."""
 
     def __init__(
-        self,
-        env: DmEnvironment,
-        *,
-        name: str,
-        seed: Seed,
-        num_states: int | None = None,
-        default_episodes: int = DEFAULT_EPISODES,
-        solved: SolvedRule | None = None,
-        parts: Parts | None = None,
-    ):
-        self._env = env
-        self._seed = seed
+        self, env: Played, spec: EnvSpec, seed: Seed, validate: Callable[[object], object] | None = None
+    ) -> None:
+        self.spec = spec
+        self._env, self._seed, self._validate = env, seed, validate
+        self._bsuite_info: Callable[[], dict[str, float]] = getattr(env, "bsuite_info", dict)
         self.success: bool | None = None
         """Whether the last step reports success; None if it does not say."""
         self._episode = self._step = self._checked = 0
         self.doubts: dict[str, str] = {}
         """Differences between the first observations and their space, by kind, for the user."""
-        observations, actions = _specification(name, env.observation_spec), _specification(name, env.action_spec)
-        shape = getattr(observations, "shape", None)
-        if shape is None:
-            raise UserError(f"{name} does not observe a single array; only arrays are supported.")
-        self._bsuite_info: Callable[[], dict[str, float]] = getattr(env, "bsuite_info", dict)
-        self._validate: Callable[[object], object] | None = getattr(observations, "validate", None)
-        self.spec = EnvSpec(
-            name=name,
-            observation_shape=tuple(shape),
-            num_actions=_num_actions(name, actions),
-            num_states=num_states or getattr(observations, "num_values", None) or None,
-            dtype=carried_dtype(getattr(observations, "dtype", None)),
-            actions=getattr(actions, "choices", ((0, 0),)),
-            first_state=getattr(observations, "first", 0),
-            default_episodes=getattr(env, "bsuite_num_episodes", default_episodes),
-            solved=solved,
-            info_names=tuple(self._bsuite_info()),
-            parts=parts,
-        )
 
     def reset(self, episode: int) -> TimeStep:
         """Starts an episode, counted from 0."""
@@ -92,7 +60,6 @@ class PythonEnvironment:
         return self.check(self._guarded(self._env.reset), first=True)
 
     def step(self, action: int) -> TimeStep:
-        """One step of the environment."""
         self._step += 1
         try:
             return self.check(self._guarded(self._env.step, self.spec.own_action(action)))
@@ -100,13 +67,7 @@ class PythonEnvironment:
             raise EnvironmentFault(f"{str(e).rstrip('.')}, in step {self._step} of episode {self._episode + 1}.") from e
 
     def _guarded(self, call: Callable[..., Result], *arguments: object) -> Result:
-        """The result of a call into the environment. Its exceptions become an `EnvironmentFault`."""
-        try:
-            return call(*arguments)
-        except EnvironmentFault:
-            raise
-        except (Exception, SystemExit) as e:
-            raise EnvironmentFault(f"{self.spec.name} raised {described(e)}.") from e
+        return guarded(self.spec.name, call, *arguments)
 
     def close(self) -> None:
         """Releases the environment's resources, if it can."""
@@ -134,7 +95,6 @@ class PythonEnvironment:
         }
 
     def restore_counters(self, counters: dict[str, object]) -> None:
-        """Restores what `counters` returned."""
         layers = _layers(self._env)
         for key, value in counters.items():
             depth, _, name = key.partition(".")
@@ -146,7 +106,8 @@ class PythonEnvironment:
         name = self.spec.name
         expected = all(hasattr(timestep, attribute) for attribute in ("observation", "reward", "discount"))
         if not expected or not callable(getattr(timestep, "last", None)):
-            raise EnvironmentFault(f"{name} returned {_kind(timestep)}, not a dm_env time step.")
+            kind = "nothing" if timestep is None else f"an object of type {type(timestep).__name__}"
+            raise EnvironmentFault(f"{name} returned {kind}, not a dm_env time step.")
         self.success = getattr(timestep, "is_success", None)
         reward = 0.0 if timestep.reward is None and first else timestep.reward
         discount = 1.0 if timestep.discount is None else timestep.discount
@@ -168,13 +129,45 @@ class PythonEnvironment:
         return TimeStep(observation, *kept, np.bool_(self._guarded(timestep.last)))
 
     def _look_at(self, observation: object) -> None:
-        """Compares an observation with its space."""
         try:
             if self._validate is not None:
                 self._validate(observation)
         except (ValueError, TypeError, KeyError) as e:
             words = " ".join(str(e).split()).rstrip(".")
             self.doubts.setdefault(re.sub(r"[-+.e\d]+", "", words), f"{self.spec.name}: {words}.")
+
+
+def of_dm_env(
+    env: Any, *, name: str, seed: Seed, num_states: int | None = None, solved: SolvedRule | None = None
+) -> PythonEnvironment:
+    """A dm_env environment as ours, with bsuite's totals if it has them."""
+    observations, actions = guarded(name, env.observation_spec), guarded(name, env.action_spec)
+    shape, num_actions = getattr(observations, "shape", None), getattr(actions, "num_values", None)
+    if shape is None:
+        raise UserError(f"{name} does not observe a single array; only arrays are supported.")
+    if num_actions is None:
+        raise UserError(f"{name} does not have discrete actions; only those are supported.")
+    spec = EnvSpec(
+        name=name,
+        observation_shape=tuple(shape),
+        num_actions=int(num_actions),
+        num_states=num_states or getattr(observations, "num_values", None) or None,
+        dtype=carried_dtype(getattr(observations, "dtype", None)),
+        default_episodes=getattr(env, "bsuite_num_episodes", DEFAULT_EPISODES),
+        solved=solved,
+        info_names=tuple(getattr(env, "bsuite_info", dict)()),
+    )
+    return PythonEnvironment(env, spec, seed, getattr(observations, "validate", None))
+
+
+def guarded(name: str, call: Callable[..., Result], *arguments: object, **named: object) -> Result:
+    """The result of a call into an environment. Its exceptions become an `EnvironmentFault`."""
+    try:
+        return call(*arguments, **named)
+    except EnvironmentFault:
+        raise
+    except (Exception, SystemExit) as e:
+        raise EnvironmentFault(f"{name} raised {described(e)}.") from e
 
 
 def reseed(env: object, seed: Seed, episode: int) -> None:
@@ -190,16 +183,7 @@ def reseed(env: object, seed: Seed, episode: int) -> None:
                 setattr(layer, name, np.random.default_rng(number(f"{seed}/{episode}/{depth}/{name}")))
 
 
-def _specification(name: str, read: Callable[[], Result]) -> Result:
-    """The environment's specification of observations or actions."""
-    try:
-        return read()
-    except (Exception, SystemExit) as e:
-        raise EnvironmentFault(f"{name} raised {described(e)}.") from e
-
-
 def _single(value: Any) -> float:
-    """A single number as a Python float."""
     if not isinstance(value, float | int) and (np.ndim(value) or isinstance(value, str | bytes)):
         raise TypeError
     return float(value)
@@ -209,10 +193,6 @@ def _single(value: Any) -> float:
 def _name(dtype: np.dtype) -> str:
     """The name of a dtype, cached because NumPy builds it at every call, which is slow."""
     return dtype.name
-
-
-def _kind(thing: object) -> str:
-    return "nothing" if thing is None else f"an object of type {type(thing).__name__}"
 
 
 def number(text: str) -> int:
@@ -227,10 +207,3 @@ def _layers(env: object) -> list[object]:
         layers.append(env)
         env = vars(env).get("_env", vars(env).get("_environment", vars(env).get("env")))
     return layers
-
-
-def _num_actions(name: str, action_spec: object) -> int:
-    count = getattr(action_spec, "num_values", None)
-    if count is None:
-        raise UserError(f"{name} does not have discrete actions; only those are supported.")
-    return int(count)

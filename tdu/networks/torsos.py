@@ -56,11 +56,8 @@ class Torso(NamedTuple):
 def make(kind: TorsoKind, spec: EnvSpec, *, filters: tuple[int, ...] | None = None, pixels: int = 0) -> Torso:
     """The torso for an environment. Refuses a kind that does not fit its observations or changes nothing.
 
-    Args:
-        kind: value of the option.
-        spec: the environment's.
-        filters: filters of strided convolutions on images; None for a single 3×3 convolution.
-        pixels: larger images are averaged over squares until a side has about this many pixels; 0 for never.
+    On images: strided convolutions with these `filters`, or without them a single 3×3 convolution. With `pixels`, images
+    are first averaged over squares until a side has about that many.
     """
     of_image = None
     if inputs.is_image(spec):
@@ -76,7 +73,6 @@ def make(kind: TorsoKind, spec: EnvSpec, *, filters: tuple[int, ...] | None = No
 
 
 def vector(spec: EnvSpec) -> Torso:
-    """No image layers."""
     width = spec.num_states or math.prod(spec.observation_shape)
     return Torso((), width, partial(inputs.flat, spec), lambda layers, x: x)
 

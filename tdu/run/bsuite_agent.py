@@ -7,7 +7,7 @@ import numpy as np
 
 from tdu import agents, environments
 from tdu.environments import bsuite
-from tdu.environments.python import PythonEnvironment
+from tdu.environments.python import of_dm_env
 from tdu.errors import UserError
 from tdu.run.runners.player import Round, StepwisePlayer
 from tdu.types import Agent, TimeStep
@@ -24,7 +24,7 @@ def bsuite_agent(env: Any, agent: str = "tdu", *, seed: int = 0, preset: str | N
         from bsuite.baselines import base
     except ModuleNotFoundError as e:
         raise UserError(f"this needs the extra 'bsuite' ({e.name} is missing): pip install 'tdu[bsuite]'.") from None
-    reader = PythonEnvironment(env, name=type(env).__name__, seed=seed, num_states=bsuite.num_states(env))
+    reader = of_dm_env(env, name=type(env).__name__, seed=seed, num_states=bsuite.num_states(env))
     preset = preset or agents.default_preset(agent, of_the_paper=environments.identify(env).is_of_the_paper)
     config = agents.configure(agent, options, preset)
     made = agents.find(agent).make(reader.spec, config)

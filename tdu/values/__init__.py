@@ -10,10 +10,8 @@ from tdu.adam import Adam
 from tdu.errors import UserError
 from tdu.types import EnvSpec, Values, Weights
 from tdu.values.dense import dense
-from tdu.values.layout import EnsembleKind
 from tdu.values.one_hot import one_hot
-from tdu.values.shape import EnsembleShape
-from tdu.values.weights import FOLDED, ONES, PLAIN
+from tdu.values.shape import FOLDED, ONES, PLAIN, EnsembleKind, EnsembleShape
 
 __all__ = ["FOLDED", "PLAIN", "EnsembleKind", "EnsembleShape", "dense", "make", "one_hot", "table"]
 

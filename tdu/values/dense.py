@@ -12,8 +12,7 @@ import jax.numpy as jnp
 from tdu.networks import mlp
 from tdu.types import Array, Aux, EnvSpec, Evaluated, Key, Loss, Params, State, Values, Weights
 from tdu.values import standard
-from tdu.values.shape import EnsembleShape
-from tdu.values.weights import PLAIN
+from tdu.values.shape import PLAIN, EnsembleShape
 
 
 class Dense(NamedTuple):
@@ -31,8 +30,6 @@ class Dense(NamedTuple):
 
 
 class DenseParams(NamedTuple):
-    """What evaluating the online networks needs."""
-
     trained: Params
     prior: mlp.Layers | tuple[()]
     step: Array
@@ -41,8 +38,6 @@ class DenseParams(NamedTuple):
 
 
 class FrozenHead(NamedTuple):
-    """What evaluating one head needs."""
-
     trained: mlp.Layers
     prior: mlp.Layers | tuple[()]
     seen: standard.Statistics | tuple[()]

@@ -13,8 +13,7 @@ from tdu.adam import Adam, AdamMoments
 from tdu.networks import mlp
 from tdu.types import Array, Aux, EnvSpec, Evaluated, Key, Loss, Params, State, Values, Weights
 from tdu.values import sparse_layer
-from tdu.values.shape import EnsembleShape
-from tdu.values.weights import PLAIN
+from tdu.values.shape import PLAIN, EnsembleShape
 
 
 class OneHot(NamedTuple):
@@ -31,8 +30,6 @@ class OneHot(NamedTuple):
 
 
 class OneHotParams(NamedTuple):
-    """What evaluating the online networks needs."""
-
     table: sparse_layer.RowTable
     trained: Params
     prior: Array
@@ -63,7 +60,6 @@ class _Batch(NamedTuple):
 
 
 def one_hot(spec: EnvSpec, shape: EnsembleShape, weights: Weights = PLAIN) -> Values:
-    """The ensemble for one-hot observations."""
     torso, layout, adam = shape.torso_for(spec), shape.heads_in(spec), shape.optimiser
     if not isinstance(adam, Adam):
         raise ValueError("the sparse layer is trained with Adam")

@@ -65,7 +65,6 @@ def init(weights: Array) -> RowTable:
 
 
 def read(table: RowTable, states: Array) -> Read:
-    """The rows of `states` [B]."""
     *outer, networks, features = table.rows.shape
     flat = table.rows.reshape(*outer, -1)  # reads a row in one piece
 
@@ -94,37 +93,24 @@ def target(adam: Adam, row: Read, copied: Array) -> Array:
     return jnp.where(_each(row.touched > copied), row.saved, untouched)
 
 
-class Distinct(NamedTuple):
-    """Which entries of a batch of states are equal."""
+def distinct(states: Array) -> tuple[Array, Array]:
+    """Whether each of `states` [B] is the first of its equals, [B], and sums [B, B].
 
-    first: Array
-    """[B], whether the entry is the first with its state."""
-    sums: Array
-    """[B, B]; its product with numbers [B, …] has the sum over equal states at the first of them, and 0 elsewhere."""
-
-
-def distinct(states: Array) -> Distinct:
-    """Which of `states` [B] are equal."""
+    The product of sums with numbers [B, …] has the sum over equal states at the first of them, and 0 elsewhere.
+    """
     same = states[:, None] == states[None, :]
     earlier = np.tri(states.shape[0], k=-1, dtype=bool)
     first = ~jnp.any(same & earlier, axis=1)  # argmax gives the same and takes three times as long
-    return Distinct(first, (same & first[:, None]).astype(jnp.result_type(float)))
+    return first, (same & first[:, None]).astype(jnp.result_type(float))
 
 
 def write(
     adam: Adam, table: RowTable, *, states: Array, first: Array, before: Read, now: Array, gradient: Array, step: Array
 ) -> RowTable:
-    """Applies Adam's step number `step` to the rows of `states` [B] and writes them back.
+    """Applies Adam's step number `step`, counted from 1, to the rows of `states` [B] and writes them back.
 
-    Args:
-        adam: its constants.
-        table: the layer.
-        states: rows to write.
-        first: [B], whether the entry is written; one of those with equal states.
-        before: the rows as they are stored.
-        now: their weights at `step - 1`.
-        gradient: [B, R, F], summed over equal states at the first of them.
-        step: counted from 1.
+    `before` are the rows as they are stored, and `now` their weights at `step - 1`. Of equal states one is written, the
+    `first` [B]; `gradient` [B, R, F] has their sum there.
     """
     last = table.rows.shape[0] - 1
     age = step - before.touched
@@ -136,8 +122,7 @@ def write(
     rows = jnp.stack([weight, direction, root, target(adam, before, table.copied)], axis=1)
     places = jnp.where(first & (states != last), states, last + 1)
     return table._replace(
-        rows=table.rows.at[places].set(rows, mode="drop"),
-        touched=table.touched.at[places].set(step, mode="drop"),
+        rows=table.rows.at[places].set(rows, mode="drop"), touched=table.touched.at[places].set(step, mode="drop")
     )
 
 

@@ -1,11 +1,9 @@
 """Standardised observations, for an ensemble that observes vectors of numbers in different units.
 
-The settings of an ensemble, such as the scale of its priors and its learning rate, were found on one-hot observations,
-which have length 1 and differ from one another. Standardising brings vectors close to that, with running statistics over the
-batches learned from. Every number gets mean 0 and standard deviation 1, a constant 1 is appended, and the result is divided
-by the root of the number of entries that vary. Its length is about 1, and entries that never vary do not count. A random
-prior then does not prefer one action nearly everywhere, and the unit of a number does not matter. Bytes, choices and images
-already share a unit and are unchanged.
+Priors and learning rates were chosen on one-hot observations, which have length 1 and differ from one another. This brings
+vectors close to that: every number gets mean 0 and standard deviation 1 over the batches learned from, a constant 1 is
+appended, and the result is divided by the root of the number of entries that vary. A random prior then does not prefer one
+action nearly everywhere. Bytes, choices and images already share a unit and are unchanged.
 """
 
 from typing import NamedTuple

@@ -15,7 +15,7 @@ import pytest
 
 import tdu
 from tdu import cli, environments
-from tdu.environments.bsuite_twins import cartpole, experiments, mountain_car
+from tdu.environments.bsuite_twins import cartpole, experiments, tasks
 from tdu.environments.vector import PythonVector, total
 from tdu.errors import UserError
 from tdu.report import bsuite_scores
@@ -277,7 +277,7 @@ def test_every_step_of_the_car_is_equal_from_any_state():
     position[:300] = rng.uniform(-1.2, -1.15, 300)
     time, actions = rng.integers(1000, size=count).astype(np.int32), rng.integers(3, size=count).astype(np.int32)
     env, (reference, _, _) = environments.make("mountain_car/0"), official("mountain_car/0")
-    state = mountain_car.MountainCarState(position, velocity, time)
+    state = tasks.MountainCarState(position, velocity, time)
     _, after = jax.jit(jax.vmap(env.step, in_axes=(0, 0, None)))(state, actions, jax.random.key(0))
     answers = []
     for place, speed, at, action in zip(position.astype(float), velocity.astype(float), time, actions, strict=True):

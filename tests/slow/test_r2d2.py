@@ -12,8 +12,8 @@ from tdu import agents, bonus, memory, td
 from tdu.agents.r2d2 import actor, frames, learner, network, replay, sequences
 from tdu.agents.r2d2.config import Config, TduR2D2Config
 from tdu.agents.r2d2.network import RecurrentParams
-from tdu.agents.r2d2.sequences import Batch, LstmState, Memory, Sequence, Shape, Steps, StreamWriter
-from tdu.agents.r2d2.sum_tree import SumTree
+from tdu.agents.r2d2.replay import SumTree
+from tdu.agents.r2d2.sequences import Batch, LstmState, Memory, Sequence, Shape, Steps, Streams
 from tdu.cluster.messages import pack, unpack
 from tdu.errors import UserError
 from tdu.types import EnvSpec, TimeStep
@@ -377,16 +377,16 @@ def stream(count, seed=0, shape=(3,), dtype=np.float32):
 
 def test_a_stream_is_cut_into_overlapping_sequences():
     steps, memory = stream(30), np.arange(1, 31, dtype=np.float32)[:, None]
-    pieces, writer = [], StreamWriter(SHAPE, np.zeros(1, np.float32), 0, lambda: np.ones(1))
+    one = {"numbers": range(1), "heads": 1, "mask_prob": 1.0, "seed": (0,)}
+    pieces, writer, again = [], *(Streams(SHAPE, np.zeros(1, np.float32), **one) for _ in range(2))
     for part in (slice(0, 3), slice(3, 11), slice(11, 12), slice(12, 30)):
-        pieces += writer.extend(jax.tree.map(lambda x, part=part: x[part], steps), memory[part])
+        pieces += writer.extend(0, jax.tree.map(lambda x, part=part: x[part], steps), memory[part])
     assert [piece.start for piece in pieces] == [0, 4, 8, 12, 16, 20]
     for piece in pieces:
         np.testing.assert_array_equal(piece.steps.action, np.arange(piece.start, piece.start + SHAPE.length))
         assert piece.memory == piece.start  # what was remembered after the step before
-    again = StreamWriter(SHAPE, np.zeros(1, np.float32), 0, lambda: np.ones(1))
-    again.restore(*writer.save())
-    more = [w.extend(stream(4, seed=1), memory[:4]) for w in (writer, again)]
+    again.restore(*writer.save(), exact=True)
+    more = [w.extend(0, stream(4, seed=1), memory[:4]) for w in (writer, again)]
     assert len(more[0]) == 1
     jax.tree.map(np.testing.assert_array_equal, *more)
 

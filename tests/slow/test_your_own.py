@@ -18,7 +18,7 @@ from gymnasium.vector import SyncVectorEnv
 import tdu
 from tdu import agents, environments, values
 from tdu.adam import Adam
-from tdu.environments.python import PythonEnvironment
+from tdu.environments.python import of_dm_env
 from tdu.errors import EnvironmentFault, RunError, UserError
 from tdu.networks import mlp, torsos
 from tdu.run import observers
@@ -421,7 +421,7 @@ def test_every_agent_takes_every_kind_of_observation():
 def test_what_an_environment_counts_keeps_its_type():
     env = Scripted()
     env.level, env.count = np.float32(0.1), 3
-    made = PythonEnvironment(env, name="scripted", seed=0)
+    made = of_dm_env(env, name="scripted", seed=0)
     saved = json.loads(json.dumps(made.counters()))
     env.level, env.count = 0, 0
     made.restore_counters(saved)

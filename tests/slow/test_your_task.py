@@ -17,7 +17,7 @@ from gymnasium.vector import AsyncVectorEnv
 import tdu
 from tdu import agents, environments
 from tdu.agents import units
-from tdu.environments.parts import flatten, layout
+from tdu.environments.spaces import flatten, layout
 from tdu.errors import EnvironmentFault, RunError, UserError
 from tdu.report.collect import label
 from tdu.run import folder as runs

@@ -9,7 +9,7 @@ import pytest
 
 import tdu
 from tdu import environments
-from tdu.environments.jax_vector import JaxVector
+from tdu.environments.vector import JaxVector
 from tdu.types import Environment
 
 SEA = "deep_sea:size=4,stochastic=true"

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from tdu import agents, cli, environments, memory
-from tdu.environments.jax_vector import JaxVector
+from tdu.environments.vector import JaxVector
 from tdu.errors import UserError
 from tdu.run.runners.protocol import Budget
 from tdu.run.runners.stepwise import StepwiseRunner

@@ -114,7 +114,7 @@ def test_a_path_is_no_experiment():
 
 OWN_AGENTS = """
 from tdu import agents
-from tdu.agents import assemble, bdqn
+from tdu.agents import assemble, ensembles
 from tdu.agents.config import EnsembleConfig
 from tdu.types import Bonus
 
@@ -130,7 +130,7 @@ def entry(make):
     return agents.Entry("Mine.", EnsembleConfig, make)
 
 RAISES, NOTHING, ONE = entry(raises), entry(lambda spec, config: None), entry(one_value)
-RECURRENT = entry(bdqn.make)._replace(is_recurrent=True)
+RECURRENT = entry(ensembles.bdqn)._replace(is_recurrent=True)
 """
 
 

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tdu import agents, behaviour, bonus, replay
-from tdu.agents import rnd
-from tdu.agents import tdu as tdu_agent
+from tdu.agents import ensembles, singles
 from tdu.errors import UserError
 from tdu.networks import mlp
 from tdu.run import sweeps
@@ -44,9 +43,9 @@ def test_a_ladder_pays_each_explorer_its_own_beta():
     reward, sigma = paid([[1.0, 0.0], [3.0, 0.0], [5.0, 0.0]], [0.5, -1.0], beta=[0.5, 2.0])
     np.testing.assert_allclose(sigma, [2.0, 0.0], rtol=1e-6)
     np.testing.assert_allclose(reward, [[1.5, -1.0], [4.5, -1.0]], rtol=1e-6)
-    rungs = tdu_agent.ladder(agents.configure("tdu", {"explorers": 3, "beta": 2.0, "beta_ladder": 4.0}))
+    rungs = ensembles.ladder(agents.configure("tdu", {"explorers": 3, "beta": 2.0, "beta_ladder": 4.0}))
     np.testing.assert_allclose(rungs, [0.5, 2.0, 8.0])
-    assert tdu_agent.ladder(agents.configure("tdu", {"beta": 2.0})) == 2.0
+    assert ensembles.ladder(agents.configure("tdu", {"beta": 2.0})) == 2.0
 
 
 def test_other_bonuses_by_hand():
@@ -106,7 +105,7 @@ def test_visits_are_counted_to_no_overflow():
 
 def distillation(spec=GRID, normalise=False, decay=0.9):
     config = agents.configure("rnd", {"hidden_sizes": (16,), "features": 4, "learning_rate": 1e-2})
-    return bonus.distillation(2.0, rnd.predictor(spec, config), normalise=normalise, decay=decay)
+    return bonus.distillation(2.0, singles.predictor(spec, config), normalise=normalise, decay=decay)
 
 
 def states(*indices):

@@ -29,8 +29,6 @@ class Remembered(NamedTuple):
 
 
 class Acting(NamedTuple):
-    """State of an actor."""
-
     remembered: Remembered
     head: Array
     left: Array
@@ -67,8 +65,7 @@ def look(
 def explorer(network: Recurrent, heads: int, head_steps: int, epsilon: Array | float) -> Actor:
     """One head at a time, ε-greedily."""
 
-    def begin(params: RecurrentParams, key: Key) -> Acting:
-        del params
+    def begin(_: RecurrentParams, key: Key) -> Acting:
         head = jax.random.randint(key, (), 0, heads)
         return Acting(fresh(network), head, jnp.full((), head_steps, jnp.int32), jnp.asarray(epsilon, jnp.float32))
 
@@ -89,17 +86,16 @@ def evaluator(network: Recurrent, heads: slice, epsilon: float) -> Actor:
     """ε-greedy on the mean of unsquashed values over some heads."""
     pick = epsilon_greedy(epsilon)
 
-    def begin(params: RecurrentParams, key: Key) -> Remembered:
-        del params, key
+    def begin(_params: RecurrentParams, _key: Key) -> Remembered:
         return fresh(network)
 
-    def values(params: RecurrentParams, remembered: Remembered, timestep: TimeStep) -> Array:
-        q, _ = look(network, params, remembered, timestep)
-        return jnp.mean(td.unsquash(q[heads]), axis=0)
+    def mean(params: RecurrentParams, remembered: Remembered, timestep: TimeStep) -> tuple[Array, Memory]:
+        q, memory = look(network, params, remembered, timestep)
+        return jnp.mean(td.unsquash(q[heads]), axis=0), memory
 
     def act(params: RecurrentParams, remembered: Remembered, timestep: TimeStep, key: Key) -> tuple[Array, Remembered]:
-        q, memory = look(network, params, remembered, timestep)
-        action = pick(jnp.mean(td.unsquash(q[heads]), axis=0), key)
+        q, memory = mean(params, remembered, timestep)
+        action = pick(q, key)
         return action, Remembered(memory, action, jnp.zeros((), bool))
 
-    return Actor(begin, act, remembers=True, values=values)
+    return Actor(begin, act, remembers=True, values=lambda *at: mean(*at)[0])

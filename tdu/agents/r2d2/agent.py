@@ -51,7 +51,6 @@ class RecurrentAgent(NamedTuple):
 
 
 def make(spec: EnvSpec, config: Config) -> RecurrentAgent:
-    """The agent for an environment."""
     network = networks.make(spec, config)
     bonus = _bonus(spec, config) if isinstance(config, TduR2D2Config) else bonuses.nothing()
     learner = learners.make(network, config, bonus)

@@ -64,12 +64,10 @@ class Config:
 
     @property
     def heads(self) -> int:
-        """Exploiters and explorers."""
         return self.exploiters + self.explorers
 
     @property
     def shape(self) -> Shape:
-        """How sequences are cut."""
         return Shape(self.burn_in, self.trace_length, self.replay_period)
 
     def __post_init__(self) -> None:
@@ -133,20 +131,10 @@ class TduPriorConfig(TduR2D2Config):
 
 
 _SMALL: dict[str, object] = {
-    "batch_size": 32,
-    "trace_length": 20,
-    "burn_in": 5,
-    "replay_period": 10,
-    "replay_capacity": 10_000,
-    "min_replay": 100,
-    "learn_period": 32,
-    "learning_rate": 1e-3,
-    "adam_eps": 1e-5,
-    "target_period": 100,
-    "hidden_sizes": (64,),
-    "lstm_size": 64,
-    "head_size": 64,
-}
+    "batch_size": 32, "trace_length": 20, "burn_in": 5, "replay_period": 10, "replay_capacity": 10_000, "min_replay": 100,
+    "learn_period": 32, "learning_rate": 1e-3, "adam_eps": 1e-5, "target_period": 100, "hidden_sizes": (64,),
+    "lstm_size": 64, "head_size": 64,
+}  # fmt: skip
 
 PRESETS: Presets = {
     "paper": {},
@@ -156,18 +144,10 @@ PRESETS: Presets = {
     | {"torso": "mlp", "hidden_sizes": (128,), "lstm_size": 128, "discount": 0.99, "learning_rate": 5e-4},
     "atari-small": _SMALL
     | {
-        "batch_size": 16,
-        "learn_period": 160,
-        "discount": 0.99,
-        "learning_rate": 5e-4,
-        "adam_eps": 1e-4,
-        "target_period": 200,
-        "filters": (16, 32),
-        "pixels": 42,
-        "hidden_sizes": (128,),
-        "lstm_size": 128,
+        "batch_size": 16, "learn_period": 160, "discount": 0.99, "learning_rate": 5e-4, "adam_eps": 1e-4,
+        "target_period": 200, "filters": (16, 32), "pixels": 42, "hidden_sizes": (128,), "lstm_size": 128,
     },
-}
+}  # fmt: skip
 """Sets of defaults: the paper's table 4, which needs a cluster, and four that learn on a laptop."""
 
 NUM_ENVS = {"paper": 256, "memory": 8, "deep-sea": 8, "minatar": 16, "atari-small": 16}

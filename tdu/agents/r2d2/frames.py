@@ -1,9 +1,8 @@
 """Storage of observations in blocks of consecutive steps, each observation once.
 
-Overlapping sequences share blocks. Where an observation is a stack of frames ([H, W, C], as in Atari), consecutive stacks
-share all frames but the newest. Only the newest is stored, and the whole stack where a block or an episode begins. Stacks are
-compared byte by byte, so what is read is what was written. Complete blocks can be compressed (zlib). Between processes stacks
-are sent in the same form (`PackedStacks`): a stack of four takes about a quarter of the bytes.
+Overlapping sequences share blocks. Of a stack of frames ([H, W, C], as in Atari) only the newest is stored, and the whole
+stack where it does not continue the one before, byte by byte. Complete blocks can be compressed (zlib). Between processes
+stacks are sent in the same form (`PackedStacks`): a stack of four takes about a quarter of the bytes.
 """
 
 import math
@@ -130,7 +129,6 @@ class Frames:
         _put_together(found, frames, lambda step: self._older.get((block, step)))
 
     def forget(self, block: int) -> None:
-        """Frees a block."""
         self._packed.pop(block, None)
         self._open.pop(block, None)
         if self._stacked:

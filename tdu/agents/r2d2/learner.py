@@ -42,8 +42,6 @@ class LearnerState(NamedTuple):
 
 
 class Learner(NamedTuple):
-    """Pure functions over explicit state."""
-
     init: Callable[[Key], LearnerState]
     params: Callable[[LearnerState], RecurrentParams]
     """params(state) -> what acting needs."""
@@ -54,19 +52,14 @@ class Learner(NamedTuple):
 
 
 class Errors(NamedTuple):
-    """Errors and bonus of a batch."""
-
     delta: Array
     """Squashed errors of all heads, [H, T, B]."""
     sigma: Array
     """The bonus, [T, B]."""
     largest_q: Array
-    extra: Array
-    """The explorers' bonus, [N, T, B]."""
 
 
 def make(network: Recurrent, config: Config, bonus: Bonus) -> Learner:
-    """The learner of a network."""
     shape = config.shape
     optimiser = optax.chain(
         optax.clip_by_global_norm(config.clip), optax.adam(config.learning_rate, eps=config.adam_eps)
@@ -116,7 +109,7 @@ def make(network: Recurrent, config: Config, bonus: Bonus) -> Learner:
         )
         delta = over(q, now.action, r_t, d_t, target_t, selector_t, lambda_t)
         largest = jnp.max(jnp.abs(td.unsquash(jax.lax.stop_gradient(q[:k]))))
-        return Errors(delta * now.valid, sigma.reshape(now.reward.shape), largest, extra)
+        return Errors(delta * now.valid, sigma.reshape(now.reward.shape), largest)
 
     def update(state: LearnerState, batch: Batch) -> tuple[LearnerState, Array, Metrics]:
         now, after = trace(batch.steps, shape)

@@ -46,8 +46,6 @@ class TorsoWeights(NamedTuple):
 
 
 class NetworkWeights(NamedTuple):
-    """Of one network."""
-
     heads: HeadWeights
     lstm: LstmWeights | tuple[()]
     """Empty without an LSTM."""
@@ -62,8 +60,6 @@ class RecurrentParams(NamedTuple):
 
 
 class Recurrent(NamedTuple):
-    """A network with a memory."""
-
     init: Callable[[Key], RecurrentParams]
     memory: Callable[[], Memory]
     """memory() -> the memory at the beginning of an episode, without a batch axis."""
@@ -82,11 +78,24 @@ class Single(NamedTuple):
 def make(spec: EnvSpec, config: Config) -> Recurrent:
     """The network for an environment: Q_k, or Q_k + λ·P_k with P_k of a narrower network with a memory of its own."""
     network = single(spec, config)
-    return (
-        with_prior(network, single(spec, narrower(config)), config.prior_scale)
-        if config.prior_scale
-        else alone(network)
-    )
+    other = single(spec, narrower(config)) if config.prior_scale else None
+
+    def init(key: Key) -> RecurrentParams:
+        if other is None:
+            return RecurrentParams(network.init(key))
+        key_trained, key_prior = jax.random.split(key)
+        return RecurrentParams(network.init(key_trained), other.init(key_prior))
+
+    def unroll(params: RecurrentParams, memory: Memory, steps: Steps) -> tuple[Array, Memory]:
+        q, learned = network.unroll(params.trained, memory.trained, steps)
+        if other is None:
+            return q, Memory(learned)
+        assert params.prior
+        assert memory.prior
+        p, fixed = other.unroll(jax.lax.stop_gradient(params.prior), memory.prior, steps)
+        return q + config.prior_scale * jax.lax.stop_gradient(p), Memory(learned, fixed)
+
+    return Recurrent(init, lambda: Memory(network.memory(), other.memory() if other else ()), unroll)
 
 
 def narrower(config: Config) -> Config:
@@ -105,35 +114,7 @@ def narrower(config: Config) -> Config:
     )
 
 
-def with_prior(network: Single, prior: Single, scale: float) -> Recurrent:
-    """Q_k + λ·P_k."""
-
-    def init(key: Key) -> RecurrentParams:
-        key_trained, key_prior = jax.random.split(key)
-        return RecurrentParams(network.init(key_trained), prior.init(key_prior))
-
-    def unroll(params: RecurrentParams, memory: Memory, steps: Steps) -> tuple[Array, Memory]:
-        assert params.prior
-        assert memory.prior
-        q, learned = network.unroll(params.trained, memory.trained, steps)
-        p, fixed = prior.unroll(jax.lax.stop_gradient(params.prior), memory.prior, steps)
-        return q + scale * jax.lax.stop_gradient(p), Memory(learned, fixed)
-
-    return Recurrent(init, lambda: Memory(network.memory(), prior.memory()), unroll)
-
-
-def alone(network: Single) -> Recurrent:
-    """The network without a prior."""
-
-    def unroll(params: RecurrentParams, memory: Memory, steps: Steps) -> tuple[Array, Memory]:
-        q, learned = network.unroll(params.trained, memory.trained, steps)
-        return q, Memory(learned)
-
-    return Recurrent(lambda key: RecurrentParams(network.init(key)), lambda: Memory(network.memory()), unroll)
-
-
 def single(spec: EnvSpec, config: Config) -> Single:
-    """One network."""
     torso = torsos.make(config.torso, spec, filters=config.filters, pixels=config.pixels)
     widths = (torso.width, *config.hidden_sizes)
     fed = widths[-1] + (spec.num_actions + 1 if config.feed_back else 0)
@@ -158,16 +139,12 @@ def single(spec: EnvSpec, config: Config) -> Single:
         if lstm:
             gates = jnp.zeros((4, lstm)).at[2].set(1.0).reshape(-1)  # input, candidate, forget, output
             of_lstm = LstmWeights(gates, drawn((lstm, 4 * lstm), fed + lstm), drawn((fed, 4 * lstm), fed + lstm))
-        filters = [layer(shape) for shape in torso.shapes]
-        if spec.num_states is None:
-            return NetworkWeights(
-                of_heads, of_lstm, TorsoWeights(filters, [layer(shape) for shape in pairwise(widths)])
-            )
-        first = layer((spec.num_states + 1, widths[1]), fan_in=1)  # of a one-hot input exactly one row is on
-        first = first._replace(w=first.w.at[spec.num_states].set(0.0))  # nothing is on where nothing is seen
-        return NetworkWeights(
-            of_heads, of_lstm, TorsoWeights(filters, [first, *(layer(shape) for shape in pairwise(widths[1:]))])
-        )
+        filters, first = [layer(shape) for shape in torso.shapes], []
+        if spec.num_states is not None:
+            one_hot = layer((spec.num_states + 1, widths[1]), fan_in=1)  # of a one-hot input exactly one row is on
+            first = [one_hot._replace(w=one_hot.w.at[spec.num_states].set(0.0))]  # nothing is on where nothing is seen
+        layers = [*first, *(layer(shape) for shape in pairwise(widths[len(first) :]))]
+        return NetworkWeights(of_heads, of_lstm, TorsoWeights(filters, layers))
 
     def init(key: Key) -> NetworkWeights:
         """All weights are drawn in one call: XLA takes a second for each."""

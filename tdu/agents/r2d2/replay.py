@@ -14,7 +14,6 @@ from tdu import memory as machine
 from tdu.agents.r2d2 import frames
 from tdu.agents.r2d2.config import Config
 from tdu.agents.r2d2.sequences import Batch, Memory, Sequence, Steps, empty_steps
-from tdu.agents.r2d2.sum_tree import SumTree
 from tdu.errors import UserError
 from tdu.types import EnvSpec
 
@@ -24,9 +23,51 @@ _SMALLEST = 1e-6
 _OTHER_FIELDS = tuple(name for name in Steps._fields if name != "observation")
 
 
-class ReplayCounts(TypedDict):
-    """What `Replay` saves besides arrays."""
+class SumTree:
+    """Weights [capacity], all 0 at first: draws indices in proportion to them, in log time, many at once.
 
+    A node holds the sum of its two children; the leaves are the weights. Sums are always computed from the children, never
+    by adding differences, so that rounding errors do not accumulate.
+    """
+
+    def __init__(self, capacity: int):
+        self._leaves = 1 << max(capacity - 1, 0).bit_length()
+        self._sums = np.zeros(2 * self._leaves)
+        """Node n has the children 2n and 2n + 1; node 1 is the root."""
+        self._capacity = capacity
+
+    @property
+    def total(self) -> float:
+        return float(self._sums[1])
+
+    def __getitem__(self, indices: np.ndarray) -> np.ndarray:
+        return self._sums[self._leaves + np.asarray(indices)]
+
+    def set(self, indices: np.ndarray, weights: np.ndarray) -> None:
+        """Sets the weights of indices; of an index that occurs twice, the last weight counts."""
+        nodes = self._leaves + np.asarray(indices, np.int64)
+        self._sums[nodes] = weights
+        while len(nodes) and nodes[0] > 1:
+            nodes = nodes >> 1 if len(nodes) == 1 else np.unique(nodes >> 1)  # one node needs no sorting, which is slow
+            self._sums[nodes] = self._sums[2 * nodes] + self._sums[2 * nodes + 1]
+
+    def find(self, sums: np.ndarray) -> np.ndarray:
+        """For every number in [0, total): the index at which the running sum of weights passes it."""
+        nodes = np.ones(len(sums), np.int64)
+        rest = np.array(sums, np.float64)
+        while nodes[0] < self._leaves:
+            left = self._sums[2 * nodes]
+            # Rounding may lead to a child of weight 0; the other one then has some.
+            right = ((rest >= left) & (self._sums[2 * nodes + 1] > 0)) | (left <= 0)
+            rest = np.where(right, rest - left, rest)
+            nodes = 2 * nodes + right
+        return nodes - self._leaves
+
+    def weights(self) -> np.ndarray:
+        return self._sums[self._leaves : self._leaves + self._capacity].copy()
+
+
+class ReplayCounts(TypedDict):
     oldest: int
     next: int
     """Ids of the oldest sequence and of the next one."""
@@ -160,14 +201,18 @@ class Replay:
             self._tree[places] ** (1 / exponent) if exponent else np.ones(len(places))
         )  # with exponent 0, priorities are not stored
 
+    def _tables(self, used: int, filled: int) -> dict[str, np.ndarray]:
+        """What is saved of the first `used` blocks and `filled` places, by name, as views."""
+        tables = {f"steps.{name}": x[:used] for name, x in self._steps.items()}
+        tables |= {f"memory.{i}": x[:filled] for i, x in enumerate(jax.tree.leaves(self._memory))}
+        tables |= {"filled": self._filled[:used], "users": self._users[:used], "names": self._names[:used]}
+        return tables | {"slots": self._slots[:filled], "mask": self._mask[:filled]}
+
     def save(self) -> tuple[dict[str, np.ndarray], ReplayCounts]:
         """Arrays by name, large ones not copied, and what JSON can hold."""
         filled, used = min(self._next, self.capacity), self._used
         arrays = {f"frames.{name}": x for name, x in self._frames.save(used).items()}
-        arrays |= {f"steps.{name}": x[:used] for name, x in self._steps.items()}
-        arrays |= {f"memory.{i}": x[:filled] for i, x in enumerate(jax.tree.leaves(self._memory))}
-        arrays |= {"filled": self._filled[:used], "users": self._users[:used], "names": self._names[:used]}
-        arrays |= {"slots": self._slots[:filled], "mask": self._mask[:filled], "weights": self._tree.weights()[:filled]}
+        arrays |= self._tables(used, filled) | {"weights": self._tree.weights()[:filled]}
         return arrays, {"oldest": self._oldest, "next": self._next, "largest_priority": self.largest_priority}
 
     def restore(self, arrays: dict[str, np.ndarray], plain: ReplayCounts) -> None:
@@ -175,19 +220,11 @@ class Replay:
         self._oldest, self._next = plain["oldest"], plain["next"]
         self.largest_priority = plain["largest_priority"]
         filled, used = len(arrays["slots"]), len(arrays["filled"])
-        by_block: dict[str, np.ndarray] = {"filled": self._filled, "users": self._users, "names": self._names}
-        by_place: dict[str, np.ndarray] = {"slots": self._slots, "mask": self._mask}
-        for count, several in ((used, by_block), (filled, by_place)):
-            for name, rows in several.items():
-                rows[:count] = arrays.pop(name)
-        for name, rows in self._steps.items():
-            rows[:used] = arrays.pop(f"steps.{name}")
-        for i, rows in enumerate(jax.tree.leaves(self._memory)):
-            rows[:filled] = arrays.pop(f"memory.{i}")
+        for name, x in self._tables(used, filled).items():
+            x[:] = arrays.pop(name)
         self._tree.set(np.arange(filled), arrays.pop("weights"))
-        prefix = "frames."
-        names = [name for name in arrays if name.startswith(prefix)]
-        self._frames.restore({name.removeprefix(prefix): arrays.pop(name) for name in names})
+        names = [name for name in arrays if name.startswith("frames.")]
+        self._frames.restore({name.removeprefix("frames."): arrays.pop(name) for name in names})
         self._used = used
         there = np.flatnonzero(self._users)
         self._where = {(int(s), int(n)): int(block) for block, (s, n) in zip(there, self._names[there], strict=True)}

@@ -8,7 +8,6 @@ reset. Where the task ends, the discount is 0. Where an episode is cut off by a 
 as a step of its own that is not `valid`: it is bootstrapped from and not learned on.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple, TypedDict, TypeVar
 
 import jax
@@ -100,8 +99,6 @@ class Batch(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """How sequences are cut."""
-
     burn_in: int
     """Steps that only bring the memory up to date."""
     trace: int
@@ -174,58 +171,7 @@ def stream_steps(roll: Roll, row: int) -> tuple[Steps, Memory]:
     return found, jax.tree.map(column, roll.memory)
 
 
-class StreamWriter:
-    """Cuts one stream into sequences.
-
-    Args:
-        shape: how they are cut.
-        memory: the network's memory before the stream's first step.
-        stream: its number.
-        draw_mask: gives the mask of the next sequence.
-    """
-
-    def __init__(self, shape: Shape, memory: Memory, stream: int, draw_mask: Callable[[], np.ndarray]):
-        self._shape, self.stream, self._draw_mask = shape, stream, draw_mask
-        self._start = 0
-        """Number of the first step that is held."""
-        self._held: Steps | None = None
-        self._memory = jax.tree.map(lambda x: np.asarray(x)[None], memory)
-        """Before each step that is held, and after the last, [n + 1, …]."""
-
-    def extend(self, steps: Steps, memory: Memory) -> list[Sequence]:
-        """Adds the stream's next steps [n, …] and the memory after each; returns the sequences that are now complete."""
-        held = steps if self._held is None else _joined(self._held, steps)
-        before = _joined(self._memory, memory)
-        found, at = [], 0
-        while at + self._shape.length <= len(held.action):
-            piece = jax.tree.map(lambda x, at=at: x[at : at + self._shape.length].copy(), held)
-            remembered = jax.tree.map(lambda x, at=at: x[at].copy(), before)
-            found.append(Sequence(self.stream, self._start + at, piece, remembered, self._draw_mask()))
-            at += self._shape.period
-        self._held = jax.tree.map(lambda x: x[at:].copy(), held)
-        self._memory = jax.tree.map(lambda x: x[at:].copy(), before)
-        self._start += at
-        return found
-
-    def save(self) -> tuple[dict[str, np.ndarray], int]:
-        """The steps that are held, as arrays by name, and the number of the first."""
-        arrays = {f"memory.{i}": x for i, x in enumerate(jax.tree.leaves(self._memory))}
-        if self._held is not None:
-            arrays |= {f"steps.{name}": x for name, x in self._held._asdict().items()}
-        return arrays, self._start
-
-    def restore(self, arrays: dict[str, np.ndarray], start: int) -> None:
-        """Restores what `save` returned."""
-        leaves = [arrays[f"memory.{i}"] for i in range(len(jax.tree.leaves(self._memory)))]
-        self._memory = jax.tree.unflatten(jax.tree.structure(self._memory), leaves)
-        there = all(f"steps.{name}" in arrays for name in Steps._fields)
-        self._held = Steps(**{name: arrays[f"steps.{name}"] for name in Steps._fields}) if there else None
-        self._start = start
-
-
 class StreamCounts(TypedDict):
-    """What `Streams` saves besides arrays."""
-
     sequences: int
     """Cut so far."""
     numbers: list[int]
@@ -237,26 +183,39 @@ class StreamCounts(TypedDict):
 class Streams:
     """The streams of B environments, cut into sequences, each with a mask drawn from (seed, number of the sequence).
 
-    Args:
-        shape: how they are cut.
-        memory: the network's memory at the beginning of an episode.
-        numbers: of the streams.
-        heads: number of heads.
-        mask_prob: probability that a head learns from a sequence.
-        seed: of the masks.
+    `memory` is the network's at the beginning of an episode; a head learns from a sequence with probability `mask_prob`.
     """
 
     def __init__(
         self, shape: Shape, memory: Memory, *, numbers: range, heads: int, mask_prob: float, seed: tuple[int, ...]
     ):
-        self._heads, self._mask_prob, self._seed = heads, mask_prob, seed
+        self._shape, self._heads, self._mask_prob, self._seed = shape, heads, mask_prob, seed
         self._count = 0
         """Sequences cut so far."""
-        self._writers = [StreamWriter(shape, memory, number, self._draw_mask) for number in numbers]
+        self._numbers, self._starts = list(numbers), [0] * len(numbers)
+        """Of the streams, and of the first step that is held of each."""
+        self._held: list[Steps | None] = [None] * len(numbers)
+        self._memory = [jax.tree.map(lambda x: np.asarray(x)[None], memory)] * len(numbers)
+        """Before each step that is held, and after the last, [n + 1, …]."""
 
     def cut(self, roll: Roll) -> list[Sequence]:
         """Adds the steps of a roll; returns the sequences that are now complete."""
-        return [found for row, writer in enumerate(self._writers) for found in writer.extend(*stream_steps(roll, row))]
+        return [found for row in range(len(self._numbers)) for found in self.extend(row, *stream_steps(roll, row))]
+
+    def extend(self, row: int, steps: Steps, memory: Memory) -> list[Sequence]:
+        """Adds a stream's next steps [n, …] and the memory after each; returns the sequences that are now complete."""
+        earlier = self._held[row]
+        held, before = steps if earlier is None else _joined(earlier, steps), _joined(self._memory[row], memory)
+        found, at = [], 0
+        while at + self._shape.length <= len(held.action):
+            piece = jax.tree.map(lambda x, at=at: x[at : at + self._shape.length].copy(), held)
+            remembered = jax.tree.map(lambda x, at=at: x[at].copy(), before)
+            found.append(Sequence(self._numbers[row], self._starts[row] + at, piece, remembered, self._draw_mask()))
+            at += self._shape.period
+        self._held[row] = jax.tree.map(lambda x: x[at:].copy(), held)
+        self._memory[row] = jax.tree.map(lambda x: x[at:].copy(), before)
+        self._starts[row] += at
+        return found
 
     def _draw_mask(self) -> np.ndarray:
         mask = np.ones(self._heads, np.float32)
@@ -267,24 +226,27 @@ class Streams:
         return mask
 
     def save(self) -> tuple[dict[str, np.ndarray], StreamCounts]:
-        """Arrays by name, and what JSON can hold."""
+        """The steps that are held, as arrays by name, and what JSON can hold."""
         arrays: dict[str, np.ndarray] = {}
-        starts = []
-        for row, writer in enumerate(self._writers):
-            held, start = writer.save()
-            starts.append(start)
-            arrays |= {f"{row}.{name}": x for name, x in held.items()}
-        numbers = [writer.stream for writer in self._writers]
-        return arrays, {"sequences": self._count, "numbers": numbers, "starts": starts}
+        for row, (memory, held) in enumerate(zip(self._memory, self._held, strict=True)):
+            arrays |= {f"{row}.memory.{i}": x for i, x in enumerate(jax.tree.leaves(memory))}
+            if held is not None:
+                arrays |= {f"{row}.steps.{name}": x for name, x in held._asdict().items()}
+        return arrays, {"sequences": self._count, "numbers": list(self._numbers), "starts": list(self._starts)}
 
     def restore(self, arrays: dict[str, np.ndarray], plain: StreamCounts, *, exact: bool) -> None:
         """Restores what `save` returned; where the environments were not restored exactly, new streams begin."""
         self._count = plain["sequences"]
-        for row, writer in enumerate(self._writers):
-            writer.stream = plain["numbers"][row] + (0 if exact else len(self._writers))
-            if exact:
-                held = {name.removeprefix(f"{row}."): x for name, x in arrays.items() if name.startswith(f"{row}.")}
-                writer.restore(held, plain["starts"][row])
+        self._numbers = [number + (0 if exact else len(self._numbers)) for number in plain["numbers"]]
+        if not exact:
+            return
+        self._starts = list(plain["starts"])
+        for row, memory in enumerate(self._memory):
+            leaves = [arrays[f"{row}.memory.{i}"] for i in range(len(jax.tree.leaves(memory)))]
+            self._memory[row] = jax.tree.unflatten(jax.tree.structure(memory), leaves)
+            names = {name: f"{row}.steps.{name}" for name in Steps._fields}
+            there = all(name in arrays for name in names.values())
+            self._held[row] = Steps(**{field: arrays[name] for field, name in names.items()}) if there else None
 
 
 def _joined(a: Tree, b: Tree) -> Tree:

@@ -1,4 +1,4 @@
-"""bsuite's `Cartpole` (Barto, Sutton and Anderson, 1983), and the physics and clock that it shares with the swing-up.
+"""bsuite's `Cartpole` (Barto, Sutton and Anderson, 1983) and `CartpoleSwingup`, which share physics and clock.
 
 Positions are computed in single precision; bsuite uses double precision. The clock is bsuite's: it adds 0.01 in double
 precision, so an episode ends after 1001 steps, not after 1000.
@@ -17,13 +17,11 @@ EDGE = 3.0
 """|x| at the edge of the table, and the unit of observed positions."""
 _INTERVAL, _TIME_LIMIT = 0.01, 10.0
 _CART_MASS, _POLE_MASS, _POLE_LENGTH, _FORCE, _GRAVITY = 1.0, 0.1, 0.5, 10.0, 9.8
-_BALANCED_HEIGHT = 0.8
-_START_NOISE = 0.05
+_BALANCED_HEIGHT, _START_NOISE = 0.8, 0.05
+_SLOW, _MOVE_COST = 1.0, 0.1
 
 
 class Pole(NamedTuple):
-    """A cart and its pole."""
-
     x: Array
     x_dot: Array
     theta: Array
@@ -79,14 +77,13 @@ def observed(pole: Pole) -> Array:
 
 
 def cartpole() -> Environment:
-    """Balance a pole. Every step pays 1, until the pole falls or the cart leaves the table."""
+    """`Cartpole`: balance a pole. Every step pays 1, until the pole falls or the cart leaves the table."""
 
     def reset(key: Key) -> tuple[CartpoleState, TimeStep]:
         pole = start(key, 0.0)
         return CartpoleState(pole, jnp.zeros((), jnp.int32)), time_steps.first(observed(pole)[None])
 
-    def step(state: CartpoleState, action: Array, key: Key) -> tuple[CartpoleState, TimeStep]:
-        del key
+    def step(state: CartpoleState, action: Array, _: Key) -> tuple[CartpoleState, TimeStep]:
         pole = moved(state.pole, action)
         balanced = (jnp.cos(pole.theta) > _BALANCED_HEIGHT) & (jnp.abs(pole.x) < EDGE)
         last = (pole.time == MOST_STEPS) | ~balanced
@@ -102,3 +99,44 @@ def cartpole() -> Environment:
 
 def _wrapped(theta: Array) -> Array:
     return theta - 2 * jnp.pi * jnp.round(theta / (2 * jnp.pi))
+
+
+class SwingupState(NamedTuple):
+    pole: Pole
+    upright: Array
+    """Number of steps that paid 1."""
+    moves: Array
+    """Number of steps that cost 0.1."""
+
+
+def cartpole_swingup(*, height_threshold: float, x_reward_threshold: float) -> Environment:
+    """`CartpoleSwingup`: the pole hangs at first, moves cost 0.1, and an upright, slow and central pole pays 1.
+
+    An episode ends when the cart leaves the table, not when the pole falls.
+    """
+
+    def near(pole: Pole) -> Array:
+        return jnp.stack([jnp.abs(pole.x) < x_reward_threshold, jnp.abs(pole.theta_dot) < _SLOW])
+
+    def observe(pole: Pole) -> Array:
+        return jnp.concatenate([observed(pole), jnp.where(near(pole), 1.0, -1.0)])[None]
+
+    def reset(key: Key) -> tuple[SwingupState, TimeStep]:
+        pole, zero = start(key, jnp.pi), jnp.zeros((), jnp.int32)
+        return SwingupState(pole, zero, zero), time_steps.first(observe(pole))
+
+    def step(state: SwingupState, action: Array, _: Key) -> tuple[SwingupState, TimeStep]:
+        pole = moved(state.pole, action)
+        upright = (jnp.cos(pole.theta) > height_threshold) & near(pole).all()
+        moves = action != 1
+        last = (pole.time == MOST_STEPS) | (jnp.abs(pole.x) > EDGE)
+        reward = jnp.where(upright, 1.0, 0.0) - jnp.where(moves, _MOVE_COST, 0.0)
+        state = SwingupState(pole, state.upright + upright, state.moves + moves)
+        return state, time_steps.following(observe(pole), reward, last)
+
+    def info(state: SwingupState) -> dict[str, Array]:
+        earned = state.upright - _MOVE_COST * state.moves
+        return {"raw_return": earned, "total_upright": state.upright, "best_episode": earned}
+
+    names = ("raw_return", "total_upright", "best_episode")
+    return Environment(EnvSpec("cartpole_swingup", (1, 8), num_actions=3, info_names=names), reset, step, info)

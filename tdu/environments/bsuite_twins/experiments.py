@@ -6,26 +6,18 @@ This file does not import bsuite. A test compares it with bsuite.
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+
+import jax
 
 from tdu.environments import built_in
 from tdu.environments.adapter import Adapter, compiled
-from tdu.environments.bsuite_twins.bandit import bandit
-from tdu.environments.bsuite_twins.cartpole import cartpole
-from tdu.environments.bsuite_twins.cartpole_swingup import cartpole_swingup
-from tdu.environments.bsuite_twins.catch import catch
-from tdu.environments.bsuite_twins.discounting_chain import discounting_chain
-from tdu.environments.bsuite_twins.memory_chain import memory_chain
-from tdu.environments.bsuite_twins.mnist import mnist
-from tdu.environments.bsuite_twins.mountain_car import mountain_car
-from tdu.environments.bsuite_twins.rewards import with_noise, with_scale
-from tdu.environments.bsuite_twins.umbrella_chain import umbrella_chain
+from tdu.environments.bsuite_twins import tasks
+from tdu.environments.bsuite_twins.cartpole import cartpole, cartpole_swingup
 from tdu.environments.mnist_files import digits_folder
-from tdu.environments.settings import DeepSeaSettings
 from tdu.errors import UserError, unknown
-from tdu.types import Environment
+from tdu.types import Array, Environment, Key, State, TimeStep
 
-Settings = Mapping[str, Any]
+Settings = Mapping[str, int | float]
 
 _LENGTHS = (*range(1, 11), 12, 14, 17, 20, 25, *range(30, 101, 10))
 _SIZES = (*range(1, 11), 12, 14, 17, 20, 25, 30, 40)
@@ -73,22 +65,21 @@ _SHORT = ("cartpole", "discounting_chain", "mountain_car")
 """Experiments with 1000 episodes."""
 
 _MAKERS: dict[str, Callable[..., Environment]] = {
-    "bandit": bandit,
+    "bandit": tasks.bandit,
     "cartpole": cartpole,
     "cartpole_swingup": cartpole_swingup,
-    "catch": catch,
-    "discounting_chain": discounting_chain,
-    "memory_len": lambda memory_length: memory_chain(memory_length=memory_length, num_bits=1),
-    "memory_size": lambda num_bits: memory_chain(memory_length=2, num_bits=num_bits),
-    "mnist": mnist,
-    "mountain_car": mountain_car,
-    "umbrella_distract": lambda n_distractor: umbrella_chain(chain_length=20, n_distractor=n_distractor),
-    "umbrella_length": umbrella_chain,
+    "catch": tasks.catch,
+    "discounting_chain": tasks.discounting_chain,
+    "memory_len": lambda memory_length: tasks.memory_chain(memory_length=memory_length, num_bits=1),
+    "memory_size": lambda num_bits: tasks.memory_chain(memory_length=2, num_bits=num_bits),
+    "mnist": tasks.mnist,
+    "mountain_car": tasks.mountain_car,
+    "umbrella_distract": lambda n_distractor: tasks.umbrella_chain(chain_length=20, n_distractor=n_distractor),
+    "umbrella_length": tasks.umbrella_chain,
 }
 
 
 def ids(experiment: str) -> list[str]:
-    """All ids of an experiment."""
     return [f"{experiment}/{index}" for index in range(len(SETTINGS[experiment]))]
 
 
@@ -119,8 +110,8 @@ def twin(bsuite_id: str) -> Environment:
     """The compiled environment of an id. Equal settings share one."""
     name, index = split(bsuite_id)
     if name in DEEP_SEAS:
-        settings = DeepSeaSettings(stochastic=DEEP_SEAS[name], **SETTINGS[name][index])
-        return built_in.make("deep_sea", settings)
+        size, mapping_seed = (int(SETTINGS[name][index][setting]) for setting in ("size", "mapping_seed"))
+        return built_in.make("deep_sea", built_in.DeepSeaSettings(size, mapping_seed, stochastic=DEEP_SEAS[name]))
     folder = digits_folder() if name.startswith("mnist") else None
     return _make(name, SETTINGS[name].index(SETTINGS[name][index]), folder)
 
@@ -133,17 +124,35 @@ def _make(experiment: str, index: int, folder: Path | None) -> Environment:
     noise_scale, reward_scale = settings.pop("noise_scale", None), settings.pop("reward_scale", None)
     env = _MAKERS[experiment.removesuffix("_noise").removesuffix("_scale")](**settings)
     if noise_scale is not None:
-        env = with_noise(env, noise_scale)
+        env = _with_noise(env, noise_scale)
     if reward_scale is not None:
-        env = with_scale(env, reward_scale)
+        env = _with_scale(env, reward_scale)
     bsuite_id = f"{experiment}/{index}"
     return env._replace(spec=env.spec._replace(name=bsuite_id, default_episodes=episodes(bsuite_id)))
 
 
+def _with_noise(env: Environment, noise_scale: float) -> Environment:
+    """Adds `noise_scale` times a standard normal draw to every reward. As in bsuite, `info` counts the unchanged ones."""
+
+    def step(state: State, action: Array, key: Key) -> tuple[State, TimeStep]:
+        key_step, key_noise = jax.random.split(key)
+        state, after = env.step(state, action, key_step)
+        return state, after._replace(reward=after.reward + noise_scale * jax.random.normal(key_noise))
+
+    return env._replace(step=step)
+
+
+def _with_scale(env: Environment, reward_scale: float) -> Environment:
+    """Multiplies every reward by `reward_scale`."""
+
+    def step(state: State, action: Array, key: Key) -> tuple[State, TimeStep]:
+        state, after = env.step(state, action, key)
+        return state, after._replace(reward=after.reward * reward_scale)
+
+    return env._replace(step=step)
+
+
 ADAPTER = Adapter(
-    "NAME/INDEX",
-    "a bsuite id, compiled, e.g. cartpole/0; equal to the official environment",
-    "catch/0",
-    compiled(lambda env_id: twin(env_id.name)),
-    lambda env_id: episodes(env_id.name),
-)
+    "NAME/INDEX", "a bsuite id, compiled, e.g. cartpole/0; equal to the official environment", "catch/0",
+    compiled(lambda env_id: twin(env_id.name)), lambda env_id: episodes(env_id.name),
+)  # fmt: skip

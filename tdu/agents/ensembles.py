@@ -1,4 +1,4 @@
-"""TDU: K exploiters learn the task; N explorers are paid r + β·σ, with σ the spread of the exploiters' TD errors."""
+"""TDU and the ensembles it is compared with: BDQN, QU and Q+UCB."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -29,8 +29,8 @@ class TduConfig(EnsembleConfig):
             raise UserError("beta_ladder needs two explorers and a beta above 0; otherwise it would change nothing.")
 
 
-def make(spec: EnvSpec, config: TduConfig) -> Agent:
-    """The agent for an environment."""
+def tdu(spec: EnvSpec, config: TduConfig) -> Agent:
+    """K exploiters learn the task; N explorers are paid r + β·σ, with σ the spread of the exploiters' TD errors."""
     uncertainty = bonus.td_uncertainty(ladder(config), unbiased=config.divisor == "unbiased")
     return assemble.ensemble(spec, config, bonus=uncertainty)
 
@@ -41,3 +41,35 @@ def ladder(config: TduConfig) -> float | list[float]:
         return config.beta
     rungs = [2 * i / (config.explorers - 1) - 1 for i in range(config.explorers)]
     return [config.beta * config.beta_ladder**rung for rung in rungs]
+
+
+def bdqn(spec: EnvSpec, config: EnsembleConfig) -> Agent:
+    """Bootstrapped DQN with random prior functions (Osband et al., 2016, 2018): TDU without explorers."""
+    return assemble.ensemble(spec, config, bonus=bonus.nothing())
+
+
+@dataclass(frozen=True)
+class QuConfig(EnsembleConfig):
+    """As TDU: λ = 3, β = 1."""
+
+    exploiters: int = option(10, "Value functions trained on the reward (K).", minimum=2)
+    explorers: int = option(10, "Value functions trained on reward plus bonus (N).", minimum=1)
+    beta: float = option(1.0, "Weight β of the bonus σ(Q).", minimum=0)
+
+
+def qu(spec: EnvSpec, config: QuConfig) -> Agent:
+    """TDU with the spread of the exploiters' values in place of that of their TD errors (the paper's ablation)."""
+    return assemble.ensemble(spec, config, bonus=bonus.q_uncertainty(config.beta))
+
+
+@dataclass(frozen=True)
+class QUcbConfig(EnsembleConfig):
+    """Twenty heads, λ = 3, β = 1."""
+
+    exploiters: int = option(20, "Value functions trained on the reward (K).", minimum=2)
+    beta: float = option(1.0, "Weight β of σ(Q) in the choice of actions.", minimum=0)
+
+
+def q_ucb(spec: EnvSpec, config: QUcbConfig) -> Agent:
+    """BDQN that acts on argmax Q_k + β·σ(Q), σ the spread of all heads' values (the paper's ablation)."""
+    return assemble.ensemble(spec, config, bonus=bonus.nothing(), optimism=config.beta)
