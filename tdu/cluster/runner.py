@@ -35,7 +35,7 @@ from tdu.run.runners import interaction
 from tdu.run.runners.meter import Episode
 from tdu.run.runners.protocol import Budget, Gone, Saved
 from tdu.run.runners.recurrent import SequenceRunner
-from tdu.run.runners.rows import Progress, Row
+from tdu.run.runners.rows import Row
 from tdu.run.trained import Played, TrainedAgent
 from tdu.types import EnvSpec, Params, State
 
@@ -49,7 +49,6 @@ class RayCarry(NamedTuple):
 class RayRunner(SequenceRunner):
     """A run over the rollouts of a cluster."""
 
-    exact = False
     is_concurrent = True
 
     def __init__(
@@ -65,6 +64,7 @@ class RayRunner(SequenceRunner):
     ):
         assert config.actors is not None
         super().__init__(spec, agent, budget, config.until)
+        self.exact = False
         self._config, self._actors = config, config.actors
         self._received = self._spawned = 0
         """Steps of all messages, and rollouts started."""
@@ -148,7 +148,6 @@ class RayRunner(SequenceRunner):
         return self._filled["sequences"]
 
     def status(self) -> str:
-        """Speeds, the replay, σ, the returns of exploiters and explorers, and the actors alive."""
         steps, since = self._began
         status = self._status(
             acting=max(self._steps - steps, 0) * self.spec.frames_per_step / max(time.monotonic() - since, 1e-9),
@@ -164,7 +163,7 @@ class RayRunner(SequenceRunner):
         """Whether a step was taken: the processes take a while to start."""
         return self._steps > 0
 
-    def save(self) -> Saved:
+    def _save(self) -> Saved:
         """The run as it is now; before it is attached, an example of a checkpoint."""
         if not self._is_attached:
             return Saved(RayCarry(self._state), {}, {})
@@ -173,20 +172,8 @@ class RayRunner(SequenceRunner):
         self._learns_from = stored["learns_from"]
         self._state, self._updates = self._crew.call("learner", "state")
         self._state = jax.tree.map(np.array, self._state)
-        plain = {
-            "steps": self._steps,
-            "updates": self._updates,
-            "spawned": self._spawned,
-            "logged_at": self._logged_at,
-            "learned": {name: float(x) for name, x in self._learned.items()},
-            "unlogged": {name: float(x) for name, x in self._unlogged.items()},
-            "replay": stored,
-            "progress": self.progress.to_plain(),
-            "pending": [
-                rolled._asdict() | {"episodes": [episode._asdict() for episode in rolled.episodes]}
-                for rolled in self._pending
-            ],
-        }
+        pending = [rolled._asdict() | {"episodes": [e._asdict() for e in rolled.episodes]} for rolled in self._pending]
+        plain = self._learning() | {"spawned": self._spawned, "replay": stored, "pending": pending}
         return Saved(RayCarry(self._state), {"priorities": np.array(priorities)}, plain, self._segments(stored))
 
     def _segments(self, stored: dict[str, int]) -> Mapping[str, Callable[[], dict[str, np.ndarray]]]:
@@ -204,15 +191,11 @@ class RayRunner(SequenceRunner):
             raise Gone("the replay died while it was being saved.")
         return found
 
-    def restore(self, saved: Saved) -> None:
+    def _restore(self, saved: Saved) -> None:
         """Restores the counters; the learner and the replay get their parts when they start."""
         plain = saved.plain
-        self._steps, self._updates, self._spawned = plain["steps"], plain["updates"], plain["spawned"]
-        self._logged_at, self._learns_from = plain["logged_at"], plain["replay"]["learns_from"]
-        self._learned, self._unlogged = (
-            {name: np.float32(x) for name, x in plain[totals].items()} for totals in ("learned", "unlogged")
-        )
-        self.progress = Progress.from_plain(self.spec, self._agent.discount, plain["progress"])
+        self._restore_learning(plain)
+        self._spawned, self._learns_from = plain["spawned"], plain["replay"]["learns_from"]
         self._pending = [
             Rolled(**rolled | {"episodes": [Episode(**episode) for episode in rolled["episodes"]]})
             for rolled in plain["pending"]
@@ -221,7 +204,6 @@ class RayRunner(SequenceRunner):
         self._state = saved.state.learner
 
     def params(self, saved: Saved | None = None) -> Params:
-        """What the trained agent acts on: now, or when it was saved."""
         if saved is None and self._is_attached and not self.finished:
             self._state, self._updates = self._crew.call("learner", "state")
         state = self._state if saved is None else saved.state.learner

@@ -28,8 +28,10 @@ from tdu.environments import maps
 from tdu.environments.maps import Map
 from tdu.errors import UserError
 from tdu.run.folder import snapshots
+from tdu.run.runners.compiled import CompiledRunner
 from tdu.run.runners.interaction import run_key
-from tdu.run.runners.protocol import Clock, Runner, Saved, Traced
+from tdu.run.runners.protocol import Clock, Runner, Saved
+from tdu.run.runners.stepwise import StepwiseRunner
 from tdu.types import Agent, Array, EitherArray, EnvSpec, Examined, Key, State, Transition
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -93,10 +95,12 @@ class Recorder:
         episodes: int | None,
         every: int | None = None,
     ):
-        if isinstance(agent, RecurrentAgent) or agent.examiner is None or not isinstance(runner, Traced):
-            raise _cannot("this agent")  # an agent of the user's own, which `check` does not cover
+        # `check` does not cover an agent of the user's own.
+        if isinstance(agent, RecurrentAgent) or agent.examiner is None:
+            raise _cannot("this agent")
+        assert isinstance(runner, CompiledRunner | StepwiseRunner)
         self._examiner, self._episodes = agent.examiner, episodes
-        self._runner: Traced = runner
+        self._runner = runner
         self._map = _map_of(runner.spec)
         self._programs = _programs(agent, runner.spec)
         self._key = random.for_use(run_key(seed), random.Use.RECORD)
@@ -108,7 +112,8 @@ class Recorder:
         states = (self._map.states.max() + 1) if self._map is not None else 0
         self._visits = np.zeros((2, states), np.int64)
         self._number = np.zeros(0, np.int64) if self._map is None else self._map.states
-        runner.traces = self._map is not None
+        if self._map is not None:
+            runner.start_trace()
 
     def about(self) -> snapshots.Json:
         """The first line of the record."""
@@ -139,7 +144,7 @@ class Recorder:
 
     def count_visits(self) -> None:
         """Counts the states visited since the last call."""
-        for trace in self._runner.trace():
+        for trace in self._runner.trace() if self._map is not None else ():
             group = (trace.heads >= self._examiner.exploiters).astype(np.int64)
             valid = trace.states < self._visits.shape[1]  # the observation after the end of an episode is no state
             np.add.at(self._visits, (group[valid], trace.states[valid]), 1)

@@ -18,7 +18,7 @@ from tdu.run.runners import interaction, mastery
 from tdu.run.runners.interaction import Player
 from tdu.run.runners.meter import Episode, possible_return
 from tdu.run.runners.protocol import Budget, Runner, Saved, Trace
-from tdu.run.runners.rows import Progress, Row, learner_row
+from tdu.run.runners.rows import Row, learner_row
 from tdu.types import Agent, Array, EitherArray, Environment, Key, Params, State, TimeStep
 
 CHUNK = 1000
@@ -286,14 +286,13 @@ class CompiledRunner(Runner):
         self.carry: Carry = self._programs.start(self._key)
         self._began = 0
         """The step at which the episode under way began."""
-        self.traces = False
-        self._trace: list[Trace] = []
+        self._trace: list[Trace] | None = None
+        """Visited states, if they are wanted."""
         if compiled:
             self._programs.compile(self.carry, self._key)
 
     @property
     def finished(self) -> bool:
-        """Whether the run is over."""
         return super().finished or self.progress.episode >= _MOST_EPISODES
 
     def compiled_text(self) -> str:
@@ -316,7 +315,7 @@ class CompiledRunner(Runner):
             self.carry = self._programs.rebase(self.carry)
         arrays = jax.tree.map(np.asarray, rows)
         self._learner_rows += learner_row(self._steps, self._reducers, arrays.learned)
-        if self.traces:
+        if self._trace is not None:
             self._trace.append(self._traced(arrays))
         return [self._row(arrays, i) for i in range(int(rows.filled))]
 
@@ -344,27 +343,25 @@ class CompiledRunner(Runner):
         heads = np.append(rows.head, 0)[: filled + 1]
         return Trace(np.asarray(rows.visited[:steps]), np.repeat(heads, lengths))
 
+    def start_trace(self) -> None:
+        """Keeps the visited states from now on; observations must be one-hot."""
+        self._trace = []
+
     def trace(self) -> list[Trace]:
         """The states visited since the last call."""
-        traces, self._trace = self._trace, []
-        return traces if self.spec.num_states is not None else []
+        traces, self._trace = self._trace or [], []
+        return traces
 
     def learner(self) -> State:
-        """The learner's current state."""
+        """The learner's current state, valid until the run continues."""
         return self.carry.player.learner
 
-    def save(self) -> Saved:
-        """The run as it is now."""
-        plain = {"steps": self._steps, "began": self._began, "progress": self.progress.to_plain()}
-        return Saved(self.carry, {}, plain)
+    def _save(self) -> Saved:
+        return Saved(self.carry, {}, {"began": self._began})
 
-    def restore(self, saved: Saved) -> None:
-        """Restores what `save` returned."""
-        self.carry = jax.tree.map(jnp.asarray, saved.state)
-        self._steps, self._began = saved.plain["steps"], saved.plain["began"]
-        self.progress = Progress.from_plain(self.spec, self._agent.discount, saved.plain["progress"])
+    def _restore(self, saved: Saved) -> None:
+        self.carry, self._began = jax.tree.map(jnp.asarray, saved.state), saved.plain["began"]
 
     def params(self, saved: Saved | None = None) -> Params:
-        """What the trained agent acts on: now, or when it was saved."""
         carry: Carry = self.carry if saved is None else saved.state
         return self._agent.params(carry.player.learner)

@@ -163,10 +163,7 @@ class Progress:
         """The totals in a form that JSON holds exactly."""
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
-    @classmethod
-    def from_plain(cls, spec: EnvSpec, gamma: float, plain: dict[str, Any]) -> "Progress":
-        """The opposite of `to_plain`."""
-        progress = cls(spec, gamma)
-        for name in progress.to_plain():
-            setattr(progress, name, plain[name])
-        return progress
+    def restore(self, plain: dict[str, Any]) -> None:
+        """Restores what `to_plain` returned."""
+        for name in self.to_plain():
+            setattr(self, name, plain[name])
