@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from tdu.cluster import connection
 from tdu.errors import RunError, UserError
-from tdu.run.folder import LOCKS, is_in_use
+from tdu.run.folder.lock import LOCKS, is_in_use
 from tdu.run.processes import Job, Lines, Outcome, Tell, ended, one_line, parse_report
 
 if TYPE_CHECKING:

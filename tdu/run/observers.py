@@ -213,8 +213,8 @@ class Logging(Observer):
             self._memory.append(rows)
             self._learner_memory.append(learner_rows)
         else:
-            run.folder.append(rows)
-            run.folder.append_to(LEARNER_LOG, learner_rows)
+            run.folder.append(LOG, rows)
+            run.folder.append(LEARNER_LOG, learner_rows)
 
     def log(self) -> Log:
         """The whole log."""
@@ -285,7 +285,7 @@ class Evaluator(Observer):
         if run.folder is None:
             self._memory.append([row])
         else:
-            run.folder.append_to(EVALUATIONS, [row])
+            run.folder.append(EVALUATIONS, [row])
             if returns.mean > run.best_return:
                 self._checkpointer.save(run.folder, best=True, saved=saved)
         run.best_return = max(run.best_return, returns.mean)

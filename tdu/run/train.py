@@ -12,7 +12,7 @@ from tdu.errors import RunError, UserError, setting, tell
 from tdu.options import describe, unknown_option, whole_number
 from tdu.run import progress as displays
 from tdu.run.callbacks import checked
-from tdu.run.folder import Folder, RunConfig, RunResult, best_return, evaluations_at
+from tdu.run.folder import Folder, RunConfig, RunResult, best_return, evaluations_at, read_result
 from tdu.run.folder.records import WATCH
 from tdu.run.loop import Loop, Watch
 from tdu.run.plan import Engine, Plan, plan, refuse_unevaluated, refuse_without_ray
@@ -264,7 +264,7 @@ def _in_folder(
             folder.write_config(planned.config)
         else:
             planned = planned._replace(config=planned.config.watched_as(stored))
-            result = folder.read_result()
+            result = read_result(folder.path)
             best = -math.inf if result is None else best_return(evaluations_at(folder.path, None))
             planned = _without_return(planned, best) if ignores_return else planned
             clock = folder.clock(planned.config) if stored != planned.config else Clock(0, 0)
