@@ -27,7 +27,7 @@ from tdu.agents.r2d2.agent import RecurrentAgent
 from tdu.environments import maps
 from tdu.environments.maps import Map
 from tdu.errors import UserError
-from tdu.run.folder import snapshots
+from tdu.run.folder import RunConfig, snapshots
 from tdu.run.runners.compiled import CompiledRunner
 from tdu.run.runners.interaction import run_key
 from tdu.run.runners.protocol import Clock, Runner, Saved
@@ -86,25 +86,17 @@ class _Programs(NamedTuple):
 class Recorder:
     """Counts visits and takes snapshots."""
 
-    def __init__(
-        self,
-        runner: Runner,
-        agent: Agent | RecurrentAgent,
-        *,
-        seed: int,
-        episodes: int | None,
-        every: int | None = None,
-    ):
+    def __init__(self, runner: Runner, agent: Agent | RecurrentAgent, config: RunConfig):
         # `check` does not cover an agent of the user's own.
         if isinstance(agent, RecurrentAgent) or agent.examiner is None:
             raise _cannot("this agent")
         assert isinstance(runner, CompiledRunner | StepwiseRunner)
-        self._examiner, self._episodes = agent.examiner, episodes
+        self._examiner, self._episodes = agent.examiner, config.episodes
         self._runner = runner
         self._map = _map_of(runner.spec)
         self._programs = _programs(agent, runner.spec)
-        self._key = random.for_use(run_key(seed), random.Use.RECORD)
-        self._every = every
+        self._key = random.for_use(run_key(config.seed), random.Use.RECORD)
+        self._every = config.record_every
         self.due = 0
         """The episode of the next snapshot."""
         self.latest = -1

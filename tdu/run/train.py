@@ -14,7 +14,7 @@ from tdu.run import progress as displays
 from tdu.run.callbacks import checked
 from tdu.run.folder import Folder, RunConfig, RunResult, best_return, evaluations_at, read_result
 from tdu.run.folder.records import WATCH
-from tdu.run.loop import Loop, Watch
+from tdu.run.loop import Loop
 from tdu.run.plan import Engine, Plan, plan, refuse_unevaluated, refuse_without_ray
 from tdu.run.progress import Report
 from tdu.run.run import Run, Runs
@@ -147,8 +147,10 @@ def train(
                 say(planned.note)
             if compiling is not None:
                 compiling()
-            watch = Watch(checkpoint_seconds=checkpoint_seconds, callbacks=calls, progress=show, track=track)
-            return Loop(planned, folder, watch, resuming=resuming, say=say, address=address, continued=continued)
+            return Loop(
+                planned, folder, resuming=resuming, say=say, checkpoint_seconds=checkpoint_seconds, callbacks=calls,
+                progress=show, track=track, address=address, continued=continued,
+            )  # fmt: skip
 
         if out is not None:
             return _in_folder(out, planned, start, resume=resume, env=env, say=say, ignores_return=ignores_return)
