@@ -55,8 +55,7 @@ if TYPE_CHECKING:
 SEGMENT = 256
 """Sequences of one segment of a checkpoint."""
 
-_PUBLISH_SECONDS = 0.25
-"""Shortest time between two publications of weights."""
+_PUBLISH_SECONDS = 0.25  # shortest time between two publications of weights
 
 
 class ReplayProcess:
@@ -84,8 +83,7 @@ class ReplayProcess:
         self._received = dict(counters.received)
         self._lineage, self._has_holes = lineage, False
         """Increased whenever sequences were lost, so that no segment's name has two contents."""
-        self._life = time.time_ns()
-        """Distinguishes its ids from those of a replay before it."""
+        self._life = time.time_ns()  # distinguishes its ids from those of a replay before it
         return sentence
 
     def put_back(self, arrays: dict[str, np.ndarray], oldest: int, priorities: np.ndarray) -> None:
@@ -300,7 +298,6 @@ class EvaluatorProcess:
         use_one_core()
 
     def play(self, config: RunConfig, params: Params, episodes: int, longest: int) -> Played:
-        """Evaluation episodes."""
         spec = spec_of(config)
         trained = TrainedAgent(spec, make_agent(config, spec), jax.tree.map(np.array, params))
         return play(config.env, trained, episodes=episodes, longest=longest)

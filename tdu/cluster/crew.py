@@ -20,8 +20,7 @@ from tdu.run.processes import one_line
 if TYPE_CHECKING:
     from tdu.cluster.messages import Handle, Ref
 
-_TRIES = 3
-"""Failures of a rollout after which the run fails."""
+_TRIES = 3  # failures of a rollout after which the run fails
 
 
 class Process:
@@ -30,14 +29,11 @@ class Process:
     def __init__(self, kind: str, handle: Handle, rung: int = 0):
         self.kind, self.handle, self.rung = kind, handle, rung
         self.called = f"actor {rung}" if kind == "rollout" else f"the {kind}"
-        self.greeting: Ref | None = None
-        """A call that returns once it is ready, while it is not known to be."""
-        self.busy: Ref | None = None
-        """The call that is its work, which never returns."""
+        self.greeting: Ref | None = None  # a call that returns once it is ready, while it is not known to be
+        self.busy: Ref | None = None  # the call that is its work, which never returns
         self.lives = self.failures = 0
 
     def call(self, method: str, *arguments: object) -> Ref:
-        """A reference to the result of a method."""
         return self.handle.call.remote(method, *arguments)
 
 
@@ -61,15 +57,12 @@ class Crew:
     ):
         self.ray, self._give_work, self._take_in, self.event = ray, give_work, take_in, event
         self.processes: list[Process] = []
-        self.serving: dict[str, Process] = {}
-        """The replay and the learner that serve."""
+        self.serving: dict[str, Process] = {}  # the replay and the learner that serve
         self._evaluator: Process | None = None
-        self._coming: dict[str, Ref] = {}
-        """Calls for news that have yet to return."""
+        self._coming: dict[str, Ref] = {}  # calls for news that have yet to return
         self._machines = connection.Machines(ray)
         self._nodes = self._machines.living() or {}
-        self._counted_at = 0.0
-        """When machines were last counted."""
+        self._counted_at = 0.0  # when machines were last counted
 
     @property
     def alive(self) -> int:

@@ -63,7 +63,6 @@ class Counters(NamedTuple):
 
 
 def pack(spec: EnvSpec, sequence: Sequence) -> Sequence:
-    """A sequence as it is sent."""
     if not spec.is_stacked:
         return sequence
     packed = frames.pack(sequence.steps.observation[:, None])
@@ -87,7 +86,6 @@ class Service:
         self._ray, self._handles, self._at = ray, handles, 0
 
     def call(self, method: str, *arguments: object) -> Ref:
-        """A reference to the result of a call of the process that served last."""
         return self._handles[self._at].call.remote(method, *arguments)
 
     def result(self, reference: Ref) -> Any:
@@ -105,7 +103,6 @@ class Service:
 
 
 def make_agent(config: RunConfig, spec: EnvSpec) -> RecurrentAgent:
-    """The agent of a run."""
     made = agents.find(config.agent).make(spec, agents.configure(config.agent, config.config))
     assert isinstance(made, RecurrentAgent)
     return made
@@ -118,7 +115,6 @@ def slack(config: RunConfig, agent: RecurrentAgent) -> int:
 
 
 def spec_of(config: RunConfig) -> EnvSpec:
-    """The spec of a run's environment."""
     made = environments.make(config.env, config.seed)
     environments.close(made)
     return made.spec

@@ -63,7 +63,6 @@ class _Weights:
         self._requested = self._learner.call("weights", None)
 
     def wait(self) -> Params:
-        """The first weights."""
         while self._params is None:
             self._ray.wait([self._requested], timeout=1.0)
             if self.newest() is None:
@@ -71,7 +70,6 @@ class _Weights:
         return self._params
 
     def newest(self) -> Params:
-        """The newest weights that have arrived."""
         ray = self._ray
         if ray.wait([self._requested], timeout=0)[0]:
             found = self._learner.result(self._requested)
@@ -112,7 +110,6 @@ class Rollout:
         )
 
     def roll(self, params: Params) -> Rolled:
-        """Takes some steps of every environment."""
         actors = self._actors
         before = actors.meter.steps
         roll, episodes = actors.roll(params)

@@ -66,18 +66,13 @@ class RayRunner(SequenceRunner):
         super().__init__(spec, agent, budget, config.until)
         self.exact = False
         self._config, self._actors = config, config.actors
-        self._received = self._spawned = 0
-        """Steps of all messages, and rollouts started."""
-        self._last_numbers: dict[int, int] = {}
-        """The last message of every rollout of this session."""
-        self._totals: dict[int, dict[str, float]] = {}
-        """The environments' counts of every rollout."""
+        self._received = self._spawned = 0  # steps of all messages, and rollouts started
+        self._last_numbers: dict[int, int] = {}  # the last message of every rollout of this session
+        self._totals: dict[int, dict[str, float]] = {}  # the environments' counts of every rollout
         self._pending: list[Rolled] = []
         self._filled = {"sequences": 0, "capacity": agent.config.replay_capacity, "ahead": 0}
-        self._began = (0, time.monotonic())
-        """Steps and time when the first message of this session arrived."""
-        self._moved_at: float | None = None
-        """When the last message arrived."""
+        self._began = (0, time.monotonic())  # steps and time when the first message of this session arrived
+        self._moved_at: float | None = None  # when the last message arrived
         self._started_at = time.monotonic()
         self._trained, self._learning_seconds = 0, 0.0
         self._event: Callable[[str], None] = say
@@ -85,8 +80,7 @@ class RayRunner(SequenceRunner):
         self._served: collections.Counter[str] = collections.Counter()
         self._started: Crew | None = None
         self._is_attached = False
-        self._state: State = self._first_state()
-        """The learner's state when it was last fetched."""
+        self._state: State = self._first_state()  # the learner's state when it was last fetched
         if compiled:
             if agent.observe is not None:
                 raise UserError("bonus counts has to see every step in order; it is for --engine local.")
@@ -111,7 +105,6 @@ class RayRunner(SequenceRunner):
         return self._started
 
     def attach(self, *, event: Callable[[str], None], reload: Callable[[Saved], Saved | None]) -> None:
-        """Sets who hears of events, and how to read the last checkpoint."""
         self._reload = functools.partial(reload, self.save())
         self._event = self._crew.event = event
         self._is_attached = True
@@ -216,13 +209,11 @@ class RayRunner(SequenceRunner):
         return Played(*map(np.array, self._crew.call("evaluator", "play", *arguments)))
 
     def close(self) -> None:
-        """Ends the processes that were started on the cluster."""
         if self._started is not None:
             self._started.close()
             self._started = None
 
     def _receive(self, news: list[Rolled]) -> None:
-        """Adds messages, each once."""
         for rolled in news:
             if rolled.number > self._last_numbers.get(rolled.rollout, 0):
                 self._last_numbers[rolled.rollout] = rolled.number
@@ -278,7 +269,6 @@ class RayRunner(SequenceRunner):
         return crew
 
     def _take_in(self, kind: str, found: Any) -> None:
-        """Takes the news of the replay or the learner."""
         if kind == "replay":
             news, self._filled = found
             self._receive(news)

@@ -31,7 +31,6 @@ class Stopwatch:
         self._started = time.perf_counter()
 
     def read(self) -> None:
-        """Updates `seconds`."""
         self.seconds = self.seconds_before + time.perf_counter() - self._started
 
     @contextlib.contextmanager
@@ -64,16 +63,12 @@ class LiveRun:
         """The logs of a run without a folder."""
         self.signals = Signals(say)
         self.stopwatch = Stopwatch()
-        self.clock_before = runner.clock
-        """Steps and episodes before this process took over."""
-        self.stop_requested = False
-        """By a callback, or by an evaluation that reached `until_return`."""
-        self.interrupted_by: int | None = None
-        """The signal that ends the run, once its checkpoint is saved."""
+        self.clock_before = runner.clock  # steps and episodes before this process took over
+        self.stop_requested = False  # by a callback, or by an evaluation that reached `until_return`
+        self.interrupted_by: int | None = None  # the signal that ends the run, once its checkpoint is saved
         self.last_row: Row | None = None
         self.last_evaluation: Row | None = None
-        self.best_return = -math.inf
-        """The best evaluation so far."""
+        self.best_return = -math.inf  # the best evaluation so far
         self.recent_returns: collections.deque[float] = collections.deque(maxlen=RECENT)
         self.recent_q: collections.deque[float] = collections.deque(maxlen=RECENT)
         self.longest_episode = 0
@@ -84,7 +79,6 @@ class LiveRun:
 
     @property
     def mean_return(self) -> float | None:
-        """Mean return of the last `RECENT` episodes."""
         return float(np.mean(self.recent_returns)) if self.recent_returns else None
 
     def call(self, name: str, *arguments: object) -> None:
@@ -99,7 +93,6 @@ class LiveRun:
             self.folder.append(name, rows)
 
     def log(self, name: str) -> Log:
-        """A whole log."""
         return self._in_memory[name].arrays() if self.folder is None else read_log(self.folder.path / name)
 
     def add(self, row: Row) -> None:

@@ -183,8 +183,7 @@ class Evaluator(Observer):
             raise UserError("evaluate_every needs an environment whose state can be restored; give its id.")
         self._run, self._checkpointer = run, checkpointer
         self._episodes, self._every = run.config.evaluation_episodes, every
-        self._evaluated = Clock(0, 0)
-        """When the last evaluation was."""
+        self._evaluated = Clock(0, 0)  # when the last evaluation was
 
     def restore(self, saved: Saved) -> None:
         if (last := self._run.last_evaluation) is not None:
@@ -252,8 +251,7 @@ class Checkpointer(Observer):
     def __init__(self, run: LiveRun, recorder: Recorder | None, *, seconds: float):
         self._run, self._recorder, self._seconds = run, recorder, seconds
         self._last_saved = 0.0
-        self.final: Manifest | None = None
-        """The checkpoint of the last step."""
+        self.final: Manifest | None = None  # the checkpoint of the last step
 
     def start(self) -> None:
         self._run.runner.attach(event=self._run.note_event, reload=self._last_checkpoint)

@@ -17,8 +17,7 @@ from tdu.run.processes import Facts, Job, Outcome
 from tdu.run.runners.rows import Row
 from tdu.types import EnvSpec
 
-_PLAIN_EVERY = 5.0
-"""Seconds between plain lines."""
+_PLAIN_EVERY = 5.0  # seconds between plain lines
 _ALL = "all runs"
 
 
@@ -118,8 +117,7 @@ class Pace:
         return None if soonest and now - self._began < _UNKNOWN_FOR else soonest
 
 
-_UNKNOWN_FOR = 2.0
-"""Seconds before the first estimate."""
+_UNKNOWN_FOR = 2.0  # seconds before the first estimate
 
 
 def sentence(shown: Facts) -> str:
@@ -160,7 +158,6 @@ class Throttle:
         self._last = -math.inf if at_once else time.monotonic()
 
     def show(self, shown: Facts) -> None:
-        """Prints the facts if the last line is old enough."""
         if time.monotonic() - self._last < _PLAIN_EVERY:
             return
         self._last = time.monotonic()
@@ -189,7 +186,6 @@ class Bars:
         self._bars.start()
 
     def show(self, name: str, shown: Facts) -> None:
-        """Updates the bar of that name."""
         done = f"{shown['episode']}" if shown["episodes"] is None else f"{shown['episode']}/{shown['episodes']}"
         self._move(name, share=shown["share"], done=done, text=sentence(shown))
 
@@ -210,7 +206,6 @@ class Bars:
         self._bars.update(self._tasks[name], completed=share, done=done, text=text)
 
     def close(self) -> None:
-        """Restores the terminal."""
         self._bars.stop()
 
 
@@ -231,7 +226,6 @@ def display(kind: str, name: str, output: TextIO) -> tuple[Callable[[Report], No
 
 
 def _send(report: Report, output: TextIO) -> None:
-    """Sends a report to the parent process; without a parent, the run is to save and end."""
     try:
         print(json.dumps(facts(report)), file=output, flush=True)
     except OSError:
@@ -331,11 +325,9 @@ class Overall:
         self._started = time.monotonic()
 
     def move(self, name: str, share: float) -> None:
-        """Takes in the progress of a job."""
         self._shares[name] = share
 
     def end(self, name: str, failed: bool) -> None:
-        """Takes in the end of a job."""
         self._shares.pop(name, None)
         self._done += 1
         self._failed += failed
@@ -346,7 +338,6 @@ class Overall:
         return self._done + sum(self._shares.values())
 
     def sentence(self) -> str:
-        """The progress in one line."""
         left = (time.monotonic() - self._started) * (self._total - self.finished) / max(self.finished, 1e-9)
         failed = f", {self._failed} failed" if self._failed else ""
         return f"{self._done} of {self._total} runs{failed}, about {clock(left if self.finished else None)} left"

@@ -43,8 +43,7 @@ _GAP = 10
 """Minimum number of episodes between snapshots …"""
 _CHEAP_STATES, _USUAL_STATES = 500, 1300
 """… on maps up to Deep Sea 30. From Deep Sea 50 on, all of the schedule is slower."""
-_MOST_STATES = 50_000
-"""The largest map that is recorded."""
+_MOST_STATES = 50_000  # the largest map that is recorded
 _BATCHES = 4
 _LARGEST = float(np.finfo(np.float16).max)
 _VISITS, _MOMENTS = "record.visits", "record.moments"
@@ -67,7 +66,6 @@ def next_moment(
 
 
 def check(agent: str) -> None:
-    """Refuses an agent that cannot be recorded."""
     if not agents.find(agent).can_be_recorded:
         raise _cannot(f"agent {agent}")
 
@@ -97,10 +95,8 @@ class Recorder:
         self._programs = _programs(agent, runner.spec)
         self._key = random.for_use(run_key(config.seed), random.Use.RECORD)
         self._every = config.record_every
-        self.due = 0
-        """The episode of the next snapshot."""
-        self.latest = -1
-        """The episode of the last snapshot."""
+        self.due = 0  # the episode of the next snapshot
+        self.latest = -1  # the episode of the last snapshot
         states = (self._map.states.max() + 1) if self._map is not None else 0
         self._visits = np.zeros((2, states), np.int64)
         self._number = np.zeros(0, np.int64) if self._map is None else self._map.states
@@ -108,7 +104,6 @@ class Recorder:
             runner.start_trace()
 
     def about(self) -> snapshots.Json:
-        """The first line of the record."""
         examiner, here = self._examiner, self._map
         described = None
         if here is not None:
@@ -135,7 +130,6 @@ class Recorder:
         return shapes
 
     def count_visits(self) -> None:
-        """Counts the states visited since the last call."""
         for trace in self._runner.trace() if self._map is not None else ():
             group = (trace.heads >= self._examiner.exploiters).astype(np.int64)
             valid = trace.states < self._visits.shape[1]  # the observation after the end of an episode is no state
@@ -187,7 +181,6 @@ class Recorder:
 
 
 def is_in(saved: Saved) -> bool:
-    """Whether a checkpoint is of a recorded run."""
     return _VISITS in saved.arrays
 
 

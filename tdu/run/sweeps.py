@@ -38,7 +38,6 @@ class Cell(NamedTuple):
 
     @property
     def options_text(self) -> str:
-        """The options as text."""
         return " ".join(f"{name}={_text(value)}" for name, value in self.options)
 
     @property
@@ -53,12 +52,10 @@ class Cell(NamedTuple):
         }
 
     def config(self) -> RunConfig:
-        """The resolved config."""
         settings = self.settings()
         return resolve(**settings.pop("config"), **settings).config
 
     def job(self, folder: Path) -> Job:
-        """The job that trains it."""
         out = run_folder(folder, self.name, self.config())
         return Job(self.name, ["--resume-if-there"], out, self.settings())
 

@@ -38,8 +38,7 @@ class Tracker(Observer):
     def __init__(self, run: LiveRun, folder: Path, kind: str):
         self._run, self._folder, self._kind = run, folder, kind
         self._writer: _TensorBoard | _Wandb | None = None
-        self._tracked: Row | None = None
-        """The last evaluation that was written."""
+        self._tracked: Row | None = None  # the last evaluation that was written
 
     def start(self) -> None:
         self._tracked = self._run.last_evaluation

@@ -167,7 +167,6 @@ def train(
 
 
 def _of_each_seed(arguments: dict[str, Any]) -> list[dict[str, Any]]:
-    """The arguments of `train` for each of several seeds."""
     seeds, seed, out, resume = (arguments.pop(name) for name in ("seeds", "seed", "out", "resume"))
     common = arguments | arguments.pop("options")
     is_list = isinstance(seeds, Iterable) and not isinstance(seeds, str)

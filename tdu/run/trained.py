@@ -22,8 +22,7 @@ MIN_EPISODE_STEPS = 1000
 """Every episode of an evaluation may last at least this long."""
 
 _MAX_EPISODE_STEPS = 10**6
-_MAX_STEPS = 10**7
-"""Maximum number of steps of all episodes together, in Python."""
+_MAX_STEPS = 10**7  # maximum number of steps of all episodes together, in Python
 
 
 @lru_cache(maxsize=8)
@@ -50,8 +49,7 @@ class TrainedAgent:
     ):
         self.spec = spec
         self.agent = agent
-        self.origin = origin
-        """What it was made from, where it can be saved."""
+        self.origin = origin  # what it was made from, where it can be saved
         self.params = jax.tree.map(jnp.asarray, params)
         self._values, self._values_of_batch, self._begin, self._act = _programs(agent)
         self._key = run_key(0)
@@ -67,7 +65,6 @@ class TrainedAgent:
         return self.agent.examiner if isinstance(self.agent, Agent) else None
 
     def begin_episode(self) -> None:
-        """Resets the memory."""
         self._acting: State = self._begin(self.params, self._key)
 
     def values(self, observation: Any, reward: float = 0.0) -> np.ndarray:
@@ -202,7 +199,6 @@ def _stepwise(env: VectorEnvironment, agent: TrainedAgent, episodes: int, max_st
 
 
 def _compiled(env: Environment, agent: TrainedAgent, episodes: int, seed: int, longest: int) -> Played:
-    """All episodes in parallel."""
     keys = jax.random.split(random.for_use(run_key(seed), random.Use.EVALUATION), episodes)
     program = _program(env, agent.agent.evaluator)
     returns, lengths, over = map(np.asarray, program(agent.params, keys, np.int32(longest)))

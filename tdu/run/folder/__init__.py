@@ -56,8 +56,7 @@ class Folder:
         except RunError:
             self._lock.release()
             raise
-        self._logs: dict[str, LogWriter] = {}
-        """log.csv from the beginning, others from their first row."""
+        self._logs: dict[str, LogWriter] = {}  # log.csv from the beginning, others from their first row
         self._record: GrowingFile | None = None
         self._versions: list[dict[str, str]] = []
         for name in (CONFIG, RESULT):
@@ -88,11 +87,9 @@ class Folder:
             shutil.rmtree(self.path, ignore_errors=True)  # the lock is still held: some file systems keep its name
 
     def read_config(self) -> RunConfig | None:
-        """The stored config; None if there is none."""
         return read_config(self.path) if (self.path / CONFIG).exists() else None
 
     def write_config(self, config: RunConfig) -> None:
-        """Writes config.json."""
         with writing(self.path / CONFIG):
             files.write_atomically(self.path / CONFIG, written_json(config.to_file()))
         self._is_begun_here = True
@@ -157,7 +154,6 @@ class Folder:
         self._record.write(line)
 
     def append(self, name: str, rows: list[Row]) -> None:
-        """Appends rows to a log."""
         if rows and name not in self._logs:
             self._logs[name] = LogWriter(self.path / name, None)
         if rows:
@@ -201,7 +197,6 @@ class Folder:
             return manifest
 
     def close(self) -> None:
-        """Closes the logs and releases the lock."""
         self._close_logs()
         self._lock.release()
 
@@ -245,7 +240,6 @@ def _natural(path: Path) -> list[tuple[int, int, str]]:
 
 
 def read_config(folder: Path) -> RunConfig:
-    """A run's config.json."""
     return RunConfig.from_json(read_json(folder / CONFIG), folder / CONFIG)
 
 
@@ -312,7 +306,6 @@ def read_record(folder: Path, config: RunConfig, say: checkpoints.Say) -> snapsh
 
 
 def _last_manifest(folder: Path, config: RunConfig, say: checkpoints.Say) -> checkpoints.Manifest | None:
-    """The manifest of the newest usable checkpoint of a run."""
     return checkpoints.latest_manifest(folder / CHECKPOINTS, _reason_against(folder, config), say)
 
 

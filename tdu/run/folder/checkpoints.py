@@ -40,10 +40,8 @@ _KEPT = 2
 _FORMAT = 6
 _MANIFEST = "manifest.json"
 _ARRAYS = "arrays.safetensors"
-_MOST = 2**53
-"""Largest number in a manifest."""
-_NAME = re.compile(r"\d{12,13}", re.ASCII)
-"""Names of complete checkpoints."""
+_MOST = 2**53  # largest number in a manifest
+_NAME = re.compile(r"\d{12,13}", re.ASCII)  # names of complete checkpoints
 _SEGMENT = re.compile(r"segment-([^/]+)\.safetensors")
 _OURS = re.compile(r"manifest\.json|(state-\w+|arrays|segment-[^/]+)\.safetensors")
 """Names of the files of a checkpoint."""
@@ -99,11 +97,9 @@ class Manifest:
         return manifest
 
     def sha256(self) -> str:
-        """Its checksum."""
         return hashlib.sha256(canonical(self._content())).hexdigest()
 
     def write(self, path: Path) -> None:
-        """Writes the file, with its checksum."""
         files.write_flushed(path, canonical(self._content() | {"manifest_sha256": self.sha256()}))
 
     def _content(self) -> dict[str, Any]:
@@ -166,7 +162,6 @@ def save(
 
 
 def delete_old(folder: Path) -> None:
-    """Deletes all but the last checkpoints."""
     for old in _finished(folder)[:-_KEPT]:
         _delete(old)
 
@@ -180,7 +175,6 @@ def delete_all_but_best(best: Path, folder: Path) -> None:
 
 
 def delete_after(folder: Path, step: int) -> None:
-    """Deletes checkpoints of later steps."""
     for path in _finished(folder):
         if int(path.name) > step:
             _delete(path)
@@ -236,7 +230,6 @@ _UNUSABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, Recursion
 
 
 def _reason(error: Exception) -> str:
-    """Why a checkpoint cannot be used."""
     if isinstance(error, OSError) and error.filename:
         return f"{Path(error.filename).name}: {(error.strerror or str(error)).lower()}"
     return str(error)
@@ -337,7 +330,6 @@ def _read_segment(path: Path, stamp: Stamp) -> dict[str, np.ndarray]:
 
 
 def _parts(saved: Saved) -> dict[str, dict[str, Leaf]]:
-    """Arrays by file and name."""
     return _state_parts(saved.state) | {_ARRAYS: saved.arrays}
 
 

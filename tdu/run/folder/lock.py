@@ -62,7 +62,6 @@ class Lock:
 
 
 def is_in_use(folder: Path) -> bool:
-    """Whether a process holds the folder's lock."""
     if (folder / _LOCK_FILE).exists() and not _is_stale(folder / _LOCK_FILE):
         return True
     try:

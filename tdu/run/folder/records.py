@@ -88,12 +88,10 @@ class RunConfig:
 
     @property
     def origin(self) -> Origin:
-        """What its agent is made from."""
         return Origin(self.agent, self.config)
 
     @property
     def budget(self) -> Budget:
-        """Its limits of episodes and steps."""
         return Budget(self.episodes, self.steps)
 
     def has_reached(self, best_return: float) -> bool:
@@ -106,7 +104,6 @@ class RunConfig:
         return {name: value for name, value in dataclasses.asdict(self).items() if value != defaults[name]}
 
     def to_file(self) -> Json:
-        """The content of config.json."""
         return self.to_json() | {"sha256": self.sha256()}
 
     @classmethod
@@ -121,7 +118,6 @@ class RunConfig:
         return config
 
     def sha256(self) -> str:
-        """Checksum of the config."""
         return _digest(self.to_json())
 
     def digest(self) -> str:
@@ -236,7 +232,6 @@ class RunResult:
         return content
 
     def to_file(self) -> Json:
-        """The content of result.json."""
         content = self.to_json()
         return content | {"sha256": _digest(content)}
 

@@ -122,7 +122,6 @@ class CompiledActing:
         self._totals: dict[str, float] = dict.fromkeys(env.spec.info_names, 0)
 
     def roll(self, params: Params, at: tuple[Key, EitherArray], count: int) -> tuple[Roll, list[End]]:
-        """`count` steps of every environment, and the episodes that ended in them."""
         self.carry, taken, info = self._programs.roll(self.carry, params, *at, np.int32(count))
         roll: Roll = jax.tree.map(lambda x: np.asarray(x)[:count], taken)
         columns = {name: np.asarray(column) for name, column in info.items()}
@@ -138,11 +137,9 @@ class CompiledActing:
         self._programs.roll(jax.tree.map(jnp.copy, self.carry), params, key, np.int32(0), np.int32(0))
 
     def save(self) -> tuple[Arrays, Plain]:
-        """The state that is not on the device."""
         return {}, {"totals": self._totals}
 
     def restore(self, carry: State, arrays: Arrays, plain: Plain) -> None:
-        """Restores what was saved."""
         del arrays
         self.carry = jax.tree.map(jnp.asarray, carry)
         self._totals = dict(plain["totals"])
@@ -186,7 +183,6 @@ class SteppedActing:
         """Rows whose episode has just ended: the memory of their actors has yet to be reset."""
 
     def roll(self, params: Params, at: tuple[Key, EitherArray], count: int) -> tuple[Roll, list[End]]:
-        """`count` steps of every environment, and the episodes that ended in them."""
         key, slot = at
         rolls, ends = [], []
         for t in range(count):
@@ -210,7 +206,6 @@ class SteppedActing:
         self._programs.act(params, self.carry, np.zeros(size, bool), now, key, np.int32(0))
 
     def save(self) -> tuple[Arrays, Plain]:
-        """The state of the environments."""
         return self._env.save(begun=self._begun)
 
     def restore(self, carry: State, arrays: Arrays, plain: Plain) -> None:
@@ -252,8 +247,7 @@ class Actors:
             seed=seed,
         )
         self.meter = EpisodeMeter(self.size, agent.discount)
-        self.rounds = 0
-        """Steps of every environment, including calls that only began an episode."""
+        self.rounds = 0  # steps of every environment, including calls that only began an episode
         self._key, self._most = key, config.rollout
 
     def roll(self, params: Params, most: int | None = None) -> tuple[Roll, list[Episode]]:

@@ -253,7 +253,6 @@ class _Programs:
         self._compiled: RunChunk | None = None
 
     def compile(self, carry: Carry, key: Key) -> RunChunk:
-        """A chunk of a run as a function of (carry, key, limits)."""
         if self._compiled is None:
             self._compiled = self._jitted.lower(carry, key, _Limits(*[np.int32(0)] * 3)).compile()
         return self._compiled
@@ -261,8 +260,7 @@ class _Programs:
 
 _programs = lru_cache(maxsize=8)(_Programs)
 
-_MOST_EPISODES = 2**31 - 1
-"""The device counts episodes in 32 bits, for the rule of when a task is solved."""
+_MOST_EPISODES = 2**31 - 1  # the device counts episodes in 32 bits, for the rule of when a task is solved
 
 
 class CompiledRunner(Runner):
@@ -284,10 +282,8 @@ class CompiledRunner(Runner):
         self._key = interaction.run_key(seed)
         self._programs = _programs(env, agent, until, chunk)
         self.carry: Carry = self._programs.start(self._key)
-        self._began = 0
-        """The step at which the episode under way began."""
-        self._trace: list[Trace] | None = None
-        """Visited states, if they are wanted."""
+        self._began = 0  # the step at which the episode under way began
+        self._trace: list[Trace] | None = None  # visited states, if they are wanted
         if compiled:
             self._programs.compile(self.carry, self._key)
 
@@ -300,7 +296,6 @@ class CompiledRunner(Runner):
         return str(self._programs.compile(self.carry, self._key).as_text())
 
     def _advance(self, upto_episode: int | None) -> list[Row]:
-        """Runs one chunk."""
         run_chunk = self._programs.compile(self.carry, self._key)
         key, first = interaction.key_and_number(self._key, self._steps)
         left = self._chunk if self._budget.steps is None else self._budget.steps - self._steps

@@ -29,11 +29,9 @@ class Budget(NamedTuple):
     steps: int | None = None
 
     def spent(self, clock: "Clock") -> bool:
-        """Whether the budget is spent."""
         return self.has_episodes(clock.episodes) or (self.steps is not None and clock.steps >= self.steps)
 
     def has_episodes(self, episodes: int) -> bool:
-        """Whether the budget of episodes is spent."""
         return self.episodes is not None and episodes >= self.episodes
 
 
@@ -86,19 +84,15 @@ class Runner(abc.ABC):
     ):
         self.spec, self._budget, self._until = spec, budget, until
         self._reducers = agent.reducers
-        self._environments = environments
-        """Those in Python; None for environments without state of their own."""
+        self._environments = environments  # those in Python; None for environments without state of their own
         self.exact = environments is None or environments.env.exact
         """Whether a restored run continues as if never interrupted; where not, its environments begin new episodes."""
-        self._steps = 0
-        """Environment steps taken."""
-        self.progress = Progress(spec, agent.discount)
-        """Totals over the finished episodes."""
+        self._steps = 0  # environment steps taken
+        self.progress = Progress(spec, agent.discount)  # totals over the finished episodes
         self._learner_rows: list[Row] = []
 
     @property
     def finished(self) -> bool:
-        """Whether the run is over."""
         return self.progress.has_reached(self._until) or self._budget.spent(self.clock)
 
     @property
@@ -108,7 +102,6 @@ class Runner(abc.ABC):
 
     @property
     def clock(self) -> Clock:
-        """Environment steps taken and episodes finished."""
         return Clock(steps=self._steps, episodes=self.progress.episode)
 
     def advance(self, upto_episode: int | None = None) -> list[Row]:
@@ -122,7 +115,6 @@ class Runner(abc.ABC):
     def _advance(self, upto_episode: int | None) -> list[Row]: ...
 
     def _check_advanced(self, steps_before: int) -> None:
-        """Raises an error if the run does not advance."""
         if self._steps == steps_before:
             raise TrainingError(f"the run does not advance after episode {self.progress.episode}; start it again.")
 

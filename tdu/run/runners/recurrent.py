@@ -33,11 +33,9 @@ from tdu.types import Environment, EnvSpec, Params, State, Transition
 BATCHES, MASKS = 1, 2
 """Uses of random generators: numbers in their seeds."""
 
-_LOG_PERIOD = 1000
-"""Environment steps between two rows of learner.csv, or a round where that is longer."""
+_LOG_PERIOD = 1000  # environment steps between two rows of learner.csv, or a round where that is longer
 
-_RECENT = 100
-"""Episodes over which the status averages returns."""
+_RECENT = 100  # episodes over which the status averages returns
 
 
 class SequenceRunner(Runner):
@@ -54,14 +52,11 @@ class SequenceRunner(Runner):
         # The values depend on a memory, so mastery, which is defined on states, is not checked.
         super().__init__(spec._replace(optimal_path=()), agent, budget, until, environments)
         self._agent = agent
-        self._updates = 0
-        """Learning steps."""
-        self._learns_from: int | None = None
-        """The environment step at which the replay held enough sequences."""
+        self._updates = 0  # learning steps
+        self._learns_from: int | None = None  # the environment step at which the replay held enough sequences
         self._learned = self._unlogged = self._reducers.zeros()
         """Totals over the last learning steps, and since the last row of learner.csv."""
-        self._logged_at = 0
-        """The environment step of that row."""
+        self._logged_at = 0  # the environment step of that row
         self._recent: dict[str, collections.deque[float]] = {
             kind: collections.deque(maxlen=_RECENT) for kind in ("exploiters", "explorers")
         }
@@ -176,8 +171,7 @@ class RecurrentRunner(SequenceRunner):
         params = agent.params(self._learner)
         self._actors = Actors(made, agent, params, key, ladder(self._size), seed=(seed, MASKS))
         self._seconds = {"acting": 0.0, "learning": 0.0}
-        self._began = (0, 0)
-        """Environment steps and learning steps before this process took over."""
+        self._began = (0, 0)  # environment steps and learning steps before this process took over
         if compiled:  # on states that are then discarded
             self._actors.acting.warm_up(params, interaction.run_key(0))
             batch = empty_batch(self.spec, config.shape, config.batch_size, heads=config.heads, memory=memory)
@@ -207,7 +201,6 @@ class RecurrentRunner(SequenceRunner):
         return rows
 
     def _learn(self) -> None:
-        """Takes the learning steps that are due."""
         config = self._agent.config
         if self._learns_from is None:
             if len(self._replay) < max(config.min_replay, 1):

@@ -9,8 +9,7 @@ from tdu.environments.vector import Arrays, Plain, Stepped, VectorEnvironment
 from tdu.errors import UserError
 from tdu.types import TimeStep
 
-_PREFIX = "environment."
-"""Of the environment's own arrays in what is saved."""
+_PREFIX = "environment."  # of the environment's own arrays in what is saved
 
 
 class SteppedEnvironments:

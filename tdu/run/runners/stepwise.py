@@ -18,11 +18,9 @@ from tdu.run.runners.rows import Row
 from tdu.run.runners.stepped import SteppedEnvironments, first_steps
 from tdu.types import Agent, Array, Params, State
 
-_MOST_STEPS = 1000
-"""Most steps of one call of `advance`."""
+_MOST_STEPS = 1000  # most steps of one call of `advance`
 
-_MOST_SECONDS = 5.0
-"""Most seconds of one call, for slow environments."""
+_MOST_SECONDS = 5.0  # most seconds of one call, for slow environments
 
 
 class StepwiseRunner(Runner):
