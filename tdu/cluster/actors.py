@@ -14,11 +14,8 @@ compiled what it needs, and takes over when the other dies. A process that does 
 calls the other one.
 """
 
-from __future__ import annotations
-
 import threading
 import time
-from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +28,8 @@ from tdu.agents.r2d2.sequences import Batch, empty_batch
 from tdu.cluster.messages import (
     ELSEWHERE,
     Counters,
+    Handle,
+    Ref,
     Rolled,
     Service,
     Stored,
@@ -48,9 +47,6 @@ from tdu.run.runners import interaction
 from tdu.run.runners.recurrent import BATCHES
 from tdu.run.trained import Played, TrainedAgent, play
 from tdu.types import Params, State
-
-if TYPE_CHECKING:
-    from tdu.cluster.messages import Handle, Ref
 
 SEGMENT = 256
 """Sequences of one segment of a checkpoint."""

@@ -4,21 +4,16 @@ Ray restarts a process that has died, on another machine if its own is lost, but
 decides what a process is given to do, and takes its news.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tdu.cluster import connection
 from tdu.cluster.connection import PATIENCE
-from tdu.cluster.messages import ELSEWHERE
+from tdu.cluster.messages import ELSEWHERE, Handle, Ref
 from tdu.errors import TrainingError, UserError
 from tdu.run.processes import one_line
-
-if TYPE_CHECKING:
-    from tdu.cluster.messages import Handle, Ref
 
 _TRIES = 3  # failures of a rollout after which the run fails
 
@@ -40,11 +35,8 @@ class Process:
 class Crew:
     """All processes of a run.
 
-    Args:
-        ray: the module, connected.
-        give_work: called with a process that is ready and has no work; makes it busy.
-        take_in: called with the news of the replay or the learner that serves.
-        event: called with a sentence about what happened.
+    `give_work` makes a process busy that is ready and has no work, `take_in` gets the news of the replay or the learner that
+    serves, and `event` gets a sentence about what happened.
     """
 
     def __init__(

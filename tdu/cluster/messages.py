@@ -5,10 +5,8 @@ it has already received, so a message can be sent again whenever its answer was 
 frame once.
 """
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tdu import agents, environments
 from tdu.agents.r2d2 import frames
@@ -22,10 +20,10 @@ if TYPE_CHECKING:
     from ray import ObjectRef
     from ray.actor import ActorHandle
 
-    Ref = ObjectRef[Any]
-    """A reference to a result that a process is working on."""
-    Handle = ActorHandle[Any]
-    """Ray's handle of a process."""
+Ref: TypeAlias = "ObjectRef[Any]"
+"""A reference to a result that a process is working on."""
+Handle: TypeAlias = "ActorHandle[Any]"
+"""Ray's handle of a process."""
 
 ELSEWHERE = "elsewhere"
 """The answer of a process that does not serve."""

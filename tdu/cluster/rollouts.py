@@ -1,9 +1,6 @@
 """A rollout of a Ray cluster: some environments, and actors in them with the newest weights."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +9,7 @@ import numpy as np
 from tdu import environments, random
 from tdu.agents.r2d2.actor import ladder
 from tdu.agents.r2d2.agent import RecurrentAgent
-from tdu.cluster.messages import Rolled, Service, Version, make_agent, pack
+from tdu.cluster.messages import Handle, Ref, Rolled, Service, Version, make_agent, pack
 from tdu.run.folder.records import RunConfig
 from tdu.run.processes import use_one_core
 from tdu.run.runners import interaction
@@ -20,9 +17,6 @@ from tdu.run.runners.acting import Actors
 from tdu.run.runners.recurrent import MASKS
 from tdu.run.runners.stepped import SteppedEnvironments
 from tdu.types import Environment, Params
-
-if TYPE_CHECKING:
-    from tdu.cluster.messages import Handle, Ref
 
 
 class RolloutProcess:

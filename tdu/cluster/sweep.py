@@ -5,8 +5,6 @@ back when the run is over. When a worker dies, Ray starts the job again elsewher
 from its last checkpoint.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import itertools
@@ -18,16 +16,13 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tdu.cluster import connection
+from tdu.cluster.messages import Handle, Ref
 from tdu.errors import RunError, UserError
 from tdu.run.folder.lock import LOCKS, is_in_use
-from tdu.run.processes import Job, Lines, Outcome, Tell, ended, one_line, parse_report
-
-if TYPE_CHECKING:
-    from tdu.cluster.messages import Handle, Ref
-    from tdu.run.processes import Facts
+from tdu.run.processes import Facts, Job, Lines, Outcome, Tell, ended, one_line, parse_report
 
 _RETRIES = 10
 

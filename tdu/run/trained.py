@@ -143,24 +143,10 @@ class Played(NamedTuple):
         return None if np.isnan(self.successes).all() else float(np.mean(self.successes == 1))
 
 
-def play(
-    env: Any,
-    agent: TrainedAgent,
-    *,
-    episodes: int,
-    seed: int = 0,
-    longest: int = _MAX_EPISODE_STEPS,
-) -> Played:
-    """Greedy episodes, without learning. Their randomness is separate from training.
+def play(env: Any, agent: TrainedAgent, *, episodes: int, seed: int = 0, longest: int = _MAX_EPISODE_STEPS) -> Played:
+    """Greedy episodes on an environment, given by its id or as an object. Their randomness is separate from training.
 
-    Several environments play equal numbers of episodes.
-
-    Args:
-        env: an environment or its id.
-        agent: the agent that acts.
-        episodes: number of episodes. The result has fewer if some do not end in time.
-        seed: seed of the episodes.
-        longest: maximum length of an episode.
+    Several environments play equal numbers of episodes. One that has not ended after `longest` steps is left out.
     """
     made = environments.make(env, f"evaluation {seed}")
     if isinstance(made, Environment):

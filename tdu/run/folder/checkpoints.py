@@ -193,17 +193,10 @@ def _can_delete(path: Path) -> bool:
 def load_latest(
     folder: Path, like: Saved, reason_against: ReasonAgainst, say: Say, *, set_aside: bool = False
 ) -> tuple[Saved, Manifest] | None:
-    """The newest usable checkpoint; None if there are no checkpoints.
+    """The newest usable checkpoint; None if there are none, and RunError if there are some and none can be used.
 
-    Args:
-        folder: the folder of checkpoints.
-        like: a state of the same structure, shapes and types.
-        reason_against: the reason why a manifest cannot be used, or None.
-        say: called with the reason for every checkpoint that is skipped.
-        set_aside: rename skipped checkpoints, so that they are not tried again.
-
-    Raises:
-        RunError: if there are checkpoints and none can be used.
+    `like` is a state of the same structure, shapes and types. `say` gets the reason for every checkpoint that is skipped;
+    with `set_aside` it is renamed, so that it is not tried again.
     """
     return _latest(folder, lambda path: _load(path, like, reason_against), say, set_aside=set_aside)
 

@@ -204,12 +204,9 @@ class RunResult:
 
         `spec` is of its environment, `best_return` of its evaluations during the run.
         """
-        must_be_mastered = not mastery.is_solving(spec)
-        goal: Ending = "mastered" if config.until == "mastered" and must_be_mastered else "solved"
+        goal: Ending = "mastered" if config.until == "mastered" and not mastery.is_solving(spec) else "solved"
         found: dict[Ending, bool] = {
-            goal: mastery.is_reached(
-                config.until, self.solved_episode, self.mastered_episode, must_be_mastered=must_be_mastered
-            ),
+            goal: mastery.is_reached(config.until, spec, self.solved_episode, self.mastered_episode),
             "return": config.has_reached(best_return),
             "budget": config.budget.spent(Clock(self.steps, self.episodes)),
         }

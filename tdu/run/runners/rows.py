@@ -138,8 +138,7 @@ class Progress:
             self.mastered_episode = self.episode
 
     def has_reached(self, until: mastery.Until) -> bool:
-        waits = not mastery.is_solving(self._spec)
-        return mastery.is_reached(until, self.solved_episode, self.mastered_episode, must_be_mastered=waits)
+        return mastery.is_reached(until, self._spec, self.solved_episode, self.mastered_episode)
 
     def add(self, episode_return: float, bad: bool, *, learned: bool = True) -> None:
         """Counts a finished episode. A streak of successes begins after something was learned."""
