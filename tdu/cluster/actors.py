@@ -299,9 +299,4 @@ class EvaluatorProcess:
         return play(config.env, trained, episodes=episodes, longest=longest)
 
 
-KINDS = {
-    "rollout": RolloutProcess,
-    "replay": ReplayProcess,
-    "learner": LearnerProcess,
-    "evaluator": EvaluatorProcess,
-}
+KINDS = {"rollout": RolloutProcess, "replay": ReplayProcess, "learner": LearnerProcess, "evaluator": EvaluatorProcess}

@@ -21,7 +21,6 @@ _HEAD_PATIENCE = 10.0
 """Seconds without an answer of the cluster's head. After 60 seconds, Ray itself would end the process."""
 
 _SILENCE = 5.0  # seconds after which an address counts as silent
-
 _ROOM = "see whether `ulimit -u` allows more processes and whether the temporary folder (RAY_TMPDIR or /tmp) has space"
 
 

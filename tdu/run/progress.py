@@ -58,6 +58,8 @@ class Report(NamedTuple):
 
 def facts(report: Report) -> Facts:
     """What a display shows of a run."""
+    evaluation = report.evaluation or {}
+    success_rate = evaluation.get("success_rate", math.nan)
     return {
         "episode": report.episode,
         "episodes": report.episodes,
@@ -73,16 +75,12 @@ def facts(report: Report) -> Facts:
         "steps_per_second": report.steps_per_second,
         "seconds_left": report.seconds_left,
         "may_end_early": report.may_end_early,
-        "greedy_return": report.evaluation["greedy_return"] if report.evaluation else None,
-        "greedy_episode": report.evaluation["episode"] if report.evaluation else None,
-        "greedy_length": report.evaluation["mean_length"] if report.evaluation else None,
-        "success_rate": _known(report.evaluation["success_rate"]) if report.evaluation else None,
+        "greedy_return": evaluation.get("greedy_return"),
+        "greedy_episode": evaluation.get("episode"),
+        "greedy_length": evaluation.get("mean_length"),
+        "success_rate": None if math.isnan(success_rate) else success_rate,
         "status": report.status,
     }
-
-
-def _known(number: float) -> float | None:
-    return None if math.isnan(number) else number
 
 
 def _share(episode: int, episodes: int | None, steps: int, most_steps: int | None) -> float:

@@ -199,8 +199,7 @@ def _programs(agent: Agent, spec: EnvSpec) -> _Programs:
     def quantiles(learner: State, key: Key, step: Array) -> tuple[Array, Array, Array]:
         keys = jax.random.split(jax.random.fold_in(key, step), _BATCHES)
         batch = jax.tree.map(
-            lambda x: x.reshape(-1, *x.shape[2:]),
-            jax.vmap(lambda k: examiner.remembered(learner, k))(keys),
+            lambda x: x.reshape(-1, *x.shape[2:]), jax.vmap(lambda k: examiner.remembered(learner, k))(keys)
         )
         seen = examiner.examine(learner, batch)
         at = jnp.asarray(QUANTILES)

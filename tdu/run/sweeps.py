@@ -72,14 +72,10 @@ def plan(
     seeds: int = 1,
     grid: dict[str, Sequence[Any]] | None = None,
     preset: str | None = None,
-    episodes: int | None = None,
-    steps: int | None = None,
     num_envs: int | None = None,
-    until: Until = "mastered",
-    until_return: float | None = None,
-    success_return: float | None = None,
+    **settings: Any,
 ) -> list[Cell]:
-    """Every run of a sweep, without duplicates, checked before anything runs.
+    """Every run of a sweep, without duplicates, checked before anything runs. `settings` are fields of `Cell`.
 
     Without `preset`, each environment has its default (`agents.default_preset`).
     """
@@ -95,20 +91,9 @@ def plan(
         chosen = preset or agents.default_preset(agent, of_the_paper=env_id.is_of_the_paper, kind=env_id.kind)
         for values in itertools.product(*grid.values()):
             options = tuple(zip(grid, values, strict=True))
+            size = agents.default_num_envs(agent, chosen) if num_envs is None else num_envs
             for seed in range(seeds):
-                cell = Cell(
-                    env,
-                    agent,
-                    chosen,
-                    options,
-                    seed=seed,
-                    episodes=episodes,
-                    steps=steps,
-                    num_envs=agents.default_num_envs(agent, chosen) if num_envs is None else num_envs,
-                    until=until,
-                    until_return=until_return,
-                    success_return=success_return,
-                )
+                cell = Cell(env, agent, chosen, options, seed=seed, num_envs=size, **settings)
                 cells.setdefault(cell.config().digest(), cell)
     return list(cells.values())
 

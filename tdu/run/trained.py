@@ -16,6 +16,8 @@ from tdu.environments.vector import VectorEnvironment
 from tdu.errors import RunError, UserError
 from tdu.run import agent_file
 from tdu.run.runners.interaction import run_key
+from tdu.run.runners.meter import EpisodeMeter
+from tdu.run.runners.stepped import SteppedEnvironments
 from tdu.types import Actor, Agent, Array, Environment, EnvSpec, Examiner, Key, Params, State, TimeStep
 
 MIN_EPISODE_STEPS = 1000
@@ -161,22 +163,19 @@ def play(env: Any, agent: TrainedAgent, *, episodes: int, seed: int = 0, longest
 def _stepwise(env: VectorEnvironment, agent: TrainedAgent, episodes: int, max_steps: int) -> Played:
     """The first episodes of every row."""
     rows = [TrainedAgent(agent.spec, agent.agent, agent.params) for _ in range(env.size)]
-    now, rewards = env.start(), np.zeros(env.size, np.float32)
-    totals, lengths = np.zeros(env.size), np.zeros(env.size, int)
+    stepped_envs, meter = SteppedEnvironments(env), EpisodeMeter(env.size, agent.agent.discount)
     over: list[list[tuple[float, int, float]]] = [[] for _ in rows]
     shares = [len(range(row, episodes, env.size)) for row in range(env.size)]
-    resetting = np.zeros(env.size, bool)
     for _ in range(0, max_steps, env.size):
-        seen = [TimeStep(now[i], rewards[i], np.float32(1), np.bool_(False)) for i in range(env.size)]
-        actions = [0 if resetting[i] else row.act_on(seen[i]) for i, row in enumerate(rows)]
-        stepped = env.step(np.asarray(actions))
-        resetting = stepped.after.last & stepped.taken & env.skips  # the next call begins their next episode
-        totals += np.where(stepped.taken, stepped.after.reward, 0.0)
-        lengths += stepped.taken
-        now, rewards = stepped.now, np.where(stepped.after.last, np.float32(0), stepped.after.reward)
+        now = stepped_envs.now()
+        seen = [TimeStep(now.observation[i], now.reward[i], np.float32(1), np.bool_(False)) for i in range(env.size)]
+        actions = [0 if now.last[i] else row.act_on(seen[i]) for i, row in enumerate(rows)]
+        stepped = stepped_envs.step(np.asarray(actions))
+        meter.add(stepped.after.reward, stepped.taken)
         for i, ended in stepped.ended.items():
-            over[i].append((float(totals[i]), int(lengths[i]), math.nan if ended.success is None else ended.success))
-            totals[i] = lengths[i] = 0
+            episode = meter.end(i, ended, discount=stepped.after.discount[i], head=0)
+            success = math.nan if ended.success is None else ended.success
+            over[i].append((float(episode.episode_return), episode.length, success))
             rows[i].begin_episode()
         if all(len(row) >= share for row, share in zip(over, shares, strict=True)):
             break

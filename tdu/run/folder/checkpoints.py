@@ -12,6 +12,7 @@ that a checkpoint needs little memory beside the state itself.
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -19,7 +20,7 @@ import secrets
 import shutil
 import struct
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -355,21 +356,15 @@ def _write_tensors(path: Path, leaves: dict[str, Leaf]) -> Stamp:
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     digest, count = hashlib.sha256(), 0
+    begun: list[bytes | memoryview] = [struct.pack("<Q", len(text)), text]
     with open(path, "wb") as f:
-        for piece in _pieces(text, leaves):
+        for piece in itertools.chain(begun, map(_little_endian, leaves.values())):
             f.write(piece)
             digest.update(piece)
             count += len(piece)
         f.flush()
         os.fsync(f.fileno())
     return Stamp(count, digest.hexdigest())
-
-
-def _pieces(header: bytes, leaves: dict[str, Leaf]) -> Iterator[bytes | memoryview]:
-    yield struct.pack("<Q", len(header))
-    yield header
-    for leaf in leaves.values():
-        yield _little_endian(leaf)
 
 
 def _raw(leaf: Leaf) -> Leaf:

@@ -21,7 +21,6 @@ from tdu.run.runners.rows import Row, learner_row
 from tdu.types import Agent, Array, EitherArray, Key, Params, State, TimeStep
 
 _GATHERED = 32  # most steps that are learned in one call
-
 _LOG_PERIOD = 1000  # environment steps between two rows of learner.csv
 
 
@@ -55,11 +54,8 @@ def _leaves(rounds: Round) -> tuple[np.ndarray, ...]:
     return (rounds.observation, rounds.action, *rounds.after, rounds.taken)
 
 
-class Numbered(NamedTuple):
-    """A key, and the number under it of the first of B draws."""
-
-    key: Key
-    slot: EitherArray
+Numbered = tuple[Key, EitherArray]
+"""A key, and the number under it of the first of B draws."""
 
 
 class EpisodeNote(NamedTuple):
@@ -266,4 +262,4 @@ class StepwisePlayer:
         self._gathered = self._chosen = None
 
     def _numbered(self, rounds: int) -> Numbered:
-        return Numbered(*interaction.key_and_number(self._key, rounds, self._size))
+        return interaction.key_and_number(self._key, rounds, self._size)

@@ -34,7 +34,6 @@ BATCHES, MASKS = 1, 2
 """Uses of random generators: numbers in their seeds."""
 
 _LOG_PERIOD = 1000  # environment steps between two rows of learner.csv, or a round where that is longer
-
 _RECENT = 100  # episodes over which the status averages returns
 
 

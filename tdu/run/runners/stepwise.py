@@ -19,7 +19,6 @@ from tdu.run.runners.stepped import SteppedEnvironments, first_steps
 from tdu.types import Agent, Array, Params, State
 
 _MOST_STEPS = 1000  # most steps of one call of `advance`
-
 _MOST_SECONDS = 5.0  # most seconds of one call, for slow environments
 
 
