@@ -18,7 +18,7 @@ from tdu.run.folder import RunConfig, read_template
 from tdu.run.processes import cores
 from tdu.run.runners.compiled import CompiledRunner
 from tdu.run.runners.mastery import Until
-from tdu.run.runners.protocol import Budget, Runner
+from tdu.run.runners.protocol import Runner
 from tdu.run.runners.recurrent import RecurrentRunner
 from tdu.run.runners.stepwise import StepwiseRunner
 from tdu.types import Agent, Environment, EnvSpec
@@ -237,23 +237,21 @@ def make_runner(
     """The runner of a run and its agent. `compiled=False` is enough to load it; `address` is of a Ray cluster."""
     entry = agents.find(config.agent)
     agent = _make_agent(entry.make, env.spec, agents.configure(config.agent, config.config))
-    budget, seed = Budget(episodes=config.episodes, steps=config.steps), environments.own_seed(config.env, config.seed)
     if isinstance(agent, RecurrentAgent) and config.actors is not None:
         from tdu.cluster.runner import RayRunner
 
-        on_ray = RayRunner(env.spec, agent, config, budget=budget, address=address, compiled=compiled, say=say)
+        on_ray = RayRunner(env.spec, agent, config, budget=config.budget, address=address, compiled=compiled, say=say)
         return on_ray, agent
+    seed = environments.own_seed(config.env, config.seed)
+    how: dict[str, Any] = {"budget": config.budget, "until": config.until, "compiled": compiled}
     if isinstance(agent, RecurrentAgent):
-        recurrent = RecurrentRunner(
-            env, agent, seed, budget=budget, until=config.until, num_envs=config.num_envs, compiled=compiled
-        )
-        return recurrent, agent
+        return RecurrentRunner(env, agent, seed, num_envs=config.num_envs, **how), agent
     notes = memory.check_fits(agent.init, config.config.get("replay_capacity", 0)) if compiled else ()
-    runner: CompiledRunner | StepwiseRunner
+    runner: Runner
     if isinstance(env, Environment):
-        runner = CompiledRunner(env, agent, seed, budget=budget, until=config.until, compiled=compiled)
+        runner = CompiledRunner(env, agent, seed, **how)
     else:
-        runner = StepwiseRunner(env, agent, seed, budget=budget, until=config.until, compiled=compiled)
+        runner = StepwiseRunner(env, agent, seed, **how)
     runner.notes = notes
     return runner, agent
 

@@ -207,7 +207,9 @@ class Bars:
         self._bars.stop()
 
 
-def display(kind: str, name: str, output: TextIO) -> tuple[Callable[[Report], None], Callable[[], None]]:
+def display(
+    kind: str, name: str, output: TextIO, *, at_once: bool = True
+) -> tuple[Callable[[Report], None], Callable[[], None]]:
     """A display of that kind, and a function that closes it.
 
     `auto` is a bar on a terminal and plain lines elsewhere; `json` is a line per report on `output`, for a parent process.
@@ -219,14 +221,14 @@ def display(kind: str, name: str, output: TextIO) -> tuple[Callable[[Report], No
     if kind == "auto" and sys.stderr.isatty():
         bars = Bars()
         return lambda report: bars.show(name, facts(report)), bars.close
-    lines = Throttle(name, at_once=True)
+    lines = Throttle(name, at_once=at_once)
     return lambda report: lines.show(facts(report)), lambda: None
 
 
 def _send(report: Report, output: TextIO) -> None:
     try:
         print(json.dumps(facts(report)), file=output, flush=True)
-    except OSError:
+    except OSError:  # without a parent, the run is to save and end
         signal.raise_signal(signal.SIGTERM)
 
 
@@ -241,15 +243,12 @@ def shown(how: Callable[[Report], None] | str | bool | None, name: str) -> Itera
         yield how
     elif how not in HOW:
         raise unknown("progress", how, HOW)
-    elif how == "auto" and sys.stderr.isatty():
-        show, close = display(how, name, sys.stderr)
+    else:
+        show, close = display(how, name, sys.stderr, at_once=False)
         try:
             yield show
         finally:
             close()
-    else:
-        lines = Throttle(name)
-        yield lambda report: lines.show(facts(report))
 
 
 HOW = ("auto", "plain")

@@ -122,6 +122,7 @@ class CompiledActing:
         self._totals: dict[str, float] = dict.fromkeys(env.spec.info_names, 0)
 
     def roll(self, params: Params, at: tuple[Key, EitherArray], count: int) -> tuple[Roll, list[End]]:
+        """`count` steps of every environment, and the episodes that ended in them, in order."""
         self.carry, taken, info = self._programs.roll(self.carry, params, *at, np.int32(count))
         roll: Roll = jax.tree.map(lambda x: np.asarray(x)[:count], taken)
         columns = {name: np.asarray(column) for name, column in info.items()}
