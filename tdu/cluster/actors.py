@@ -87,7 +87,8 @@ class ReplayProcess:
         arrays = dict(arrays)
         ids = arrays.pop("ids")
         part = self._part(len(ids))
-        part.restore({name: np.array(x) for name, x in arrays.items()}, _counts(len(ids)))
+        counts: ReplayCounts = {"oldest": 0, "next": len(ids), "largest_priority": 1.0}
+        part.restore({name: np.array(x) for name, x in arrays.items()}, counts)
         with self._changed:
             for i, id_ in enumerate(ids.tolist()):
                 if oldest <= id_ < oldest + len(priorities):
@@ -195,10 +196,6 @@ class ReplayProcess:
     def _part(self, count: int) -> Replay:
         """A replay for `count` sequences, through which segments are stored and restored."""
         return Replay(self._spec, self._settings, memory=self._memory, streams=count, capacity=count)
-
-
-def _counts(sequences: int) -> ReplayCounts:
-    return {"oldest": 0, "next": sequences, "largest_priority": 1.0}
 
 
 class LearnerProcess:

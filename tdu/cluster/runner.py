@@ -261,8 +261,9 @@ class RayRunner(SequenceRunner):
             crew.hire("learner", threads=self._actors + 16, num_gpus=gpus)
         for rung in range(self._actors):
             crew.hire("rollout", threads=2, rung=rung, num_cpus=1)
+        machines = "one machine" if crew.machines == 1 else f"{crew.machines} machines"
         say(
-            f"{self._actors} actors of {self._config.num_envs} environments on {_machines(crew.machines)}, learning on "
+            f"{self._actors} actors of {self._config.num_envs} environments on {machines}, learning on "
             f"{'a GPU' if gpus else 'a CPU'}; a learning step for every {self._agent.config.learn_period} environment "
             f"steps, acting at most {slack(self._config, self._agent)} steps ahead."
         )
@@ -336,10 +337,6 @@ class RayRunner(SequenceRunner):
         self._served["learner"] += 1
         if saved is not None or self._served["learner"] > 1:
             self._event(f"the learner resumed from learning step {updates}{_of(saved)}.")
-
-
-def _machines(count: int) -> str:
-    return "one machine" if count == 1 else f"{count} machines"
 
 
 def _of(saved: Saved | None) -> str:

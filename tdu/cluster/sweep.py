@@ -208,7 +208,7 @@ def _place(packed: bytes, out: Path) -> str:
             sent.rename(kept)
             raise RunError(f"{out} is in use by another process; the folder that a worker sent is in {kept}.")
         sentence = ""
-        if _is_as_good_as_empty(out):
+        if out.is_dir() and not out.is_symlink() and {p.name for p in out.iterdir()} <= LOCKS:
             for name in LOCKS:
                 (out / name).unlink(missing_ok=True)
         elif os.path.lexists(out):
@@ -217,10 +217,6 @@ def _place(packed: bytes, out: Path) -> str:
             sentence = f"the folder that was in {out} is now in {kept}."
         sent.rename(out)
         return sentence
-
-
-def _is_as_good_as_empty(folder: Path) -> bool:
-    return folder.is_dir() and not folder.is_symlink() and {p.name for p in folder.iterdir()} <= LOCKS
 
 
 def _unused(out: Path, kind: str) -> Path:

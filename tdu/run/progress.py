@@ -59,6 +59,7 @@ class Report(NamedTuple):
 def facts(report: Report) -> Facts:
     """What a display shows of a run."""
     evaluation = report.evaluation or {}
+    limits = ((report.episode, report.episodes), (report.steps, report.most_steps))
     success_rate = evaluation.get("success_rate", math.nan)
     return {
         "episode": report.episode,
@@ -66,7 +67,7 @@ def facts(report: Report) -> Facts:
         "steps": report.steps,
         "most_steps": report.most_steps,
         "seconds": report.seconds,
-        "share": _share(report.episode, report.episodes, report.steps, report.most_steps),
+        "share": max((done / limit for done, limit in limits if limit), default=0.0),
         "return": report.mean_return,
         "regret": report.bad_share,
         "greedy_depth": report.greedy_depth,
@@ -81,12 +82,6 @@ def facts(report: Report) -> Facts:
         "success_rate": None if math.isnan(success_rate) else success_rate,
         "status": report.status,
     }
-
-
-def _share(episode: int, episodes: int | None, steps: int, most_steps: int | None) -> float:
-    """How much of a run is done, by the limit that is nearer."""
-    shares = [done / limit for done, limit in ((episode, episodes), (steps, most_steps)) if limit]
-    return max(shares, default=0.0)
 
 
 class Pace:

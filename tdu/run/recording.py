@@ -148,7 +148,11 @@ class Recorder:
             layers = jax.tree.map(np.asarray, self._programs.layers(learner))
             path = self._map.path(layers.pop("greedy"))
             shapes = self._shapes()
-            kept = {name: _half(layer) for name, layer in layers.items() if name in shapes}
+            kept = {
+                name: np.clip(layer, -_LARGEST, _LARGEST).astype(np.float16)
+                for name, layer in layers.items()
+                if name in shapes
+            }
             visits = np.minimum(self._visits[:, self._number], 2**31 - 1).astype(np.int32)
             self._visits[:] = 0
             content |= {
@@ -172,16 +176,12 @@ class Recorder:
 
     def restore(self, saved: Saved, clock: Clock) -> None:
         """Continues from a checkpoint; starts now if the run was not recorded so far."""
-        if is_in(saved):
+        if _VISITS in saved.arrays:
             self._visits = saved.arrays[_VISITS].copy()
             self.due, self.latest, every = saved.arrays[_MOMENTS].tolist()
             self._every = every or None
         else:
             self.due = clock.episodes
-
-
-def is_in(saved: Saved) -> bool:
-    return _VISITS in saved.arrays
 
 
 def _map_of(spec: EnvSpec) -> Map | None:
@@ -238,10 +238,6 @@ def _disagreement(x: Array) -> Array:
     if x.shape[0] < 2:
         return jnp.zeros(x.shape[1])
     return jnp.max(jnp.std(x, axis=0, ddof=1), axis=-1)
-
-
-def _half(layer: np.ndarray) -> np.ndarray:
-    return np.clip(layer, -_LARGEST, _LARGEST).astype(np.float16)
 
 
 def _numbers(quantiles: np.ndarray) -> list[float] | None:

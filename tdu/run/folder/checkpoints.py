@@ -135,7 +135,10 @@ def save(
     replaced = None
     try:
         unfinished.mkdir()
-        parts = {name: _write_tensors(unfinished / name, leaves) for name, leaves in _parts(saved).items()}
+        parts = {
+            name: _write_tensors(unfinished / name, leaves)
+            for name, leaves in (_state_parts(saved.state) | {_ARRAYS: saved.arrays}).items()
+        }
         parts |= _write_segments(folder, unfinished, saved.segments)
         manifest = Manifest(
             format=_FORMAT,
@@ -283,8 +286,7 @@ def _load(path: Path, like: Saved, reason_against: ReasonAgainst) -> tuple[Saved
                 leaves[leaf_name] = _as_leaf(leaf_name, tensors.get_tensor(leaf_name), leaf)
     with safe_open(path / _ARRAYS, framework="numpy") as tensors:
         arrays = {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118 (not a dictionary)
-    in_order = [leaves[name] for name in _named(like.state)]
-    state = jax.tree.unflatten(jax.tree.structure(like.state), in_order)
+    state = jax.tree_util.tree_map_with_path(lambda path, _: leaves[jax.tree_util.keystr(path)], like.state)
     reading = {name: partial(_read_segment, path / file, manifest.parts[file]) for name, file in segments.items()}
     return Saved(state, arrays, manifest.plain, reading), manifest
 
@@ -323,20 +325,12 @@ def _read_segment(path: Path, stamp: Stamp) -> dict[str, np.ndarray]:
         raise RunError(_reason(e)) from None
 
 
-def _parts(saved: Saved) -> dict[str, dict[str, Leaf]]:
-    return _state_parts(saved.state) | {_ARRAYS: saved.arrays}
-
-
 def _state_parts(state: Any) -> dict[str, dict[str, Leaf]]:
     parts: dict[str, dict[str, Leaf]] = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
         field = re.sub(r"\W", "", jax.tree_util.keystr(path[:1])) or "whole"
         parts.setdefault(f"state-{field}.safetensors", {})[jax.tree_util.keystr(path)] = leaf
     return parts
-
-
-def _named(state: Any) -> list[str]:
-    return [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(state)]
 
 
 _TYPES = {
