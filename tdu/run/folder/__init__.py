@@ -130,17 +130,14 @@ class Folder:
         self._versions = before if before[-1:] == [now] else [*before, now]
         checkpoints.delete_after(self.path / BEST, -1 if at is None else at.step)
         self._logs[LOG] = LogWriter(self.path / LOG, columns, keep=EMPTY.bytes if at is None else at.log.bytes)
-        for name in (LEARNER_LOG, EVALUATIONS):
+        for name in (LEARNER_LOG, EVALUATIONS, RECORD):
             seen = EMPTY if at is None else at.other_logs.get(name, EMPTY)
-            if seen.bytes:
-                self._logs[name] = LogWriter(self.path / name, None, keep=seen.bytes)
-            else:
+            if not seen.bytes:
                 (self.path / name).unlink(missing_ok=True)
-        recorded = EMPTY if at is None else at.other_logs.get(RECORD, EMPTY)
-        if recorded.bytes:
-            self._record = GrowingFile(self.path / RECORD, keep=recorded.bytes)
-        else:
-            (self.path / RECORD).unlink(missing_ok=True)
+            elif name == RECORD:
+                self._record = GrowingFile(self.path / name, keep=seen.bytes)
+            else:
+                self._logs[name] = LogWriter(self.path / name, None, keep=seen.bytes)
 
     @property
     def record_is_empty(self) -> bool:
