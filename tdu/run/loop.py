@@ -46,8 +46,8 @@ class Loop:
         self._observers: list[Observer] = [Advisor(run), Logging(run), self._evaluator]
         if folder is not None and recorder is not None:
             self._observers.insert(0, Recording(run, folder, recorder))
-        if folder is not None and track is not None:
-            self._observers.append(Tracker(run, folder.path, track))
+        if track is not None:
+            self._observers.append(Tracker(run, track))
         self._observers += [self._checkpointer, Reporter(run, progress)]
         self._resuming, self._continued = resuming, continued
         self.has_begun = False

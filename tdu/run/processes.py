@@ -253,9 +253,7 @@ def parse_report(line: str) -> Facts | None:
         return None
     if not isinstance(report, dict) or not report.keys() >= _NUMBERS | _OPTIONAL_NUMBERS:
         return None
-    numbers = [report[name] for name in _NUMBERS] + [
-        report[name] for name in _OPTIONAL_NUMBERS if report[name] is not None
-    ]
+    numbers = [report[name] for name in (*_NUMBERS, *(n for n in _OPTIONAL_NUMBERS if report[n] is not None))]
     return report if all(isinstance(n, int | float) for n in numbers) else None
 
 

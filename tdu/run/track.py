@@ -35,8 +35,9 @@ def check(kind: str | None, out: object) -> None:
 class Tracker(Observer):
     """Tracks every episode's row, and each evaluation with its 95 % interval and the best one so far."""
 
-    def __init__(self, run: LiveRun, folder: Path, kind: str):
-        self._run, self._folder, self._kind = run, folder, kind
+    def __init__(self, run: LiveRun, kind: str):
+        assert run.folder is not None
+        self._run, self._folder, self._kind = run, run.folder.path, kind
         self._writer: _TensorBoard | _Wandb | None = None
         self._tracked: Row | None = None  # the last evaluation that was written
 
