@@ -25,9 +25,9 @@ class Stopwatch:
         self.seconds = self.seconds_before = 0.0
         self._started = 0.0
 
-    def start(self, seconds_before: float) -> None:
-        """Starts at the time of the last checkpoint."""
-        self.seconds = self.seconds_before = seconds_before
+    def start(self) -> None:
+        """Starts at `seconds_before`, the time of the last checkpoint."""
+        self.seconds = self.seconds_before
         self._started = time.perf_counter()
 
     def read(self) -> None:

@@ -51,7 +51,6 @@ class Loop:
         self._observers += [self._checkpointer, Reporter(run, progress)]
         self._resuming, self._continued = resuming, continued
         self.has_begun = False
-        self._seconds_before = 0.0
 
     def _begin(self) -> None:
         run = self._run
@@ -96,7 +95,7 @@ class Loop:
 
     def _restore_from(self, saved: Saved, seconds: float, log: Log, evaluations: Log) -> None:
         run = self._run
-        self._seconds_before = seconds
+        run.stopwatch.seconds_before = seconds
         run.runner.restore(saved)
         if not run.runner.exact:
             run.say("the state of its environments cannot be restored: they begin new episodes.")
@@ -124,7 +123,7 @@ class Loop:
     def _advance_to_the_end(self) -> None:
         run, runner, observers = self._run, self._run.runner, self._observers
         with run.signals:
-            run.stopwatch.start(self._seconds_before)
+            run.stopwatch.start()
             while not run.is_over:
                 halts = [observer.next_episode for observer in observers]
                 advanced = runner.advance(min((halt for halt in halts if halt is not None), default=None))

@@ -235,9 +235,11 @@ class Actors:
         seed: tuple[int, ...],
         first_stream: int = 0,
     ):
-        make: type[CompiledActing] | type[SteppedActing]
-        make = CompiledActing if isinstance(env, Environment) else SteppedActing
-        self.acting = make(env, agent, params, key, epsilons)  # type: ignore[arg-type]
+        self.acting: CompiledActing | SteppedActing
+        if isinstance(env, Environment):
+            self.acting = CompiledActing(env, agent, params, key, epsilons)
+        else:
+            self.acting = SteppedActing(env, agent, params, key, epsilons)
         config, self.size = agent.config, len(epsilons)
         self.streams = Streams(
             config.shape,
