@@ -86,8 +86,7 @@ class Machines:
     def living(self) -> dict[str, str] | None:
         """Addresses by id; None if the head does not answer at the moment.
 
-        Raises:
-            TrainingError: the head does not answer for too long, or this machine's raylet has died.
+        A TrainingError if it does not answer for too long, or if this machine's raylet has died.
         """
         try:
             _greet(self._head)  # one that was just killed may still accept a connection

@@ -207,30 +207,20 @@ def train(env: Environment, agent: Agent, steps: int) -> Callable[[Key], tuple[C
     return run
 
 
-class _Limits(NamedTuple):
-    """Limits of one chunk."""
-
-    first: EitherArray
-    """Number of its first step under its key."""
-    steps: EitherArray
-    episodes: EitherArray
-    """Episodes of the whole run at which it ends."""
-
-
-RunChunk = jax.stages.Compiled
-"""(carry, key, limits) -> the next carry, the steps taken, and the rows."""
-
-
 class _Programs:
     """The compiled functions for an agent on an environment, shared by runs that differ only in seed or length."""
 
     def __init__(self, env: Environment, agent: Agent, until: mastery.Until, chunk: int):
-        def run_chunk(carry: Carry, key: Key, limits: _Limits) -> tuple[Carry, Array, Rows]:
+        def run_chunk(carry: Carry, key: Key, first: Array, steps: Array, episodes: Array) -> tuple[Carry, Array, Rows]:
+            """The next carry, the steps taken and the rows, of `steps` steps from number `first` under the key on.
+
+            It ends earlier once the whole run has `episodes` episodes, or has reached its goal.
+            """
             Progressing = tuple[Array, Carry, Rows]
 
             def goes_on(now: Progressing) -> Array:
                 done, carry, _ = now
-                going = (done < limits.steps) & (carry.episodes < limits.episodes)
+                going = (done < steps) & (carry.episodes < episodes)
                 if until == "budget":
                     return going
                 if until == "solved" or mastery.is_solving(env.spec):
@@ -239,7 +229,7 @@ class _Programs:
 
             def one(now: Progressing) -> Progressing:
                 done, carry, rows = now
-                return done + 1, *_step(env, agent, key, limits.first + done, carry, rows)
+                return done + 1, *_step(env, agent, key, first + done, carry, rows)
 
             start = (jnp.zeros((), jnp.int32), carry, _empty_rows(env, agent, chunk))
             done, carry, rows = jax.lax.while_loop(goes_on, one, start)
@@ -250,11 +240,11 @@ class _Programs:
             lambda carry: carry._replace(player=carry.player._replace(learner=agent.rebase(carry.player.learner)))
         )
         self._jitted = jax.jit(run_chunk, donate_argnums=0)
-        self._compiled: RunChunk | None = None
+        self._compiled: jax.stages.Compiled | None = None
 
-    def compile(self, carry: Carry, key: Key) -> RunChunk:
+    def compile(self, carry: Carry, key: Key) -> jax.stages.Compiled:
         if self._compiled is None:
-            self._compiled = self._jitted.lower(carry, key, _Limits(*[np.int32(0)] * 3)).compile()
+            self._compiled = self._jitted.lower(carry, key, *[np.int32(0)] * 3).compile()
         return self._compiled
 
 
@@ -303,7 +293,7 @@ class CompiledRunner(Runner):
         episodes = np.int32(
             min(self._budget.episodes or _MOST_EPISODES, upto_episode or _MOST_EPISODES, _MOST_EPISODES)
         )
-        self.carry, done, rows = run_chunk(self.carry, key, _Limits(first, np.int32(steps), episodes))
+        self.carry, done, rows = run_chunk(self.carry, key, first, np.int32(steps), episodes)
         ages = self._steps // interaction.REBASE_PERIOD
         self._steps += int(done)
         if self._steps // interaction.REBASE_PERIOD != ages:
