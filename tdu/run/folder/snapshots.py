@@ -22,8 +22,8 @@ from tdu.run.folder.log import Stamp, matches
 Json = dict[str, Any]
 FORMAT = 1
 _MAX_BYTES = 2**30  # largest record that is read, and the largest size of its unpacked arrays together
-_MAX_ARRAY = 2**24
-_TYPES = ("float16", "int32")  # size and types of arrays
+_MAX_ARRAY = 2**24  # largest size of an array in bytes, and largest count
+_TYPES = ("float16", "int32")
 
 
 class Record(NamedTuple):
