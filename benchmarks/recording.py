@@ -9,6 +9,7 @@ Chromium first paints. The one-time compilation for snapshots is excluded.
 """
 
 import argparse
+import dataclasses
 import json
 import resource
 import subprocess
@@ -51,8 +52,8 @@ def snapshots(recorder: Recorder, episodes: int) -> int:
 def measure(agent_name: str, size: int, solved: int | None) -> dict[str, float | int | str]:
     planned = plan(f"deep_sea:size={size}", agent_name, episodes=EPISODES)
     runner, agent = make_runner(planned.config, planned.env)
-    recorder = Recorder(runner, agent, seed=0, episodes=EPISODES)
-    short = Recorder(runner, agent, seed=0, episodes=SHORT)
+    recorder = Recorder(runner, agent, planned.config)
+    short = Recorder(runner, agent, dataclasses.replace(planned.config, episodes=SHORT))
     recorder.snapshot(runner.clock)
     runner.advance()
     steps = processor_seconds(runner.advance, 3)

@@ -14,11 +14,8 @@ compiled what it needs, and takes over when the other dies. A process that does 
 calls the other one.
 """
 
-from __future__ import annotations
-
 import threading
 import time
-from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +28,8 @@ from tdu.agents.r2d2.sequences import Batch, empty_batch
 from tdu.cluster.messages import (
     ELSEWHERE,
     Counters,
+    Handle,
+    Ref,
     Rolled,
     Service,
     Stored,
@@ -49,14 +48,10 @@ from tdu.run.runners.recurrent import BATCHES
 from tdu.run.trained import Played, TrainedAgent, play
 from tdu.types import Params, State
 
-if TYPE_CHECKING:
-    from tdu.cluster.messages import Handle, Ref
-
 SEGMENT = 256
 """Sequences of one segment of a checkpoint."""
 
-_PUBLISH_SECONDS = 0.25
-"""Shortest time between two publications of weights."""
+_PUBLISH_SECONDS = 0.25  # shortest time between two publications of weights
 
 
 class ReplayProcess:
@@ -84,8 +79,7 @@ class ReplayProcess:
         self._received = dict(counters.received)
         self._lineage, self._has_holes = lineage, False
         """Increased whenever sequences were lost, so that no segment's name has two contents."""
-        self._life = time.time_ns()
-        """Distinguishes its ids from those of a replay before it."""
+        self._life = time.time_ns()  # distinguishes its ids from those of a replay before it
         return sentence
 
     def put_back(self, arrays: dict[str, np.ndarray], oldest: int, priorities: np.ndarray) -> None:
@@ -93,7 +87,8 @@ class ReplayProcess:
         arrays = dict(arrays)
         ids = arrays.pop("ids")
         part = self._part(len(ids))
-        part.restore({name: np.array(x) for name, x in arrays.items()}, _counts(len(ids)))
+        counts: ReplayCounts = {"oldest": 0, "next": len(ids), "largest_priority": 1.0}
+        part.restore({name: np.array(x) for name, x in arrays.items()}, counts)
         with self._changed:
             for i, id_ in enumerate(ids.tolist()):
                 if oldest <= id_ < oldest + len(priorities):
@@ -203,10 +198,6 @@ class ReplayProcess:
         return Replay(self._spec, self._settings, memory=self._memory, streams=count, capacity=count)
 
 
-def _counts(sequences: int) -> ReplayCounts:
-    return {"oldest": 0, "next": sequences, "largest_priority": 1.0}
-
-
 class LearnerProcess:
     """The process that learns and publishes the weights."""
 
@@ -300,15 +291,9 @@ class EvaluatorProcess:
         use_one_core()
 
     def play(self, config: RunConfig, params: Params, episodes: int, longest: int) -> Played:
-        """Evaluation episodes."""
         spec = spec_of(config)
         trained = TrainedAgent(spec, make_agent(config, spec), jax.tree.map(np.array, params))
         return play(config.env, trained, episodes=episodes, longest=longest)
 
 
-KINDS = {
-    "rollout": RolloutProcess,
-    "replay": ReplayProcess,
-    "learner": LearnerProcess,
-    "evaluator": EvaluatorProcess,
-}
+KINDS = {"rollout": RolloutProcess, "replay": ReplayProcess, "learner": LearnerProcess, "evaluator": EvaluatorProcess}

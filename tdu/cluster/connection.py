@@ -20,9 +20,7 @@ PATIENCE = 300.0
 _HEAD_PATIENCE = 10.0
 """Seconds without an answer of the cluster's head. After 60 seconds, Ray itself would end the process."""
 
-_SILENCE = 5.0
-"""Seconds after which an address counts as silent."""
-
+_SILENCE = 5.0  # seconds after which an address counts as silent
 _ROOM = "see whether `ulimit -u` allows more processes and whether the temporary folder (RAY_TMPDIR or /tmp) has space"
 
 
@@ -88,8 +86,7 @@ class Machines:
     def living(self) -> dict[str, str] | None:
         """Addresses by id; None if the head does not answer at the moment.
 
-        Raises:
-            TrainingError: the head does not answer for too long, or this machine's raylet has died.
+        A TrainingError if it does not answer for too long, or if this machine's raylet has died.
         """
         try:
             _greet(self._head)  # one that was just killed may still accept a connection

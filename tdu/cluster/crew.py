@@ -4,24 +4,18 @@ Ray restarts a process that has died, on another machine if its own is lost, but
 decides what a process is given to do, and takes its news.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tdu.cluster import connection
 from tdu.cluster.connection import PATIENCE
-from tdu.cluster.messages import ELSEWHERE
+from tdu.cluster.messages import ELSEWHERE, Handle, Ref
 from tdu.errors import TrainingError, UserError
 from tdu.run.processes import one_line
 
-if TYPE_CHECKING:
-    from tdu.cluster.messages import Handle, Ref
-
-_TRIES = 3
-"""Failures of a rollout after which the run fails."""
+_TRIES = 3  # failures of a rollout after which the run fails
 
 
 class Process:
@@ -30,25 +24,19 @@ class Process:
     def __init__(self, kind: str, handle: Handle, rung: int = 0):
         self.kind, self.handle, self.rung = kind, handle, rung
         self.called = f"actor {rung}" if kind == "rollout" else f"the {kind}"
-        self.greeting: Ref | None = None
-        """A call that returns once it is ready, while it is not known to be."""
-        self.busy: Ref | None = None
-        """The call that is its work, which never returns."""
+        self.greeting: Ref | None = None  # a call that returns once it is ready, while it is not known to be
+        self.busy: Ref | None = None  # the call that is its work, which never returns
         self.lives = self.failures = 0
 
     def call(self, method: str, *arguments: object) -> Ref:
-        """A reference to the result of a method."""
         return self.handle.call.remote(method, *arguments)
 
 
 class Crew:
     """All processes of a run.
 
-    Args:
-        ray: the module, connected.
-        give_work: called with a process that is ready and has no work; makes it busy.
-        take_in: called with the news of the replay or the learner that serves.
-        event: called with a sentence about what happened.
+    `give_work` makes a process busy that is ready and has no work, `take_in` gets the news of the replay or the learner that
+    serves, and `event` gets a sentence about what happened.
     """
 
     def __init__(
@@ -61,15 +49,12 @@ class Crew:
     ):
         self.ray, self._give_work, self._take_in, self.event = ray, give_work, take_in, event
         self.processes: list[Process] = []
-        self.serving: dict[str, Process] = {}
-        """The replay and the learner that serve."""
+        self.serving: dict[str, Process] = {}  # the replay and the learner that serve
         self._evaluator: Process | None = None
-        self._coming: dict[str, Ref] = {}
-        """Calls for news that have yet to return."""
+        self._coming: dict[str, Ref] = {}  # calls for news that have yet to return
         self._machines = connection.Machines(ray)
         self._nodes = self._machines.living() or {}
-        self._counted_at = 0.0
-        """When machines were last counted."""
+        self._counted_at = 0.0  # when machines were last counted
 
     @property
     def alive(self) -> int:

@@ -5,10 +5,8 @@ it has already received, so a message can be sent again whenever its answer was 
 frame once.
 """
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tdu import agents, environments
 from tdu.agents.r2d2 import frames
@@ -22,10 +20,10 @@ if TYPE_CHECKING:
     from ray import ObjectRef
     from ray.actor import ActorHandle
 
-    Ref = ObjectRef[Any]
-    """A reference to a result that a process is working on."""
-    Handle = ActorHandle[Any]
-    """Ray's handle of a process."""
+Ref: TypeAlias = "ObjectRef[Any]"
+"""A reference to a result that a process is working on."""
+Handle: TypeAlias = "ActorHandle[Any]"
+"""Ray's handle of a process."""
 
 ELSEWHERE = "elsewhere"
 """The answer of a process that does not serve."""
@@ -63,7 +61,6 @@ class Counters(NamedTuple):
 
 
 def pack(spec: EnvSpec, sequence: Sequence) -> Sequence:
-    """A sequence as it is sent."""
     if not spec.is_stacked:
         return sequence
     packed = frames.pack(sequence.steps.observation[:, None])
@@ -87,7 +84,6 @@ class Service:
         self._ray, self._handles, self._at = ray, handles, 0
 
     def call(self, method: str, *arguments: object) -> Ref:
-        """A reference to the result of a call of the process that served last."""
         return self._handles[self._at].call.remote(method, *arguments)
 
     def result(self, reference: Ref) -> Any:
@@ -105,7 +101,6 @@ class Service:
 
 
 def make_agent(config: RunConfig, spec: EnvSpec) -> RecurrentAgent:
-    """The agent of a run."""
     made = agents.find(config.agent).make(spec, agents.configure(config.agent, config.config))
     assert isinstance(made, RecurrentAgent)
     return made
@@ -118,7 +113,6 @@ def slack(config: RunConfig, agent: RecurrentAgent) -> int:
 
 
 def spec_of(config: RunConfig) -> EnvSpec:
-    """The spec of a run's environment."""
     made = environments.make(config.env, config.seed)
     environments.close(made)
     return made.spec

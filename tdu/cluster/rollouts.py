@@ -1,9 +1,6 @@
 """A rollout of a Ray cluster: some environments, and actors in them with the newest weights."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -12,18 +9,14 @@ import numpy as np
 from tdu import environments, random
 from tdu.agents.r2d2.actor import ladder
 from tdu.agents.r2d2.agent import RecurrentAgent
-from tdu.agents.r2d2.sequences import Streams
-from tdu.cluster.messages import Rolled, Service, Version, make_agent, pack
+from tdu.cluster.messages import Handle, Ref, Rolled, Service, Version, make_agent, pack
 from tdu.run.folder.records import RunConfig
 from tdu.run.processes import use_one_core
 from tdu.run.runners import interaction
-from tdu.run.runners.acting import CompiledActing, CompiledCarry, SteppedActing
-from tdu.run.runners.meter import EpisodeMeter
-from tdu.run.runners.recurrent import MASKS, finished_episodes
+from tdu.run.runners.acting import Actors
+from tdu.run.runners.recurrent import MASKS
+from tdu.run.runners.stepped import SteppedEnvironments
 from tdu.types import Environment, Params
-
-if TYPE_CHECKING:
-    from tdu.cluster.messages import Handle, Ref
 
 
 class RolloutProcess:
@@ -64,7 +57,6 @@ class _Weights:
         self._requested = self._learner.call("weights", None)
 
     def wait(self) -> Params:
-        """The first weights."""
         while self._params is None:
             self._ray.wait([self._requested], timeout=1.0)
             if self.newest() is None:
@@ -72,7 +64,6 @@ class _Weights:
         return self._params
 
     def newest(self) -> Params:
-        """The newest weights that have arrived."""
         ray = self._ray
         if ray.wait([self._requested], timeout=0)[0]:
             found = self._learner.result(self._requested)
@@ -99,41 +90,24 @@ class Rollout:
         params: Params,
     ):
         assert config.actors is not None
-        self._agent, self._name, self._size, self._spec = agent, name, config.num_envs, env.spec
+        self._name, self._spec, self._number = name, env.spec, 0
+        size = config.num_envs
         seed = environments.own_seed(config.env, config.seed)
-        self._key = jax.random.fold_in(random.for_use(interaction.run_key(seed), random.Use.ROLLOUT), name)
-        self._acting: CompiledActing | SteppedActing
-        if isinstance(env, Environment):
-            self._acting = CompiledActing(env, agent, self._size, params, self._key)
-        else:
-            self._acting = SteppedActing(env, agent, params, self._key)
-        first = rung * self._size
-        epsilons = jnp.asarray(ladder(config.actors * self._size)[first : first + self._size])
-        carry = self._acting.carry
-        if isinstance(carry, CompiledCarry):
-            self._acting.carry = carry._replace(acting=carry.acting._replace(epsilon=epsilons))
-        else:
-            self._acting.carry = carry._replace(epsilon=epsilons)
-        self._streams = Streams(
-            agent.config.shape,
-            jax.tree.map(np.asarray, agent.empty_memory()),
-            numbers=range(name * self._size, (name + 1) * self._size),
-            heads=agent.config.heads,
-            mask_prob=agent.config.mask_prob,
+        self._actors = Actors(
+            env if isinstance(env, Environment) else SteppedEnvironments(env),
+            agent,
+            params,
+            jax.random.fold_in(random.for_use(interaction.run_key(seed), random.Use.ROLLOUT), name),
+            ladder(config.actors * size)[rung * size : (rung + 1) * size],
             seed=(seed, MASKS, name),
+            first_stream=name * size,
         )
-        self._meter = EpisodeMeter(self._size, agent.discount)
-        self._rounds = self._number = 0
 
     def roll(self, params: Params) -> Rolled:
-        """Takes some steps of every environment."""
-        at = interaction.key_and_number(self._key, self._rounds, self._size)
-        rounds_per_key = interaction.FOLDED_STEPS // self._size
-        count = min(self._agent.config.rollout, rounds_per_key - self._rounds % rounds_per_key)
-        roll, ends = self._acting.roll(params, at, count)
-        self._rounds += count
+        actors = self._actors
+        before = actors.meter.steps
+        roll, episodes = actors.roll(params)
         self._number += 1
-        before = self._meter.steps
-        episodes = [e._replace(steps=e.steps - before) for e in finished_episodes(self._meter, roll, ends)]
-        sequences = [pack(self._spec, sequence) for sequence in self._streams.cut(roll)]
-        return Rolled(self._name, self._number, self._meter.steps - before, episodes, sequences)
+        episodes = [episode._replace(steps=episode.steps - before) for episode in episodes]
+        sequences = [pack(self._spec, sequence) for sequence in actors.streams.cut(roll)]
+        return Rolled(self._name, self._number, actors.meter.steps - before, episodes, sequences)

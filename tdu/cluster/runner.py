@@ -35,7 +35,7 @@ from tdu.run.runners import interaction
 from tdu.run.runners.meter import Episode
 from tdu.run.runners.protocol import Budget, Gone, Saved
 from tdu.run.runners.recurrent import SequenceRunner
-from tdu.run.runners.rows import Progress, Row
+from tdu.run.runners.rows import Row
 from tdu.run.trained import Played, TrainedAgent
 from tdu.types import EnvSpec, Params, State
 
@@ -49,7 +49,6 @@ class RayCarry(NamedTuple):
 class RayRunner(SequenceRunner):
     """A run over the rollouts of a cluster."""
 
-    exact = False
     is_concurrent = True
 
     def __init__(
@@ -65,19 +64,15 @@ class RayRunner(SequenceRunner):
     ):
         assert config.actors is not None
         super().__init__(spec, agent, budget, config.until)
+        self.exact = False
         self._config, self._actors = config, config.actors
-        self._received = self._spawned = 0
-        """Steps of all messages, and rollouts started."""
-        self._last_numbers: dict[int, int] = {}
-        """The last message of every rollout of this session."""
-        self._totals: dict[int, dict[str, float]] = {}
-        """The environments' counts of every rollout."""
+        self._received = self._spawned = 0  # steps of all messages, and rollouts started
+        self._last_numbers: dict[int, int] = {}  # the last message of every rollout of this session
+        self._totals: dict[int, dict[str, float]] = {}  # the environments' counts of every rollout
         self._pending: list[Rolled] = []
         self._filled = {"sequences": 0, "capacity": agent.config.replay_capacity, "ahead": 0}
-        self._began = (0, time.monotonic())
-        """Steps and time when the first message of this session arrived."""
-        self._moved_at: float | None = None
-        """When the last message arrived."""
+        self._began = (0, time.monotonic())  # steps and time when the first message of this session arrived
+        self._moved_at: float | None = None  # when the last message arrived
         self._started_at = time.monotonic()
         self._trained, self._learning_seconds = 0, 0.0
         self._event: Callable[[str], None] = say
@@ -85,8 +80,7 @@ class RayRunner(SequenceRunner):
         self._served: collections.Counter[str] = collections.Counter()
         self._started: Crew | None = None
         self._is_attached = False
-        self._state: State = self._first_state()
-        """The learner's state when it was last fetched."""
+        self._state: State = self._first_state()  # the learner's state when it was last fetched
         if compiled:
             if agent.observe is not None:
                 raise UserError("bonus counts has to see every step in order; it is for --engine local.")
@@ -111,7 +105,6 @@ class RayRunner(SequenceRunner):
         return self._started
 
     def attach(self, *, event: Callable[[str], None], reload: Callable[[Saved], Saved | None]) -> None:
-        """Sets who hears of events, and how to read the last checkpoint."""
         self._reload = functools.partial(reload, self.save())
         self._event = self._crew.event = event
         self._is_attached = True
@@ -148,7 +141,6 @@ class RayRunner(SequenceRunner):
         return self._filled["sequences"]
 
     def status(self) -> str:
-        """Speeds, the replay, σ, the returns of exploiters and explorers, and the actors alive."""
         steps, since = self._began
         status = self._status(
             acting=max(self._steps - steps, 0) * self.spec.frames_per_step / max(time.monotonic() - since, 1e-9),
@@ -164,7 +156,7 @@ class RayRunner(SequenceRunner):
         """Whether a step was taken: the processes take a while to start."""
         return self._steps > 0
 
-    def save(self) -> Saved:
+    def _save(self) -> Saved:
         """The run as it is now; before it is attached, an example of a checkpoint."""
         if not self._is_attached:
             return Saved(RayCarry(self._state), {}, {})
@@ -173,20 +165,8 @@ class RayRunner(SequenceRunner):
         self._learns_from = stored["learns_from"]
         self._state, self._updates = self._crew.call("learner", "state")
         self._state = jax.tree.map(np.array, self._state)
-        plain = {
-            "steps": self._steps,
-            "updates": self._updates,
-            "spawned": self._spawned,
-            "logged_at": self._logged_at,
-            "learned": {name: float(x) for name, x in self._learned.items()},
-            "unlogged": {name: float(x) for name, x in self._unlogged.items()},
-            "replay": stored,
-            "progress": self.progress.to_plain(),
-            "pending": [
-                rolled._asdict() | {"episodes": [episode._asdict() for episode in rolled.episodes]}
-                for rolled in self._pending
-            ],
-        }
+        pending = [rolled._asdict() | {"episodes": [e._asdict() for e in rolled.episodes]} for rolled in self._pending]
+        plain = self._learning() | {"spawned": self._spawned, "replay": stored, "pending": pending}
         return Saved(RayCarry(self._state), {"priorities": np.array(priorities)}, plain, self._segments(stored))
 
     def _segments(self, stored: dict[str, int]) -> Mapping[str, Callable[[], dict[str, np.ndarray]]]:
@@ -204,15 +184,11 @@ class RayRunner(SequenceRunner):
             raise Gone("the replay died while it was being saved.")
         return found
 
-    def restore(self, saved: Saved) -> None:
+    def _restore(self, saved: Saved) -> None:
         """Restores the counters; the learner and the replay get their parts when they start."""
         plain = saved.plain
-        self._steps, self._updates, self._spawned = plain["steps"], plain["updates"], plain["spawned"]
-        self._logged_at, self._learns_from = plain["logged_at"], plain["replay"]["learns_from"]
-        self._learned, self._unlogged = (
-            {name: np.float32(x) for name, x in plain[totals].items()} for totals in ("learned", "unlogged")
-        )
-        self.progress = Progress.from_plain(self.spec, self._agent.discount, plain["progress"])
+        self._restore_learning(plain)
+        self._spawned, self._learns_from = plain["spawned"], plain["replay"]["learns_from"]
         self._pending = [
             Rolled(**rolled | {"episodes": [Episode(**episode) for episode in rolled["episodes"]]})
             for rolled in plain["pending"]
@@ -221,7 +197,6 @@ class RayRunner(SequenceRunner):
         self._state = saved.state.learner
 
     def params(self, saved: Saved | None = None) -> Params:
-        """What the trained agent acts on: now, or when it was saved."""
         if saved is None and self._is_attached and not self.finished:
             self._state, self._updates = self._crew.call("learner", "state")
         state = self._state if saved is None else saved.state.learner
@@ -234,13 +209,11 @@ class RayRunner(SequenceRunner):
         return Played(*map(np.array, self._crew.call("evaluator", "play", *arguments)))
 
     def close(self) -> None:
-        """Ends the processes that were started on the cluster."""
         if self._started is not None:
             self._started.close()
             self._started = None
 
     def _receive(self, news: list[Rolled]) -> None:
-        """Adds messages, each once."""
         for rolled in news:
             if rolled.number > self._last_numbers.get(rolled.rollout, 0):
                 self._last_numbers[rolled.rollout] = rolled.number
@@ -288,15 +261,15 @@ class RayRunner(SequenceRunner):
             crew.hire("learner", threads=self._actors + 16, num_gpus=gpus)
         for rung in range(self._actors):
             crew.hire("rollout", threads=2, rung=rung, num_cpus=1)
+        machines = "one machine" if crew.machines == 1 else f"{crew.machines} machines"
         say(
-            f"{self._actors} actors of {self._config.num_envs} environments on {_machines(crew.machines)}, learning on "
+            f"{self._actors} actors of {self._config.num_envs} environments on {machines}, learning on "
             f"{'a GPU' if gpus else 'a CPU'}; a learning step for every {self._agent.config.learn_period} environment "
             f"steps, acting at most {slack(self._config, self._agent)} steps ahead."
         )
         return crew
 
     def _take_in(self, kind: str, found: Any) -> None:
-        """Takes the news of the replay or the learner."""
         if kind == "replay":
             news, self._filled = found
             self._receive(news)
@@ -364,10 +337,6 @@ class RayRunner(SequenceRunner):
         self._served["learner"] += 1
         if saved is not None or self._served["learner"] > 1:
             self._event(f"the learner resumed from learning step {updates}{_of(saved)}.")
-
-
-def _machines(count: int) -> str:
-    return "one machine" if count == 1 else f"{count} machines"
 
 
 def _of(saved: Saved | None) -> str:

@@ -5,8 +5,6 @@ back when the run is over. When a worker dies, Ray starts the job again elsewher
 from its last checkpoint.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import itertools
@@ -18,16 +16,13 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tdu.cluster import connection
+from tdu.cluster.messages import Handle, Ref
 from tdu.errors import RunError, UserError
-from tdu.run.folder import LOCKS, is_in_use
-from tdu.run.processes import Job, Lines, Outcome, Tell, ended, one_line, parse_report
-
-if TYPE_CHECKING:
-    from tdu.cluster.messages import Handle, Ref
-    from tdu.run.processes import Facts
+from tdu.run.folder.lock import LOCKS, is_in_use
+from tdu.run.processes import Facts, Job, Lines, Outcome, Tell, ended, one_line, parse_report
 
 _RETRIES = 10
 
@@ -213,7 +208,7 @@ def _place(packed: bytes, out: Path) -> str:
             sent.rename(kept)
             raise RunError(f"{out} is in use by another process; the folder that a worker sent is in {kept}.")
         sentence = ""
-        if _is_as_good_as_empty(out):
+        if out.is_dir() and not out.is_symlink() and {p.name for p in out.iterdir()} <= LOCKS:
             for name in LOCKS:
                 (out / name).unlink(missing_ok=True)
         elif os.path.lexists(out):
@@ -222,10 +217,6 @@ def _place(packed: bytes, out: Path) -> str:
             sentence = f"the folder that was in {out} is now in {kept}."
         sent.rename(out)
         return sentence
-
-
-def _is_as_good_as_empty(folder: Path) -> bool:
-    return folder.is_dir() and not folder.is_symlink() and {p.name for p in folder.iterdir()} <= LOCKS
 
 
 def _unused(out: Path, kind: str) -> Path:

@@ -16,7 +16,6 @@ from tdu.errors import UserError
 from tdu.options import as_json
 from tdu.report import readme
 from tdu.run import folder as runs
-from tdu.run.folder import folder as folders
 from tdu.run.folder.log import Log
 from tdu.run.folder.records import LARGEST_REAL, RECENT, WATCH, Json
 from tdu.run.folder.snapshots import Record
@@ -121,12 +120,12 @@ class Collected(NamedTuple):
 
 
 def collect(paths: Sequence[Path], *, with_records: bool = True) -> Collected:
-    """Reads the folders. A damaged one is left out with a reason; it is an error if nothing can be read."""
+    """Reads the runs. A damaged one is left out with a reason; it is an error if nothing can be read."""
     found, results, left_out = list[StoredRun](), list[Results](), dict[str, str]()
     for path in dict.fromkeys(paths):
         if not path.is_dir():
             raise UserError(f"{path} is not a folder.")
-        inside = [path] if (path / folders.CONFIG).exists() else runs.find_runs(path)
+        inside = [path] if (path / runs.CONFIG).exists() else runs.find_runs(path)
         for folder in inside:
             try:
                 found.append(read_run(folder, with_record=with_records))
@@ -152,7 +151,7 @@ def read_run(folder: Path, *, with_record: bool = False) -> StoredRun:
     agent = label(config)
     if log and "episode" not in log:
         raise UserError("its log has no column episode.")
-    state = "finished" if result is not None else "running" if folders.is_in_use(folder) else "cut off"
+    state = "finished" if result is not None else "running" if runs.is_in_use(folder) else "cut off"
     if invalid:
         notes.append(f"its log has values that are not finite in {', '.join(invalid)}; they are ignored.")
     if not log or not len(log["episode"]):
@@ -218,7 +217,7 @@ def _read_film(path: Path, note: Callable[[str], None]) -> bytes | None:
 
 
 def _date(folder: Path) -> str:
-    files = (folder / name for name in (folders.CONFIG, folders.LOG, folders.RESULT))
+    files = (folder / name for name in (runs.CONFIG, runs.LOG, runs.RESULT))
     newest = max((path.stat().st_mtime for path in files if path.exists()), default=0.0)
     return time.strftime("%Y-%m-%d", time.localtime(newest))
 

@@ -11,7 +11,6 @@ from tdu.report.collect import StoredRun, read_run, with_budgets
 from tdu.report.headline import headline, reached
 from tdu.report.text import markdown_table, number_words
 from tdu.run import folder as runs
-from tdu.run.folder.folder import CONFIG
 from tdu.run.folder.records import Json
 
 Summary = Json
@@ -78,7 +77,7 @@ def _read(folder: Path) -> tuple[list[StoredRun], dict[str, str], list[str]]:
         found.append(run)
         notes += [f"{path.name}: {note}" for note in run.notes]
     if not found and not damaged:
-        if (Path(folder) / CONFIG).exists():
+        if (Path(folder) / runs.CONFIG).exists():
             raise UserError(f"{folder} is a run itself; give the folder above it, or see tdu evaluate {folder}.")
         raise UserError(f"{folder} has no runs in it.")
     return with_budgets(found), damaged, notes

@@ -35,7 +35,6 @@ def bsuite_agent(env: Any, agent: str = "tdu", *, seed: int = 0, preset: str | N
     player = StepwisePlayer(made, seed)
 
     def read(timestep: Any) -> TimeStep:
-        """A time step as a batch of one."""
         return jax.tree.map(lambda x: np.asarray(x)[None], reader.check(timestep, first=True))
 
     class DropIn(base.Agent):

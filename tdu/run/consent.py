@@ -13,8 +13,7 @@ def module_of(text: str) -> str:
     return module if source in ("python", "gym") and colon else ""
 
 
-_typed: set[str] = set()
-"""Ids that the user of this process has typed or trusted."""
+_typed: set[str] = set()  # ids that the user of this process has typed or trusted
 
 
 def typed(text: object) -> None:

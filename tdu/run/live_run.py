@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from tdu.run.callbacks import call
-from tdu.run.folder import Folder
-from tdu.run.folder.log import Log
+from tdu.run.folder import LOG, Folder, best_return, read_log
+from tdu.run.folder.log import Log, MemoryLog
 from tdu.run.folder.records import RECENT, RunConfig, RunResult
 from tdu.run.plan import AnyAgent, Plan
 from tdu.run.runners.protocol import Runner, Saved
@@ -25,13 +25,12 @@ class Stopwatch:
         self.seconds = self.seconds_before = 0.0
         self._started = 0.0
 
-    def start(self, seconds_before: float) -> None:
-        """Starts at the time of the last checkpoint."""
-        self.seconds = self.seconds_before = seconds_before
+    def start(self) -> None:
+        """Starts at `seconds_before`, the time of the last checkpoint."""
+        self.seconds = self.seconds_before
         self._started = time.perf_counter()
 
     def read(self) -> None:
-        """Updates `seconds`."""
         self.seconds = self.seconds_before + time.perf_counter() - self._started
 
     @contextlib.contextmanager
@@ -60,18 +59,16 @@ class LiveRun:
         self.runner, self.agent, self.folder, self.say = runner, agent, folder, say
         self._callbacks = callbacks
         self.columns = columns(runner.spec)
+        self._in_memory = collections.defaultdict(MemoryLog, {LOG: MemoryLog(self.columns)})
+        """The logs of a run without a folder."""
         self.signals = Signals(say)
         self.stopwatch = Stopwatch()
-        self.clock_before = runner.clock
-        """Steps and episodes before this process took over."""
-        self.stop_requested = False
-        """A callback has returned True."""
-        self.interrupted_by: int | None = None
-        """The signal that ends the run, once its checkpoint is saved."""
+        self.clock_before = runner.clock  # steps and episodes before this process took over
+        self.stop_requested = False  # by a callback, or by an evaluation that reached `until_return`
+        self.interrupted_by: int | None = None  # the signal that ends the run, once its checkpoint is saved
         self.last_row: Row | None = None
         self.last_evaluation: Row | None = None
-        self.best_return = -math.inf
-        """The best evaluation so far."""
+        self.best_return = -math.inf  # the best evaluation so far
         self.recent_returns: collections.deque[float] = collections.deque(maxlen=RECENT)
         self.recent_q: collections.deque[float] = collections.deque(maxlen=RECENT)
         self.longest_episode = 0
@@ -82,12 +79,21 @@ class LiveRun:
 
     @property
     def mean_return(self) -> float | None:
-        """Mean return of the last `RECENT` episodes."""
         return float(np.mean(self.recent_returns)) if self.recent_returns else None
 
     def call(self, name: str, *arguments: object) -> None:
         """Calls the user's callbacks; one that returns False ends the run."""
         self.stop_requested |= call(self._callbacks, name, *arguments)
+
+    def append(self, name: str, rows: list[Row]) -> None:
+        """Appends rows to a log: in the folder, or in memory."""
+        if self.folder is None:
+            self._in_memory[name].append(rows)
+        else:
+            self.folder.append(name, rows)
+
+    def log(self, name: str) -> Log:
+        return self._in_memory[name].arrays() if self.folder is None else read_log(self.folder.path / name)
 
     def add(self, row: Row) -> None:
         """Takes in the row of a finished episode."""
@@ -96,8 +102,11 @@ class LiveRun:
         self.recent_returns.append(row["episode_return"])
         self.longest_episode = max(self.longest_episode, row["episode_len"])
 
-    def restore(self, log: Log) -> None:
-        """Takes in the log up to a checkpoint."""
+    def restore(self, log: Log, evaluations: Log) -> None:
+        """Takes in the logs up to a checkpoint."""
+        if evaluations:
+            self.best_return = best_return(evaluations)
+            self.last_evaluation = {name: numbers[-1].item() for name, numbers in evaluations.items()}
         self.recent_returns.extend(log["episode_return"][-RECENT:].tolist())
         self.recent_q.extend(log["largest_q"][-RECENT:].tolist())
         self.longest_episode = int(log["episode_len"].max(initial=0))
@@ -112,8 +121,8 @@ class LiveRun:
 class Observer:
     """Watches a run. A method that is not overridden does nothing."""
 
-    def restore(self, saved: Saved, evaluations: Log) -> None:
-        """Continues from a checkpoint, or the end of a run without a folder, and the evaluations up to it."""
+    def restore(self, saved: Saved) -> None:
+        """Continues from a checkpoint, or from the end of a run without a folder."""
 
     def start(self) -> None:
         """Called once before the first step."""

@@ -1,40 +1,22 @@
 """The loop of a run: from its start, or its last checkpoint, to its end or to Ctrl-C. Everything else is an observer."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from tdu.errors import RunError, UserError
-from tdu.run.folder import LOG, Folder, evaluations_at, latest_checkpoint, read_log
-from tdu.run.folder.log import Log
+from tdu.run.folder import EVALUATIONS, LEARNER_LOG, LOG, Folder, evaluations_at, latest_checkpoint, read_log
+from tdu.run.folder.log import Log, rows_of
 from tdu.run.folder.records import RunResult, version_changes, versions
 from tdu.run.live_run import LiveRun, Observer
-from tdu.run.observers import (
-    Advisor,
-    Checkpointer,
-    EpisodeCallbacks,
-    Evaluator,
-    Logging,
-    ProgressReporter,
-    Recording,
-)
+from tdu.run.observers import Advisor, Checkpointer, Evaluator, Logging, Recording, Reporter
 from tdu.run.plan import Plan, make_runner
 from tdu.run.progress import Report
+from tdu.run.recording import Recorder
 from tdu.run.run import Moment, Run
 from tdu.run.runners.protocol import Saved
 from tdu.run.runners.rows import WALL_TIME, plain_row
 from tdu.run.signals import Interrupted
 from tdu.run.track import Tracker
 from tdu.run.trained import TrainedAgent
-
-
-class Watch(NamedTuple):
-    """How a run is watched, beside what is in its config."""
-
-    checkpoint_seconds: float
-    callbacks: Sequence[object] = ()
-    """The user's; see `callbacks.Callback`."""
-    progress: Callable[[Report], None] | None = None
-    track: str | None = None
 
 
 class Loop:
@@ -44,34 +26,31 @@ class Loop:
         self,
         plan: Plan,
         folder: Folder | None,
-        watch: Watch,
         *,
         resuming: bool,
         say: Callable[[str], None],
-        address: str | None = None,
-        continued: Run | None = None,
+        checkpoint_seconds: float,
+        callbacks: Sequence[object],
+        progress: Callable[[Report], None] | None,
+        track: str | None,
+        address: str | None,
+        continued: Run | None,
     ):
         runner, agent = make_runner(plan.config, plan.env, address=address, say=say)
         for note in runner.notes:
             say(note)
-        self._run = run = LiveRun(plan, runner, agent, folder, watch.callbacks, say)
-        recording = Recording(run)
-        self._checkpointer = Checkpointer(run, recording, seconds=watch.checkpoint_seconds)
+        self._run = run = LiveRun(plan, runner, agent, folder, callbacks, say)
+        recorder = Recorder(runner, agent, plan.config) if plan.config.record else None
+        self._checkpointer = Checkpointer(run, recorder, seconds=checkpoint_seconds)
         self._evaluator = Evaluator(run, self._checkpointer)
-        self._logging = Logging(run)
-        self._observers: Sequence[Observer] = (
-            recording,
-            Advisor(run),
-            EpisodeCallbacks(run),
-            self._logging,
-            self._evaluator,
-            Tracker(run, watch.track),
-            self._checkpointer,
-            ProgressReporter(run, watch.progress),
-        )
+        self._observers: list[Observer] = [Advisor(run), Logging(run), self._evaluator]
+        if folder is not None and recorder is not None:
+            self._observers.insert(0, Recording(run, folder, recorder))
+        if track is not None:
+            self._observers.append(Tracker(run, track))
+        self._observers += [self._checkpointer, Reporter(run, progress)]
         self._resuming, self._continued = resuming, continued
         self.has_begun = False
-        self._seconds_before = 0.0
 
     def _begin(self) -> None:
         run = self._run
@@ -111,17 +90,18 @@ class Loop:
         """Continues a run without a folder."""
         assert run.moment is not None
         self._restore_from(run.moment.copied_state(), run.moment.seconds, run.log, run.evaluations)
-        self._logging.continue_from(run.log, run.moment.learner_log)
+        for name, log in ((LOG, run.log), (LEARNER_LOG, run.moment.learner_log), (EVALUATIONS, run.evaluations)):
+            self._run.append(name, rows_of(log))
 
     def _restore_from(self, saved: Saved, seconds: float, log: Log, evaluations: Log) -> None:
         run = self._run
-        self._seconds_before = seconds
+        run.stopwatch.seconds_before = seconds
         run.runner.restore(saved)
         if not run.runner.exact:
             run.say("the state of its environments cannot be restored: they begin new episodes.")
-        run.restore(log)
+        run.restore(log, evaluations)
         for observer in self._observers:
-            observer.restore(saved, evaluations)
+            observer.restore(saved)
 
     @property
     def has_progress(self) -> bool:
@@ -143,7 +123,7 @@ class Loop:
     def _advance_to_the_end(self) -> None:
         run, runner, observers = self._run, self._run.runner, self._observers
         with run.signals:
-            run.stopwatch.start(self._seconds_before)
+            run.stopwatch.start()
             while not run.is_over:
                 halts = [observer.next_episode for observer in observers]
                 advanced = runner.advance(min((halt for halt in halts if halt is not None), default=None))
@@ -181,13 +161,13 @@ class Loop:
             run.folder.write_result(result)
         finished = Run(
             result.to_json(),
-            self._logging.log(),
+            run.log(LOG),
             trained,
             run.config,
-            self._evaluator.log(self._checkpointer.final),
+            run.log(EVALUATIONS),
             source=run.source,
             path=None if run.folder is None else run.folder.path,
-            moment=None if saved is None else Moment(saved, run.stopwatch.seconds, self._logging.learner_log(), result),
+            moment=None if saved is None else Moment(saved, run.stopwatch.seconds, run.log(LEARNER_LOG), result),
         )
         run.call("on_end", finished)
         return finished

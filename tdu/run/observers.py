@@ -1,4 +1,4 @@
-"""What watches a run while its loop advances it: recording, warnings, callbacks, logs, evaluation, checkpoints, progress.
+"""What watches a run while its loop advances it: recording, warnings, logs, evaluation, checkpoints, progress, callbacks.
 
 An observer overrides the methods of `Observer` that it needs. The loop calls them in the order of its list of observers.
 """
@@ -15,23 +15,12 @@ import numpy as np
 
 from tdu import environments
 from tdu.errors import TrainingError, UserError
-from tdu.run import recording
-from tdu.run.folder import (
-    EVALUATIONS,
-    LEARNER_LOG,
-    LOG,
-    Folder,
-    best_return,
-    evaluations_at,
-    latest_checkpoint,
-    read_log,
-    snapshots,
-)
+from tdu.run.folder import EVALUATIONS, LEARNER_LOG, LOG, Folder, latest_checkpoint, snapshots
 from tdu.run.folder.checkpoints import Manifest
-from tdu.run.folder.log import Log, MemoryLog, rows_of
 from tdu.run.folder.records import GreedyReturn, RunConfig
 from tdu.run.live_run import LiveRun, Observer
 from tdu.run.progress import Pace, Report
+from tdu.run.recording import Recorder
 from tdu.run.runners.protocol import Clock, Gone, Saved
 from tdu.run.runners.rows import Row
 from tdu.run.trained import MIN_EPISODE_STEPS, TrainedAgent, step_limit
@@ -49,47 +38,29 @@ _DRIFT_OF_FIRST = 100.0
 class Recording(Observer):
     """Writes snapshots of the agent's values to record.jsonl."""
 
-    def __init__(self, run: LiveRun):
-        self._run, config = run, run.config
-        self._recorder = (
-            recording.Recorder(
-                run.runner, run.agent, seed=config.seed, episodes=config.episodes, every=config.record_every
-            )
-            if config.record
-            else None
-        )
+    def __init__(self, run: LiveRun, folder: Folder, recorder: Recorder):
+        self._run, self._folder, self._recorder = run, folder, recorder
 
-    def restore(self, saved: Saved, evaluations: Log) -> None:
-        if self._recorder is not None:
-            self._recorder.restore(saved, self._run.runner.clock)
+    def restore(self, saved: Saved) -> None:
+        self._recorder.restore(saved, self._run.runner.clock)
 
     def start(self) -> None:
-        folder = self._run.folder
-        if self._recorder is not None and folder is not None and folder.record_is_empty:
-            folder.add_to_record(snapshots.line(self._recorder.about()))
+        if self._folder.record_is_empty:
+            self._folder.add_to_record(snapshots.line(self._recorder.about()))
         self.advanced([])
 
     @property
     def next_episode(self) -> int | None:
-        return None if self._recorder is None else self._recorder.due
+        return self._recorder.due
 
-    def advanced(self, rows: list[Row]) -> None:
-        self._record(last=False)
-
-    def finish(self) -> None:
-        self._record(last=True)
-
-    def _record(self, *, last: bool) -> None:
-        recorder, folder, clock = self._recorder, self._run.folder, self._run.runner.clock
-        if recorder is None or folder is None:
-            return
+    def advanced(self, rows: list[Row], *, last: bool = False) -> None:
+        recorder, clock = self._recorder, self._run.runner.clock
         recorder.count_visits()
         if clock.episodes >= recorder.due or (last and clock.episodes > recorder.latest):
-            folder.add_to_record(recorder.snapshot(clock))
+            self._folder.add_to_record(recorder.snapshot(clock))
 
-    def added_to(self, saved: Saved) -> Saved:
-        """A checkpoint's content with the recorder's state added."""
-        return saved if self._recorder is None else self._recorder.added_to(saved)
+    def finish(self) -> None:
+        self.advanced([], last=True)
 
 
 class Advisor(Observer):
@@ -176,30 +147,11 @@ def _against_drift(config: RunConfig) -> str:
     return f"try {', '.join(advice[:-1])} or {advice[-1]}."
 
 
-class EpisodeCallbacks(Observer):
-    """Calls `on_start` and `on_episode` of the user's callbacks."""
-
-    def __init__(self, run: LiveRun):
-        self._run = run
-
-    def start(self) -> None:
-        self._run.call("on_start", self._run.config)
-
-    def episode(self, row: Row) -> None:
-        self._run.call("on_episode", dict(row))
-
-
 class Logging(Observer):
     """Writes log.csv and learner.csv, or keeps the log in memory."""
 
     def __init__(self, run: LiveRun):
         self._run = run
-        self._memory, self._learner_memory = MemoryLog(run.columns), MemoryLog()
-
-    def continue_from(self, log: Log, learner_log: Log) -> None:
-        """Continues the logs of a run without a folder."""
-        self._memory.append(rows_of(log))
-        self._learner_memory.append(rows_of(learner_log))
 
     def episode(self, row: Row) -> None:
         self._run.add(row)
@@ -209,21 +161,8 @@ class Logging(Observer):
         learner_rows = run.runner.learner_rows()
         if any(not math.isfinite(row["loss"]) for row in learner_rows):
             raise diverged(run.config, f"before step {run.runner.clock.steps}")
-        if run.folder is None:
-            self._memory.append(rows)
-            self._learner_memory.append(learner_rows)
-        else:
-            run.folder.append(rows)
-            run.folder.append_to(LEARNER_LOG, learner_rows)
-
-    def log(self) -> Log:
-        """The whole log."""
-        folder = self._run.folder
-        return self._memory.arrays() if folder is None else read_log(folder.path / LOG)
-
-    def learner_log(self) -> Log:
-        """learner.csv of a run without a folder."""
-        return self._learner_memory.arrays()
+        run.append(LOG, rows)
+        run.append(LEARNER_LOG, learner_rows)
 
 
 class Evaluation(NamedTuple):
@@ -244,16 +183,10 @@ class Evaluator(Observer):
             raise UserError("evaluate_every needs an environment whose state can be restored; give its id.")
         self._run, self._checkpointer = run, checkpointer
         self._episodes, self._every = run.config.evaluation_episodes, every
-        self._evaluated = Clock(0, 0)
-        """When the last evaluation was."""
-        self._memory = MemoryLog()
+        self._evaluated = Clock(0, 0)  # when the last evaluation was
 
-    def restore(self, saved: Saved, evaluations: Log) -> None:
-        if evaluations:
-            self._memory.append(rows_of(evaluations))
-            self._run.best_return = best_return(evaluations)
-            last = {name: numbers[-1].item() for name, numbers in evaluations.items()}
-            self._run.last_evaluation = last
+    def restore(self, saved: Saved) -> None:
+        if (last := self._run.last_evaluation) is not None:
             self._evaluated = Clock(last["steps"], last["episode"])
 
     @property
@@ -282,12 +215,9 @@ class Evaluator(Observer):
         row |= {"mean_length": returns.mean_length}
         row |= {"success_rate": math.nan if returns.success_rate is None else returns.success_rate}
         run.last_evaluation = row
-        if run.folder is None:
-            self._memory.append([row])
-        else:
-            run.folder.append_to(EVALUATIONS, [row])
-            if returns.mean > run.best_return:
-                self._checkpointer.save(run.folder, best=True, saved=saved)
+        run.append(EVALUATIONS, [row])
+        if run.folder is not None and returns.mean > run.best_return:
+            self._checkpointer.save(run.folder, best=True, saved=saved)
         run.best_return = max(run.best_return, returns.mean)
         run.call("on_evaluation", Evaluation(clock.episodes, clock.steps, returns, trained))
         if run.config.has_reached(returns.mean):
@@ -314,20 +244,14 @@ class Evaluator(Observer):
             success_rate=played.success_rate(self._run.config.success_return),
         )
 
-    def log(self, at: Manifest | None) -> Log:
-        """All evaluations."""
-        folder = self._run.folder
-        return self._memory.arrays() if folder is None else evaluations_at(folder.path, at)
-
 
 class Checkpointer(Observer):
     """Saves a checkpoint when it is time, when the run is interrupted, and at its end."""
 
-    def __init__(self, run: LiveRun, recorded: Recording, *, seconds: float):
-        self._run, self._recorded, self._seconds = run, recorded, seconds
+    def __init__(self, run: LiveRun, recorder: Recorder | None, *, seconds: float):
+        self._run, self._recorder, self._seconds = run, recorder, seconds
         self._last_saved = 0.0
-        self.final: Manifest | None = None
-        """The checkpoint of the last step."""
+        self.final: Manifest | None = None  # the checkpoint of the last step
 
     def start(self) -> None:
         self._run.runner.attach(event=self._run.note_event, reload=self._last_checkpoint)
@@ -356,11 +280,12 @@ class Checkpointer(Observer):
 
     def save(self, folder: Folder, *, best: bool = False, saved: Saved | None = None) -> Manifest:
         """Saves the run, or what is given of it; again if a process of a concurrent run dies meanwhile."""
-        run = self._run
+        run, recorder = self._run, self._recorder
         while True:
             try:
+                now = run.runner.save() if saved is None else saved
                 return folder.save_checkpoint(
-                    self._recorded.added_to(run.runner.save() if saved is None else saved),
+                    now if recorder is None else recorder.added_to(now),
                     step=run.runner.clock.steps,
                     config=run.config,
                     seconds=run.stopwatch.seconds,
@@ -370,15 +295,19 @@ class Checkpointer(Observer):
                 run.note_event(f"{e} The checkpoint is saved again.")
 
 
-class ProgressReporter(Observer):
-    """Passes reports to a progress display and to `on_step` of the user's callbacks."""
+class Reporter(Observer):
+    """Reports to a progress display and to the user's callbacks."""
 
     def __init__(self, run: LiveRun, show: Callable[[Report], None] | None):
         self._run, self._show = run, show
         self._pace = Pace(0, 0)
 
     def start(self) -> None:
+        self._run.call("on_start", self._run.config)
         self._pace = Pace(*self._run.clock_before)
+
+    def episode(self, row: Row) -> None:
+        self._run.call("on_episode", dict(row))
 
     def advanced(self, rows: list[Row]) -> None:
         report = self._report()

@@ -12,10 +12,8 @@ from collections.abc import Callable
 
 _WORKS, _SEVERAL = 0.4, 1.1
 """Below the first share of a core, the process mostly waits; above the second, it uses several cores."""
-_CROWDED = 0.2
-"""Another process uses the core if threads wait for it for more than this share of the time."""
-_LONGEST = 60.0
-"""Maximum time until the next attempt. The time doubles after every attempt that did not last."""
+_CROWDED = 0.2  # another process uses the core if threads wait for it for more than this share of the time
+_LONGEST = 60.0  # Maximum time until the next attempt. The time doubles after every attempt that did not last.
 
 
 def stay_on_one_core(every: float = 1.0) -> Callable[[], None]:

@@ -15,11 +15,10 @@ from tdu.errors import UserError, setting, unknown
 from tdu.options import MAX_ACTORS, MAX_ENVS, MAX_EPISODES, MAX_SEED, MAX_STEPS, as_json, whole_number
 from tdu.run import consent, recording
 from tdu.run.folder import RunConfig, read_template
-from tdu.run.folder.records import EVALUATION_EPISODES
 from tdu.run.processes import cores
 from tdu.run.runners.compiled import CompiledRunner
 from tdu.run.runners.mastery import Until
-from tdu.run.runners.protocol import Budget, Runner
+from tdu.run.runners.protocol import Runner
 from tdu.run.runners.recurrent import RecurrentRunner
 from tdu.run.runners.stepwise import StepwiseRunner
 from tdu.types import Agent, Environment, EnvSpec
@@ -68,32 +67,36 @@ def plan(env: Any = None, agent: str | None = None, **settings: Any) -> Plan:
     return Plan(config, made, source, note)
 
 
+_WHOLE = {
+    "seed": (0, MAX_SEED), "episodes": (1, MAX_EPISODES), "steps": (1, MAX_STEPS), "num_envs": (1, MAX_ENVS),
+    "actors": (1, MAX_ACTORS), "evaluate_every": (1, MAX_EPISODES), "evaluation_episodes": (0, 10**6),
+    "record_every": (1, MAX_EPISODES),
+}  # fmt: skip
+"""Ranges of whole numbers among the settings."""
+
+_SETTINGS = {field.name for field in dataclasses.fields(RunConfig)} - {"env", "agent", "config"}
+
+
 def resolve(
     env: Any = None,
     agent: str | None = None,
     *,
     config: str | Path | RunConfig | None = None,
-    seed: int | None = None,
-    episodes: int | None = None,
-    steps: int | None = None,
-    num_envs: int | None = None,
-    until: Until | None = None,
     preset: str | None = None,
     engine: Engine | None = None,
-    actors: int | None = None,
-    until_return: float | None = None,
-    success_return: float | None = None,
-    evaluate_every: int | None = None,
-    evaluation_episodes: int | None = None,
-    record: bool = False,
-    record_every: int | None = None,
     trust: bool = False,
-    **options: Any,
+    **settings: Any,
 ) -> Resolved:
-    """Every setting of a run, checked: what is given, else what the file `config` holds, else the default."""
-    refuse_without_ray(engine, actors=actors)
+    """Every setting of a run, checked: what is given, else what the file `config` holds, else the default.
+
+    `settings` are fields of `RunConfig`, None where not given, and options of the agent.
+    """
+    refuse_without_ray(engine, actors=settings.get("actors"))
+    given = options = {name: value for name, value in settings.items() if name not in _SETTINGS}
+    chosen = {name: value for name, value in settings.items() if name in _SETTINGS and value is not None}
+    if not chosen.get("record"):
+        chosen.pop("record", None)
     notes = []
-    given = options
     for one in (env, agent):
         consent.typed(one)
     if config is not None:
@@ -105,20 +108,9 @@ def resolve(
         if env is None and "env" in template:
             env = template["env"]
             consent.require(env, path, trust=trust)
-        seed = template.get("seed") if seed is None else seed
-        num_envs = template.get("num_envs") if num_envs is None else num_envs
-        until = template.get("until") if until is None else until
-        actors = template.get("actors") if actors is None else actors
-        until_return = template.get("until_return") if until_return is None else until_return
-        success_return = template.get("success_return") if success_return is None else success_return
-        evaluate_every = template.get("evaluate_every") if evaluate_every is None else evaluate_every
-        evaluation_episodes = (
-            template.get("evaluation_episodes") if evaluation_episodes is None else evaluation_episodes
-        )
-        record = record or template.get("record", False)
-        record_every = template.get("record_every") if record_every is None else record_every
-        if episodes is None and steps is None:
-            episodes, steps = template.get("episodes"), template.get("steps")
+        limits = {"episodes", "steps"}
+        kept = _SETTINGS - limits if limits & chosen.keys() else _SETTINGS
+        chosen = {name: template[name] for name in kept & template.keys()} | chosen
         its_agent = template.get("agent", DEFAULT_AGENT)
         if agent is None:
             consent.require(its_agent, path, trust=trust)
@@ -149,38 +141,21 @@ def resolve(
                 f"{agent} has the preset {preset}, which fits one machine; "
                 "preset paper has the paper's settings, for a cluster"
             )
-    if engine == "ray" and actors is None:
-        actors = cores()
-    if actors is not None and not is_recurrent:
+    if engine == "ray" and chosen.get("actors") is None:
+        chosen["actors"] = cores()
+    if chosen.get("actors") is not None and not is_recurrent:
         raise UserError(
             f"actors are for recurrent agents, for example tdu_r2d2, and {agent} is not recurrent; "
             "tdu sweep --engine ray runs many of its runs on a cluster."
         )
-    if num_envs is None:
+    if chosen.get("num_envs") is None:
         num_envs = 1 if environments.is_made(env) else agents.default_num_envs(agent, preset)
-        num_envs = max(num_envs // (actors or 1), 1)  # the total stays the same
-    if until is not None and until not in get_args(Until):
-        raise unknown("until", until, get_args(Until))
+        chosen["num_envs"] = max(num_envs // (chosen.get("actors") or 1), 1)  # the total stays the same
     resolved = RunConfig(
         env=str(environments.parse(env).canonical()) if isinstance(env, str) else "",
         agent=agent,
-        seed=0 if seed is None else whole_number("seed", seed, 0, MAX_SEED),
-        episodes=None if episodes is None else whole_number("episodes", episodes, 1, MAX_EPISODES),
-        steps=None if steps is None else whole_number("steps", steps, 1, MAX_STEPS),
-        num_envs=whole_number("num_envs", num_envs, 1, MAX_ENVS),
-        until="mastered" if until is None else until,
         config=as_json(agents.configure(agent, options, preset)),
-        actors=None if actors is None else whole_number("actors", actors, 1, MAX_ACTORS),
-        until_return=_finite("until_return", until_return),
-        success_return=_finite("success_return", success_return),
-        evaluate_every=None
-        if evaluate_every is None
-        else whole_number("evaluate_every", evaluate_every, 1, MAX_EPISODES),
-        evaluation_episodes=EVALUATION_EPISODES
-        if evaluation_episodes is None
-        else whole_number("evaluation_episodes", evaluation_episodes, 0, 10**6),
-        record=bool(record) or record_every is not None,
-        record_every=None if record_every is None else whole_number("record_every", record_every, 1, MAX_EPISODES),
+        **{"seed": 0, "episodes": None, "steps": None, "until": "mastered"} | _checked(chosen),
     )
     if resolved.record:
         recording.check(agent)
@@ -191,10 +166,21 @@ def resolve(
     return Resolved(resolved, env, given, f"{'; '.join(notes)}." if notes else None)
 
 
-def _finite(name: str, value: float | None) -> float | None:
-    if value is not None and (isinstance(value, bool | str) or not math.isfinite(value)):
-        raise UserError(f"{name} must be a finite number, not {value!r}.")
-    return None if value is None else float(value)
+def _checked(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a run, refused if out of range."""
+    found = {name: value for name, value in settings.items() if value is not None}
+    if (until := found.get("until", "mastered")) not in get_args(Until):
+        raise unknown("until", until, get_args(Until))
+    for name, (low, high) in _WHOLE.items():
+        if name in found:
+            found[name] = whole_number(name, found[name], low, high)
+    for name in ("until_return", "success_return"):
+        value = found.get(name, 0.0)
+        if isinstance(value, bool | str) or not math.isfinite(value):
+            raise UserError(f"{name} must be a finite number, not {value!r}.")
+        if name in found:
+            found[name] = float(value)
+    return found | {"record": bool(found.get("record")) or "record_every" in found}
 
 
 def refuse_without_ray(engine: str | None, **settings: Any) -> None:
@@ -251,23 +237,21 @@ def make_runner(
     """The runner of a run and its agent. `compiled=False` is enough to load it; `address` is of a Ray cluster."""
     entry = agents.find(config.agent)
     agent = _make_agent(entry.make, env.spec, agents.configure(config.agent, config.config))
-    budget, seed = Budget(episodes=config.episodes, steps=config.steps), environments.own_seed(config.env, config.seed)
     if isinstance(agent, RecurrentAgent) and config.actors is not None:
         from tdu.cluster.runner import RayRunner
 
-        on_ray = RayRunner(env.spec, agent, config, budget=budget, address=address, compiled=compiled, say=say)
+        on_ray = RayRunner(env.spec, agent, config, budget=config.budget, address=address, compiled=compiled, say=say)
         return on_ray, agent
+    seed = environments.own_seed(config.env, config.seed)
+    how: dict[str, Any] = {"budget": config.budget, "until": config.until, "compiled": compiled}
     if isinstance(agent, RecurrentAgent):
-        recurrent = RecurrentRunner(
-            env, agent, seed, budget=budget, until=config.until, num_envs=config.num_envs, compiled=compiled
-        )
-        return recurrent, agent
+        return RecurrentRunner(env, agent, seed, num_envs=config.num_envs, **how), agent
     notes = memory.check_fits(agent.init, config.config.get("replay_capacity", 0)) if compiled else ()
-    runner: CompiledRunner | StepwiseRunner
+    runner: Runner
     if isinstance(env, Environment):
-        runner = CompiledRunner(env, agent, seed, budget=budget, until=config.until, compiled=compiled)
+        runner = CompiledRunner(env, agent, seed, **how)
     else:
-        runner = StepwiseRunner(env, agent, seed, budget=budget, until=config.until, compiled=compiled)
+        runner = StepwiseRunner(env, agent, seed, **how)
     runner.notes = notes
     return runner, agent
 

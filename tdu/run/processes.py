@@ -148,8 +148,7 @@ def run_all(
 
 
 _TICK = 0.05
-_PIPE_READS = 64
-"""Reads of 64 KiB: more than a pipe can hold."""
+_PIPE_READS = 64  # reads of 64 KiB: more than a pipe can hold
 
 
 class _Process:
@@ -182,7 +181,6 @@ class _Process:
         return self._process.poll() is None
 
     def outcome(self) -> Outcome:
-        """How it ended. Later reports are dropped."""
         self._over = True
         return ended(self._job, self._process.returncode, one_line(self._errors.decode(errors="replace")))
 
@@ -242,7 +240,6 @@ class Lines:
         self._rest = b""
 
     def add(self, data: bytes) -> list[str]:
-        """The lines that are now complete."""
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest[-_LONGEST:]
         return [line.decode(errors="replace") for line in lines]
@@ -256,9 +253,7 @@ def parse_report(line: str) -> Facts | None:
         return None
     if not isinstance(report, dict) or not report.keys() >= _NUMBERS | _OPTIONAL_NUMBERS:
         return None
-    numbers = [report[name] for name in _NUMBERS] + [
-        report[name] for name in _OPTIONAL_NUMBERS if report[name] is not None
-    ]
+    numbers = [report[name] for name in (*_NUMBERS, *(n for n in _OPTIONAL_NUMBERS if report[n] is not None))]
     return report if all(isinstance(n, int | float) for n in numbers) else None
 
 

@@ -17,8 +17,7 @@ from tdu.run.processes import Facts, Job, Outcome
 from tdu.run.runners.rows import Row
 from tdu.types import EnvSpec
 
-_PLAIN_EVERY = 5.0
-"""Seconds between plain lines."""
+_PLAIN_EVERY = 5.0  # seconds between plain lines
 _ALL = "all runs"
 
 
@@ -59,13 +58,16 @@ class Report(NamedTuple):
 
 def facts(report: Report) -> Facts:
     """What a display shows of a run."""
+    evaluation = report.evaluation or {}
+    limits = ((report.episode, report.episodes), (report.steps, report.most_steps))
+    success_rate = evaluation.get("success_rate", math.nan)
     return {
         "episode": report.episode,
         "episodes": report.episodes,
         "steps": report.steps,
         "most_steps": report.most_steps,
         "seconds": report.seconds,
-        "share": _share(report.episode, report.episodes, report.steps, report.most_steps),
+        "share": max((done / limit for done, limit in limits if limit), default=0.0),
         "return": report.mean_return,
         "regret": report.bad_share,
         "greedy_depth": report.greedy_depth,
@@ -74,22 +76,12 @@ def facts(report: Report) -> Facts:
         "steps_per_second": report.steps_per_second,
         "seconds_left": report.seconds_left,
         "may_end_early": report.may_end_early,
-        "greedy_return": report.evaluation["greedy_return"] if report.evaluation else None,
-        "greedy_episode": report.evaluation["episode"] if report.evaluation else None,
-        "greedy_length": report.evaluation["mean_length"] if report.evaluation else None,
-        "success_rate": _known(report.evaluation["success_rate"]) if report.evaluation else None,
+        "greedy_return": evaluation.get("greedy_return"),
+        "greedy_episode": evaluation.get("episode"),
+        "greedy_length": evaluation.get("mean_length"),
+        "success_rate": None if math.isnan(success_rate) else success_rate,
         "status": report.status,
     }
-
-
-def _known(number: float) -> float | None:
-    return None if math.isnan(number) else number
-
-
-def _share(episode: int, episodes: int | None, steps: int, most_steps: int | None) -> float:
-    """How much of a run is done, by the limit that is nearer."""
-    shares = [done / limit for done, limit in ((episode, episodes), (steps, most_steps)) if limit]
-    return max(shares, default=0.0)
 
 
 class Pace:
@@ -118,8 +110,7 @@ class Pace:
         return None if soonest and now - self._began < _UNKNOWN_FOR else soonest
 
 
-_UNKNOWN_FOR = 2.0
-"""Seconds before the first estimate."""
+_UNKNOWN_FOR = 2.0  # seconds before the first estimate
 
 
 def sentence(shown: Facts) -> str:
@@ -160,7 +151,6 @@ class Throttle:
         self._last = -math.inf if at_once else time.monotonic()
 
     def show(self, shown: Facts) -> None:
-        """Prints the facts if the last line is old enough."""
         if time.monotonic() - self._last < _PLAIN_EVERY:
             return
         self._last = time.monotonic()
@@ -189,7 +179,6 @@ class Bars:
         self._bars.start()
 
     def show(self, name: str, shown: Facts) -> None:
-        """Updates the bar of that name."""
         done = f"{shown['episode']}" if shown["episodes"] is None else f"{shown['episode']}/{shown['episodes']}"
         self._move(name, share=shown["share"], done=done, text=sentence(shown))
 
@@ -210,11 +199,12 @@ class Bars:
         self._bars.update(self._tasks[name], completed=share, done=done, text=text)
 
     def close(self) -> None:
-        """Restores the terminal."""
         self._bars.stop()
 
 
-def display(kind: str, name: str, output: TextIO) -> tuple[Callable[[Report], None], Callable[[], None]]:
+def display(
+    kind: str, name: str, output: TextIO, *, at_once: bool = True
+) -> tuple[Callable[[Report], None], Callable[[], None]]:
     """A display of that kind, and a function that closes it.
 
     `auto` is a bar on a terminal and plain lines elsewhere; `json` is a line per report on `output`, for a parent process.
@@ -226,15 +216,14 @@ def display(kind: str, name: str, output: TextIO) -> tuple[Callable[[Report], No
     if kind == "auto" and sys.stderr.isatty():
         bars = Bars()
         return lambda report: bars.show(name, facts(report)), bars.close
-    lines = Throttle(name, at_once=True)
+    lines = Throttle(name, at_once=at_once)
     return lambda report: lines.show(facts(report)), lambda: None
 
 
 def _send(report: Report, output: TextIO) -> None:
-    """Sends a report to the parent process; without a parent, the run is to save and end."""
     try:
         print(json.dumps(facts(report)), file=output, flush=True)
-    except OSError:
+    except OSError:  # without a parent, the run is to save and end
         signal.raise_signal(signal.SIGTERM)
 
 
@@ -249,15 +238,12 @@ def shown(how: Callable[[Report], None] | str | bool | None, name: str) -> Itera
         yield how
     elif how not in HOW:
         raise unknown("progress", how, HOW)
-    elif how == "auto" and sys.stderr.isatty():
-        show, close = display(how, name, sys.stderr)
+    else:
+        show, close = display(how, name, sys.stderr, at_once=False)
         try:
             yield show
         finally:
             close()
-    else:
-        lines = Throttle(name)
-        yield lambda report: lines.show(facts(report))
 
 
 HOW = ("auto", "plain")
@@ -331,11 +317,9 @@ class Overall:
         self._started = time.monotonic()
 
     def move(self, name: str, share: float) -> None:
-        """Takes in the progress of a job."""
         self._shares[name] = share
 
     def end(self, name: str, failed: bool) -> None:
-        """Takes in the end of a job."""
         self._shares.pop(name, None)
         self._done += 1
         self._failed += failed
@@ -346,7 +330,6 @@ class Overall:
         return self._done + sum(self._shares.values())
 
     def sentence(self) -> str:
-        """The progress in one line."""
         left = (time.monotonic() - self._started) * (self._total - self.finished) / max(self.finished, 1e-9)
         failed = f", {self._failed} failed" if self._failed else ""
         return f"{self._done} of {self._total} runs{failed}, about {clock(left if self.finished else None)} left"

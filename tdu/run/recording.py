@@ -27,9 +27,11 @@ from tdu.agents.r2d2.agent import RecurrentAgent
 from tdu.environments import maps
 from tdu.environments.maps import Map
 from tdu.errors import UserError
-from tdu.run.folder import snapshots
+from tdu.run.folder import RunConfig, snapshots
+from tdu.run.runners.compiled import CompiledRunner
 from tdu.run.runners.interaction import run_key
-from tdu.run.runners.protocol import Clock, Runner, Saved, Traced
+from tdu.run.runners.protocol import Clock, Runner, Saved
+from tdu.run.runners.stepwise import StepwiseRunner
 from tdu.types import Agent, Array, EitherArray, EnvSpec, Examined, Key, State, Transition
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -41,8 +43,7 @@ _GAP = 10
 """Minimum number of episodes between snapshots …"""
 _CHEAP_STATES, _USUAL_STATES = 500, 1300
 """… on maps up to Deep Sea 30. From Deep Sea 50 on, all of the schedule is slower."""
-_MOST_STATES = 50_000
-"""The largest map that is recorded."""
+_MOST_STATES = 50_000  # the largest map that is recorded
 _BATCHES = 4
 _LARGEST = float(np.finfo(np.float16).max)
 _VISITS, _MOMENTS = "record.visits", "record.moments"
@@ -65,7 +66,6 @@ def next_moment(
 
 
 def check(agent: str) -> None:
-    """Refuses an agent that cannot be recorded."""
     if not agents.find(agent).can_be_recorded:
         raise _cannot(f"agent {agent}")
 
@@ -84,34 +84,26 @@ class _Programs(NamedTuple):
 class Recorder:
     """Counts visits and takes snapshots."""
 
-    def __init__(
-        self,
-        runner: Runner,
-        agent: Agent | RecurrentAgent,
-        *,
-        seed: int,
-        episodes: int | None,
-        every: int | None = None,
-    ):
-        if isinstance(agent, RecurrentAgent) or agent.examiner is None or not isinstance(runner, Traced):
-            raise _cannot("this agent")  # an agent of the user's own, which `check` does not cover
-        self._examiner, self._episodes = agent.examiner, episodes
-        self._runner: Traced = runner
+    def __init__(self, runner: Runner, agent: Agent | RecurrentAgent, config: RunConfig):
+        # `check` does not cover an agent of the user's own.
+        if isinstance(agent, RecurrentAgent) or agent.examiner is None:
+            raise _cannot("this agent")
+        assert isinstance(runner, CompiledRunner | StepwiseRunner)
+        self._examiner, self._episodes = agent.examiner, config.episodes
+        self._runner = runner
         self._map = _map_of(runner.spec)
         self._programs = _programs(agent, runner.spec)
-        self._key = random.for_use(run_key(seed), random.Use.RECORD)
-        self._every = every
-        self.due = 0
-        """The episode of the next snapshot."""
-        self.latest = -1
-        """The episode of the last snapshot."""
+        self._key = random.for_use(run_key(config.seed), random.Use.RECORD)
+        self._every = config.record_every
+        self.due = 0  # the episode of the next snapshot
+        self.latest = -1  # the episode of the last snapshot
         states = (self._map.states.max() + 1) if self._map is not None else 0
         self._visits = np.zeros((2, states), np.int64)
         self._number = np.zeros(0, np.int64) if self._map is None else self._map.states
-        runner.traces = self._map is not None
+        if self._map is not None:
+            runner.start_trace()
 
     def about(self) -> snapshots.Json:
-        """The first line of the record."""
         examiner, here = self._examiner, self._map
         described = None
         if here is not None:
@@ -138,8 +130,7 @@ class Recorder:
         return shapes
 
     def count_visits(self) -> None:
-        """Counts the states visited since the last call."""
-        for trace in self._runner.trace():
+        for trace in self._runner.trace() if self._map is not None else ():
             group = (trace.heads >= self._examiner.exploiters).astype(np.int64)
             valid = trace.states < self._visits.shape[1]  # the observation after the end of an episode is no state
             np.add.at(self._visits, (group[valid], trace.states[valid]), 1)
@@ -157,7 +148,11 @@ class Recorder:
             layers = jax.tree.map(np.asarray, self._programs.layers(learner))
             path = self._map.path(layers.pop("greedy"))
             shapes = self._shapes()
-            kept = {name: _half(layer) for name, layer in layers.items() if name in shapes}
+            kept = {
+                name: np.clip(layer, -_LARGEST, _LARGEST).astype(np.float16)
+                for name, layer in layers.items()
+                if name in shapes
+            }
             visits = np.minimum(self._visits[:, self._number], 2**31 - 1).astype(np.int32)
             self._visits[:] = 0
             content |= {
@@ -181,17 +176,12 @@ class Recorder:
 
     def restore(self, saved: Saved, clock: Clock) -> None:
         """Continues from a checkpoint; starts now if the run was not recorded so far."""
-        if is_in(saved):
+        if _VISITS in saved.arrays:
             self._visits = saved.arrays[_VISITS].copy()
             self.due, self.latest, every = saved.arrays[_MOMENTS].tolist()
             self._every = every or None
         else:
             self.due = clock.episodes
-
-
-def is_in(saved: Saved) -> bool:
-    """Whether a checkpoint is of a recorded run."""
-    return _VISITS in saved.arrays
 
 
 def _map_of(spec: EnvSpec) -> Map | None:
@@ -209,8 +199,7 @@ def _programs(agent: Agent, spec: EnvSpec) -> _Programs:
     def quantiles(learner: State, key: Key, step: Array) -> tuple[Array, Array, Array]:
         keys = jax.random.split(jax.random.fold_in(key, step), _BATCHES)
         batch = jax.tree.map(
-            lambda x: x.reshape(-1, *x.shape[2:]),
-            jax.vmap(lambda k: examiner.remembered(learner, k))(keys),
+            lambda x: x.reshape(-1, *x.shape[2:]), jax.vmap(lambda k: examiner.remembered(learner, k))(keys)
         )
         seen = examiner.examine(learner, batch)
         at = jnp.asarray(QUANTILES)
@@ -249,10 +238,6 @@ def _disagreement(x: Array) -> Array:
     if x.shape[0] < 2:
         return jnp.zeros(x.shape[1])
     return jnp.max(jnp.std(x, axis=0, ddof=1), axis=-1)
-
-
-def _half(layer: np.ndarray) -> np.ndarray:
-    return np.clip(layer, -_LARGEST, _LARGEST).astype(np.float16)
 
 
 def _numbers(quantiles: np.ndarray) -> list[float] | None:

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from tdu.errors import RunError
-from tdu.run.folder import EVALUATIONS, LEARNER_LOG, Folder, RunConfig, RunResult
+from tdu.run.folder import EVALUATIONS, LEARNER_LOG, LOG, Folder, RunConfig, RunResult
 from tdu.run.folder.log import Log, rows_of
 from tdu.run.runners.protocol import Saved
 from tdu.run.runners.rows import columns
@@ -126,9 +126,9 @@ class Run:
         try:
             folder.write_config(self.config)
             folder.open_logs(columns(self.agent.spec), at=None)
-            folder.append(rows_of(self.log))
-            folder.append_to(LEARNER_LOG, rows_of(learner_log))
-            folder.append_to(EVALUATIONS, rows_of(self.evaluations))
+            folder.append(LOG, rows_of(self.log))
+            folder.append(LEARNER_LOG, rows_of(learner_log))
+            folder.append(EVALUATIONS, rows_of(self.evaluations))
             manifest = folder.save_checkpoint(saved, step=result.steps, config=self.config, seconds=seconds)
             log_sha256, checkpoint_sha256 = manifest.log.sha256, manifest.sha256()
             folder.write_result(dataclasses.replace(result, log_sha256=log_sha256, checkpoint_sha256=checkpoint_sha256))

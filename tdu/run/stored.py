@@ -11,18 +11,7 @@ import numpy as np
 from tdu import agents, environments
 from tdu.errors import RunError, UserError, tell
 from tdu.options import EPISODES, MAX_SEED, whole_number
-from tdu.run import agent_file, consent
-from tdu.run.folder import (
-    CONFIG,
-    LOG,
-    best_checkpoint,
-    evaluations_at,
-    final_checkpoint,
-    latest_checkpoint,
-    read_config,
-    read_log,
-    read_result,
-)
+from tdu.run import agent_file, consent, folder
 from tdu.run.plan import make_environment, make_runner, object_name
 from tdu.run.run import Run
 from tdu.run.runners.interaction import run_key
@@ -50,15 +39,15 @@ def load(
             contain any code, so load only runs of people whom you trust. Not needed where `env` is given.
     """
     path = Path(path)
-    if not (path / CONFIG).exists():
+    if not (path / folder.CONFIG).exists():
         raise RunError(f"{path} is not a run's folder.")
-    config = read_config(path)
+    config = folder.read_config(path)
     for name, given in ((config.agent, agent), (config.env, env)):
         consent.typed(given)
         if given is None:
             consent.require(name, path, trust=trust)
     agent = config.agent if agent is None else agent
-    result = read_result(path)
+    result = folder.read_result(path)
     trained_on = environments.parse(config.env)
     was_object = trained_on.source == environments.OBJECT
     if env is None and was_object:
@@ -77,23 +66,23 @@ def load(
         )
     runner, made_agent = make_runner(called, made, compiled=False)
     if best:
-        loaded = best_checkpoint(path, config, runner.save())
+        loaded = folder.best_checkpoint(path, config, runner.save())
     elif result is not None:
-        loaded = final_checkpoint(path, config, result, runner.save())
-    elif (latest := latest_checkpoint(path, config, runner.save(), say, set_aside=False)) is not None:
+        loaded = folder.final_checkpoint(path, config, result, runner.save())
+    elif (latest := folder.latest_checkpoint(path, config, runner.save(), say, set_aside=False)) is not None:
         loaded = latest
     else:
         raise RunError(f"{path} has no checkpoint yet.")
     saved, manifest = loaded
-    log = read_log(path / LOG, upto=manifest.log.bytes)
+    log = folder.read_log(path / folder.LOG, upto=manifest.log.bytes)
     if not log.keys() >= {"episode", "episode_len"}:
-        raise RunError(f"{path / LOG} lacks a column.")
+        raise RunError(f"{path / folder.LOG} lacks a column.")
     return Run(
         result={} if result is None or best else result.to_json(),
         log=log,
         agent=TrainedAgent(runner.spec, made_agent, runner.params(saved), called.origin),
         config=config,
-        evaluations=evaluations_at(path, manifest),
+        evaluations=folder.evaluations_at(path, manifest),
         source=config.env if env is None else env,
         path=path,
     )

@@ -38,7 +38,6 @@ class Cell(NamedTuple):
 
     @property
     def options_text(self) -> str:
-        """The options as text."""
         return " ".join(f"{name}={_text(value)}" for name, value in self.options)
 
     @property
@@ -53,12 +52,10 @@ class Cell(NamedTuple):
         }
 
     def config(self) -> RunConfig:
-        """The resolved config."""
         settings = self.settings()
         return resolve(**settings.pop("config"), **settings).config
 
     def job(self, folder: Path) -> Job:
-        """The job that trains it."""
         out = run_folder(folder, self.name, self.config())
         return Job(self.name, ["--resume-if-there"], out, self.settings())
 
@@ -75,14 +72,10 @@ def plan(
     seeds: int = 1,
     grid: dict[str, Sequence[Any]] | None = None,
     preset: str | None = None,
-    episodes: int | None = None,
-    steps: int | None = None,
     num_envs: int | None = None,
-    until: Until = "mastered",
-    until_return: float | None = None,
-    success_return: float | None = None,
+    **settings: Any,
 ) -> list[Cell]:
-    """Every run of a sweep, without duplicates, checked before anything runs.
+    """Every run of a sweep, without duplicates, checked before anything runs. `settings` are fields of `Cell`.
 
     Without `preset`, each environment has its default (`agents.default_preset`).
     """
@@ -98,20 +91,9 @@ def plan(
         chosen = preset or agents.default_preset(agent, of_the_paper=env_id.is_of_the_paper, kind=env_id.kind)
         for values in itertools.product(*grid.values()):
             options = tuple(zip(grid, values, strict=True))
+            size = agents.default_num_envs(agent, chosen) if num_envs is None else num_envs
             for seed in range(seeds):
-                cell = Cell(
-                    env,
-                    agent,
-                    chosen,
-                    options,
-                    seed=seed,
-                    episodes=episodes,
-                    steps=steps,
-                    num_envs=agents.default_num_envs(agent, chosen) if num_envs is None else num_envs,
-                    until=until,
-                    until_return=until_return,
-                    success_return=success_return,
-                )
+                cell = Cell(env, agent, chosen, options, seed=seed, num_envs=size, **settings)
                 cells.setdefault(cell.config().digest(), cell)
     return list(cells.values())
 

@@ -5,7 +5,7 @@ import importlib
 import math
 import os
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from tdu.errors import UserError, setting, unknown
 from tdu.run.folder.records import RunResult
@@ -32,39 +32,27 @@ def check(kind: str | None, out: object) -> None:
         ) from None
 
 
-class Writer(Protocol):
-    """Where tracked values go."""
-
-    def write(self, values: dict[str, float], steps: int) -> None:
-        """Adds values at an environment step."""
-        ...
-
-    def close(self) -> None:
-        """Writes everything out."""
-        ...
-
-
 class Tracker(Observer):
     """Tracks every episode's row, and each evaluation with its 95 % interval and the best one so far."""
 
-    def __init__(self, run: LiveRun, kind: str | None):
-        self._run, self._kind = run, kind
-        self._writer: Writer | None = None
-        self._tracked: Row | None = None
-        """The last evaluation that was written."""
+    def __init__(self, run: LiveRun, kind: str):
+        assert run.folder is not None
+        self._run, self._folder, self._kind = run, run.folder.path, kind
+        self._writer: _TensorBoard | _Wandb | None = None
+        self._tracked: Row | None = None  # the last evaluation that was written
 
     def start(self) -> None:
-        folder = self._run.folder
-        if self._kind is None or folder is None:
-            return
         self._tracked = self._run.last_evaluation
         is_wandb = self._kind == "wandb"
-        self._writer = _Wandb(folder.path, self._run.config.to_json()) if is_wandb else _TensorBoard(folder.path)
+        self._writer = _Wandb(self._folder, self._run.config.to_json()) if is_wandb else _TensorBoard(self._folder)
+
+    def _write(self, values: dict[str, float], steps: int) -> None:
+        assert self._writer is not None
+        self._writer.write(values, steps)
 
     def episode(self, row: Row) -> None:
-        if self._writer is not None:
-            values = {name: float(value) for name, value in row.items() if name not in ("steps", WALL_TIME)}
-            self._writer.write(values, int(row["steps"]))
+        values = {name: float(value) for name, value in row.items() if name not in ("steps", WALL_TIME)}
+        self._write(values, int(row["steps"]))
 
     def advanced(self, rows: list[Row]) -> None:
         row = self._run.last_evaluation
@@ -78,13 +66,11 @@ class Tracker(Observer):
             self._evaluation(dataclasses.asdict(end) | {"greedy_return": end.mean, "steps": result.steps})
 
     def _evaluation(self, row: Row) -> None:
-        if self._writer is None:
-            return
         mean, half = row["greedy_return"], 1.96 * row["standard_error"]
         values = {"return": mean, "return_low": mean - half, "return_high": mean + half, "length": row["mean_length"]}
         values |= {"best_return": max(self._run.best_return, mean), "success_rate": row["success_rate"]}
         known = {f"evaluation/{name}": float(x) for name, x in values.items() if x is not None and math.isfinite(x)}
-        self._writer.write(known, int(row["steps"]))
+        self._write(known, int(row["steps"]))
 
     def close(self) -> None:
         if self._writer is not None:

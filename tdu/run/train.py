@@ -12,9 +12,9 @@ from tdu.errors import RunError, UserError, setting, tell
 from tdu.options import describe, unknown_option, whole_number
 from tdu.run import progress as displays
 from tdu.run.callbacks import checked
-from tdu.run.folder import Folder, RunConfig, RunResult, best_return, evaluations_at
+from tdu.run.folder import Folder, RunConfig, RunResult, best_return, evaluations_at, read_result
 from tdu.run.folder.records import WATCH
-from tdu.run.loop import Loop, Watch
+from tdu.run.loop import Loop
 from tdu.run.plan import Engine, Plan, plan, refuse_unevaluated, refuse_without_ray
 from tdu.run.progress import Report
 from tdu.run.run import Run, Runs
@@ -147,8 +147,10 @@ def train(
                 say(planned.note)
             if compiling is not None:
                 compiling()
-            watch = Watch(checkpoint_seconds=checkpoint_seconds, callbacks=calls, progress=show, track=track)
-            return Loop(planned, folder, watch, resuming=resuming, say=say, address=address, continued=continued)
+            return Loop(
+                planned, folder, resuming=resuming, say=say, checkpoint_seconds=checkpoint_seconds, callbacks=calls,
+                progress=show, track=track, address=address, continued=continued,
+            )  # fmt: skip
 
         if out is not None:
             return _in_folder(out, planned, start, resume=resume, env=env, say=say, ignores_return=ignores_return)
@@ -165,7 +167,6 @@ def train(
 
 
 def _of_each_seed(arguments: dict[str, Any]) -> list[dict[str, Any]]:
-    """The arguments of `train` for each of several seeds."""
     seeds, seed, out, resume = (arguments.pop(name) for name in ("seeds", "seed", "out", "resume"))
     common = arguments | arguments.pop("options")
     is_list = isinstance(seeds, Iterable) and not isinstance(seeds, str)
@@ -264,7 +265,7 @@ def _in_folder(
             folder.write_config(planned.config)
         else:
             planned = planned._replace(config=planned.config.watched_as(stored))
-            result = folder.read_result()
+            result = read_result(folder.path)
             best = -math.inf if result is None else best_return(evaluations_at(folder.path, None))
             planned = _without_return(planned, best) if ignores_return else planned
             clock = folder.clock(planned.config) if stored != planned.config else Clock(0, 0)

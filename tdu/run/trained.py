@@ -16,14 +16,15 @@ from tdu.environments.vector import VectorEnvironment
 from tdu.errors import RunError, UserError
 from tdu.run import agent_file
 from tdu.run.runners.interaction import run_key
+from tdu.run.runners.meter import EpisodeMeter
+from tdu.run.runners.stepped import SteppedEnvironments
 from tdu.types import Actor, Agent, Array, Environment, EnvSpec, Examiner, Key, Params, State, TimeStep
 
 MIN_EPISODE_STEPS = 1000
 """Every episode of an evaluation may last at least this long."""
 
 _MAX_EPISODE_STEPS = 10**6
-_MAX_STEPS = 10**7
-"""Maximum number of steps of all episodes together, in Python."""
+_MAX_STEPS = 10**7  # maximum number of steps of all episodes together, in Python
 
 
 @lru_cache(maxsize=8)
@@ -50,8 +51,7 @@ class TrainedAgent:
     ):
         self.spec = spec
         self.agent = agent
-        self.origin = origin
-        """What it was made from, where it can be saved."""
+        self.origin = origin  # what it was made from, where it can be saved
         self.params = jax.tree.map(jnp.asarray, params)
         self._values, self._values_of_batch, self._begin, self._act = _programs(agent)
         self._key = run_key(0)
@@ -67,7 +67,6 @@ class TrainedAgent:
         return self.agent.examiner if isinstance(self.agent, Agent) else None
 
     def begin_episode(self) -> None:
-        """Resets the memory."""
         self._acting: State = self._begin(self.params, self._key)
 
     def values(self, observation: Any, reward: float = 0.0) -> np.ndarray:
@@ -146,24 +145,10 @@ class Played(NamedTuple):
         return None if np.isnan(self.successes).all() else float(np.mean(self.successes == 1))
 
 
-def play(
-    env: Any,
-    agent: TrainedAgent,
-    *,
-    episodes: int,
-    seed: int = 0,
-    longest: int = _MAX_EPISODE_STEPS,
-) -> Played:
-    """Greedy episodes, without learning. Their randomness is separate from training.
+def play(env: Any, agent: TrainedAgent, *, episodes: int, seed: int = 0, longest: int = _MAX_EPISODE_STEPS) -> Played:
+    """Greedy episodes on an environment, given by its id or as an object. Their randomness is separate from training.
 
-    Several environments play equal numbers of episodes.
-
-    Args:
-        env: an environment or its id.
-        agent: the agent that acts.
-        episodes: number of episodes. The result has fewer if some do not end in time.
-        seed: seed of the episodes.
-        longest: maximum length of an episode.
+    Several environments play equal numbers of episodes. One that has not ended after `longest` steps is left out.
     """
     made = environments.make(env, f"evaluation {seed}")
     if isinstance(made, Environment):
@@ -178,22 +163,19 @@ def play(
 def _stepwise(env: VectorEnvironment, agent: TrainedAgent, episodes: int, max_steps: int) -> Played:
     """The first episodes of every row."""
     rows = [TrainedAgent(agent.spec, agent.agent, agent.params) for _ in range(env.size)]
-    now, rewards = env.start(), np.zeros(env.size, np.float32)
-    totals, lengths = np.zeros(env.size), np.zeros(env.size, int)
+    stepped_envs, meter = SteppedEnvironments(env), EpisodeMeter(env.size, agent.agent.discount)
     over: list[list[tuple[float, int, float]]] = [[] for _ in rows]
     shares = [len(range(row, episodes, env.size)) for row in range(env.size)]
-    resetting = np.zeros(env.size, bool)
     for _ in range(0, max_steps, env.size):
-        seen = [TimeStep(now[i], rewards[i], np.float32(1), np.bool_(False)) for i in range(env.size)]
-        actions = [0 if resetting[i] else row.act_on(seen[i]) for i, row in enumerate(rows)]
-        stepped = env.step(np.asarray(actions))
-        resetting = stepped.after.last & stepped.taken & env.skips  # the next call begins their next episode
-        totals += np.where(stepped.taken, stepped.after.reward, 0.0)
-        lengths += stepped.taken
-        now, rewards = stepped.now, np.where(stepped.after.last, np.float32(0), stepped.after.reward)
+        now = stepped_envs.now()
+        seen = [TimeStep(now.observation[i], now.reward[i], np.float32(1), np.bool_(False)) for i in range(env.size)]
+        actions = [0 if now.last[i] else row.act_on(seen[i]) for i, row in enumerate(rows)]
+        stepped = stepped_envs.step(np.asarray(actions))
+        meter.add(stepped.after.reward, stepped.taken)
         for i, ended in stepped.ended.items():
-            over[i].append((float(totals[i]), int(lengths[i]), math.nan if ended.success is None else ended.success))
-            totals[i] = lengths[i] = 0
+            episode = meter.end(i, ended, discount=stepped.after.discount[i], head=0)
+            success = math.nan if ended.success is None else ended.success
+            over[i].append((float(episode.episode_return), episode.length, success))
             rows[i].begin_episode()
         if all(len(row) >= share for row, share in zip(over, shares, strict=True)):
             break
@@ -202,7 +184,6 @@ def _stepwise(env: VectorEnvironment, agent: TrainedAgent, episodes: int, max_st
 
 
 def _compiled(env: Environment, agent: TrainedAgent, episodes: int, seed: int, longest: int) -> Played:
-    """All episodes in parallel."""
     keys = jax.random.split(random.for_use(run_key(seed), random.Use.EVALUATION), episodes)
     program = _program(env, agent.agent.evaluator)
     returns, lengths, over = map(np.asarray, program(agent.params, keys, np.int32(longest)))

@@ -49,7 +49,7 @@ def rolls():
     gathering = [
         distributed_rollouts.Rollout(env, agent, CONFIG, name, rung, params) for name, rung in ((1, 0), (2, 2))
     ]
-    np.testing.assert_allclose(gathering[1]._acting.carry.acting.epsilon, ladder(6)[4:])
+    np.testing.assert_allclose(gathering[1]._actors.acting.carry.acting.epsilon, ladder(6)[4:])
     return [one.roll(params) for _ in range(40) for one in gathering]
 
 

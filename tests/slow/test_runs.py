@@ -352,9 +352,9 @@ def test_a_file_stands_for_the_lock_that_a_file_system_lacks(tmp_path, monkeypat
     folder = runs.Folder(tmp_path / "run", resume=False)
     with pytest.raises(RunError, match="in use by another process"):
         runs.Folder(tmp_path / "run", resume=True)
-    assert runs.folder.is_in_use(tmp_path / "run")
+    assert runs.is_in_use(tmp_path / "run")
     folder.close()
-    assert not runs.folder.is_in_use(tmp_path / "run")
+    assert not runs.is_in_use(tmp_path / "run")
     held = tmp_path / "run" / ".lock-held"
     assert not held.exists()
     held.write_text(f"{2**22 + 1} {socket.gethostname()}")  # a process that is no more

@@ -109,7 +109,7 @@ def test_a_best_agent_newer_than_the_last_checkpoint_gives_way_to_the_one_before
     folder.open_logs((Column("episode", whole=True),), None)
     saved(1, best=True)
     at = saved(2, best=False)
-    folder.append([{"episode": 1}])
+    folder.append(runs.LOG, [{"episode": 1}])
     for step in (3, 4):
         saved(step, best=True)
     assert best_agent() == 4

@@ -12,6 +12,7 @@ that a checkpoint needs little memory beside the state itself.
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -19,7 +20,7 @@ import secrets
 import shutil
 import struct
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -40,10 +41,8 @@ _KEPT = 2
 _FORMAT = 6
 _MANIFEST = "manifest.json"
 _ARRAYS = "arrays.safetensors"
-_MOST = 2**53
-"""Largest number in a manifest."""
-_NAME = re.compile(r"\d{12,13}", re.ASCII)
-"""Names of complete checkpoints."""
+_MOST = 2**53  # largest number in a manifest
+_NAME = re.compile(r"\d{12,13}", re.ASCII)  # names of complete checkpoints
 _SEGMENT = re.compile(r"segment-([^/]+)\.safetensors")
 _OURS = re.compile(r"manifest\.json|(state-\w+|arrays|segment-[^/]+)\.safetensors")
 """Names of the files of a checkpoint."""
@@ -99,11 +98,9 @@ class Manifest:
         return manifest
 
     def sha256(self) -> str:
-        """Its checksum."""
         return hashlib.sha256(canonical(self._content())).hexdigest()
 
     def write(self, path: Path) -> None:
-        """Writes the file, with its checksum."""
         files.write_flushed(path, canonical(self._content() | {"manifest_sha256": self.sha256()}))
 
     def _content(self) -> dict[str, Any]:
@@ -138,7 +135,10 @@ def save(
     replaced = None
     try:
         unfinished.mkdir()
-        parts = {name: _write_tensors(unfinished / name, leaves) for name, leaves in _parts(saved).items()}
+        parts = {
+            name: _write_tensors(unfinished / name, leaves)
+            for name, leaves in (_state_parts(saved.state) | {_ARRAYS: saved.arrays}).items()
+        }
         parts |= _write_segments(folder, unfinished, saved.segments)
         manifest = Manifest(
             format=_FORMAT,
@@ -166,7 +166,6 @@ def save(
 
 
 def delete_old(folder: Path) -> None:
-    """Deletes all but the last checkpoints."""
     for old in _finished(folder)[:-_KEPT]:
         _delete(old)
 
@@ -180,7 +179,6 @@ def delete_all_but_best(best: Path, folder: Path) -> None:
 
 
 def delete_after(folder: Path, step: int) -> None:
-    """Deletes checkpoints of later steps."""
     for path in _finished(folder):
         if int(path.name) > step:
             _delete(path)
@@ -199,17 +197,10 @@ def _can_delete(path: Path) -> bool:
 def load_latest(
     folder: Path, like: Saved, reason_against: ReasonAgainst, say: Say, *, set_aside: bool = False
 ) -> tuple[Saved, Manifest] | None:
-    """The newest usable checkpoint; None if there are no checkpoints.
+    """The newest usable checkpoint; None if there are none, and RunError if there are some and none can be used.
 
-    Args:
-        folder: the folder of checkpoints.
-        like: a state of the same structure, shapes and types.
-        reason_against: the reason why a manifest cannot be used, or None.
-        say: called with the reason for every checkpoint that is skipped.
-        set_aside: rename skipped checkpoints, so that they are not tried again.
-
-    Raises:
-        RunError: if there are checkpoints and none can be used.
+    `like` is a state of the same structure, shapes and types. `say` gets the reason for every checkpoint that is skipped;
+    with `set_aside` it is renamed, so that it is not tried again.
     """
     return _latest(folder, lambda path: _load(path, like, reason_against), say, set_aside=set_aside)
 
@@ -236,7 +227,6 @@ _UNUSABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, Recursion
 
 
 def _reason(error: Exception) -> str:
-    """Why a checkpoint cannot be used."""
     if isinstance(error, OSError) and error.filename:
         return f"{Path(error.filename).name}: {(error.strerror or str(error)).lower()}"
     return str(error)
@@ -296,8 +286,7 @@ def _load(path: Path, like: Saved, reason_against: ReasonAgainst) -> tuple[Saved
                 leaves[leaf_name] = _as_leaf(leaf_name, tensors.get_tensor(leaf_name), leaf)
     with safe_open(path / _ARRAYS, framework="numpy") as tensors:
         arrays = {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118 (not a dictionary)
-    in_order = [leaves[name] for name in _named(like.state)]
-    state = jax.tree.unflatten(jax.tree.structure(like.state), in_order)
+    state = jax.tree_util.tree_map_with_path(lambda path, _: leaves[jax.tree_util.keystr(path)], like.state)
     reading = {name: partial(_read_segment, path / file, manifest.parts[file]) for name, file in segments.items()}
     return Saved(state, arrays, manifest.plain, reading), manifest
 
@@ -336,21 +325,12 @@ def _read_segment(path: Path, stamp: Stamp) -> dict[str, np.ndarray]:
         raise RunError(_reason(e)) from None
 
 
-def _parts(saved: Saved) -> dict[str, dict[str, Leaf]]:
-    """Arrays by file and name."""
-    return _state_parts(saved.state) | {_ARRAYS: saved.arrays}
-
-
 def _state_parts(state: Any) -> dict[str, dict[str, Leaf]]:
     parts: dict[str, dict[str, Leaf]] = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
         field = re.sub(r"\W", "", jax.tree_util.keystr(path[:1])) or "whole"
         parts.setdefault(f"state-{field}.safetensors", {})[jax.tree_util.keystr(path)] = leaf
     return parts
-
-
-def _named(state: Any) -> list[str]:
-    return [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(state)]
 
 
 _TYPES = {
@@ -370,21 +350,15 @@ def _write_tensors(path: Path, leaves: dict[str, Leaf]) -> Stamp:
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     digest, count = hashlib.sha256(), 0
+    begun: list[bytes | memoryview] = [struct.pack("<Q", len(text)), text]
     with open(path, "wb") as f:
-        for piece in _pieces(text, leaves):
+        for piece in itertools.chain(begun, map(_little_endian, leaves.values())):
             f.write(piece)
             digest.update(piece)
             count += len(piece)
         f.flush()
         os.fsync(f.fileno())
     return Stamp(count, digest.hexdigest())
-
-
-def _pieces(header: bytes, leaves: dict[str, Leaf]) -> Iterator[bytes | memoryview]:
-    yield struct.pack("<Q", len(header))
-    yield header
-    for leaf in leaves.values():
-        yield _little_endian(leaf)
 
 
 def _raw(leaf: Leaf) -> Leaf:

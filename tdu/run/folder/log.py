@@ -49,7 +49,6 @@ class GrowingFile:
             self._file.seek(keep)
 
     def write(self, content: bytes) -> None:
-        """Appends to the file."""
         data = memoryview(content)
         with writing(self._path):
             while data:
@@ -59,16 +58,13 @@ class GrowingFile:
                 data = data[written:]
 
     def stamp(self) -> Stamp:
-        """The length and checksum of what is written so far."""
         return Stamp(self._bytes, self._digest.hexdigest())
 
     def flush(self) -> None:
-        """Flushes the file to the disk."""
         with writing(self._path):
             os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Closes the file."""
         self._file.close()
 
 
@@ -86,7 +82,6 @@ class LogWriter(GrowingFile):
             self._write_header(columns)
 
     def append(self, rows: Iterable[Row]) -> None:
-        """Appends rows."""
         lines = []
         for row in rows:
             if self._columns is None:
@@ -106,19 +101,16 @@ class MemoryLog:
         self._columns: dict[Column, array.array[Any]] = {c: _growing(c) for c in columns}
 
     def append(self, rows: Iterable[Row]) -> None:
-        """Appends rows."""
         for row in rows:
             self._columns = self._columns or {c: _growing(c) for c in map(column, row)}
             for c, numbers in self._columns.items():
                 numbers.append(c.number(row[c.name]))
 
     def arrays(self) -> Log:
-        """The log as arrays by column."""
         return {c.name: np.array(numbers, _dtype(c)) for c, numbers in self._columns.items()}
 
 
 def rows_of(log: Log) -> list[Row]:
-    """A log as rows."""
     values = zip(*(numbers.tolist() for numbers in log.values()), strict=True)
     return [dict(zip(log, row, strict=True)) for row in values]
 

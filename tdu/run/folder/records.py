@@ -88,12 +88,10 @@ class RunConfig:
 
     @property
     def origin(self) -> Origin:
-        """What its agent is made from."""
         return Origin(self.agent, self.config)
 
     @property
     def budget(self) -> Budget:
-        """Its limits of episodes and steps."""
         return Budget(self.episodes, self.steps)
 
     def has_reached(self, best_return: float) -> bool:
@@ -106,7 +104,6 @@ class RunConfig:
         return {name: value for name, value in dataclasses.asdict(self).items() if value != defaults[name]}
 
     def to_file(self) -> Json:
-        """The content of config.json."""
         return self.to_json() | {"sha256": self.sha256()}
 
     @classmethod
@@ -121,7 +118,6 @@ class RunConfig:
         return config
 
     def sha256(self) -> str:
-        """Checksum of the config."""
         return _digest(self.to_json())
 
     def digest(self) -> str:
@@ -208,12 +204,9 @@ class RunResult:
 
         `spec` is of its environment, `best_return` of its evaluations during the run.
         """
-        must_be_mastered = not mastery.is_solving(spec)
-        goal: Ending = "mastered" if config.until == "mastered" and must_be_mastered else "solved"
+        goal: Ending = "mastered" if config.until == "mastered" and not mastery.is_solving(spec) else "solved"
         found: dict[Ending, bool] = {
-            goal: mastery.is_reached(
-                config.until, self.solved_episode, self.mastered_episode, must_be_mastered=must_be_mastered
-            ),
+            goal: mastery.is_reached(config.until, spec, self.solved_episode, self.mastered_episode),
             "return": config.has_reached(best_return),
             "budget": config.budget.spent(Clock(self.steps, self.episodes)),
         }
@@ -236,7 +229,6 @@ class RunResult:
         return content
 
     def to_file(self) -> Json:
-        """The content of result.json."""
         content = self.to_json()
         return content | {"sha256": _digest(content)}
 

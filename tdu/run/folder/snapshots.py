@@ -21,11 +21,9 @@ from tdu.run.folder.log import Stamp, matches
 
 Json = dict[str, Any]
 FORMAT = 1
-_MAX_BYTES = 2**30
-"""Largest record that is read, and the largest size of its unpacked arrays together."""
-_MAX_ARRAY = 2**24
+_MAX_BYTES = 2**30  # largest record that is read, and the largest size of its unpacked arrays together
+_MAX_ARRAY = 2**24  # largest size of an array in bytes, and largest count
 _TYPES = ("float16", "int32")
-"""Size and types of arrays."""
 
 
 class Record(NamedTuple):
@@ -37,17 +35,14 @@ class Record(NamedTuple):
     """In order, each with its episode and step; see `run.recording`."""
 
     def maps(self, name: str) -> np.ndarray:
-        """An array over all snapshots, [T, …]."""
         return np.stack([unpacked(s["maps"][name]) for s in self.snapshots])
 
 
 def line(content: Json) -> bytes:
-    """A line of the file."""
     return (json.dumps(content, separators=(",", ":"), allow_nan=False) + "\n").encode()
 
 
 def packed(array: np.ndarray) -> Json:
-    """An array as JSON."""
     little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
     text = base64.b64encode(zlib.compress(little.tobytes(), 6)).decode()
     return {"dtype": array.dtype.name, "shape": list(array.shape), "data": text}

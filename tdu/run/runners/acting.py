@@ -1,10 +1,9 @@
 """B actors with a memory in B environments. Each call of `roll` takes some steps in all of them.
 
 `CompiledActing` has the environments on the device and takes all steps in one compiled call. `SteppedActing` drives
-environments in Python, with a compiled call per step. Both return the same `Roll`.
+environments in Python, with a compiled call per step. Both return the same `Roll`, which `Actors` counts.
 """
 
-import contextlib
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
@@ -12,12 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tdu.agents.r2d2.actor import Acting, ladder
+from tdu.agents.r2d2.actor import Acting
 from tdu.agents.r2d2.agent import RecurrentAgent
-from tdu.agents.r2d2.sequences import Roll, Steps
-from tdu.environments.vector import Arrays, Ended, Plain, VectorEnvironment
+from tdu.agents.r2d2.sequences import Roll, Steps, Streams
+from tdu.environments.vector import Arrays, Ended, Plain
 from tdu.run.runners import interaction
-from tdu.run.runners.stepwise import ENVIRONMENT, borrowed, first_steps, without_prefix
+from tdu.run.runners.meter import Episode, EpisodeMeter
+from tdu.run.runners.stepped import SteppedEnvironments, first_steps
 from tdu.types import Array, EitherArray, Environment, Key, Params, State, TimeStep
 
 Tree = TypeVar("Tree")
@@ -60,9 +60,9 @@ class _CompiledPrograms:
         act = jax.vmap(agent.actor(0.0).act, in_axes=(None, 0, 0, 0))
         forget = jax.vmap(agent.next_episode)
 
-        def start(params: Params, key_begin: Key, key_reset: Key) -> CompiledCarry:
+        def start(params: Params, key_begin: Key, key_reset: Key, epsilons: Array) -> CompiledCarry:
             state, now = jax.vmap(env.reset)(jax.random.split(key_reset, size))
-            return CompiledCarry(_begin(agent, params, key_begin, jnp.asarray(ladder(size))), state, now)
+            return CompiledCarry(_begin(agent, params, key_begin, epsilons), state, now)
 
         def one(
             carry: CompiledCarry, params: Params, key: Key, slot: Array
@@ -114,17 +114,15 @@ _compiled_programs = lru_cache(maxsize=8)(_CompiledPrograms)
 class CompiledActing:
     """Environments on the device."""
 
-    exact = True
-
-    def __init__(self, env: Environment, agent: RecurrentAgent, size: int, params: Params, key: Key):
-        self.spec, self.size = env.spec, size
-        self._programs = _compiled_programs(env, agent, size)
+    def __init__(self, env: Environment, agent: RecurrentAgent, params: Params, key: Key, epsilons: np.ndarray):
+        self.spec = env.spec
+        self._programs = _compiled_programs(env, agent, len(epsilons))
         _, key_begin, key_reset = interaction.first_keys(key)
-        self.carry: CompiledCarry = self._programs.start(params, key_begin, key_reset)
+        self.carry: CompiledCarry = self._programs.start(params, key_begin, key_reset, epsilons)
         self._totals: dict[str, float] = dict.fromkeys(env.spec.info_names, 0)
 
     def roll(self, params: Params, at: tuple[Key, EitherArray], count: int) -> tuple[Roll, list[End]]:
-        """`count` steps of every environment, and the episodes that ended in them."""
+        """`count` steps of every environment, and the episodes that ended in them, in order."""
         self.carry, taken, info = self._programs.roll(self.carry, params, *at, np.int32(count))
         roll: Roll = jax.tree.map(lambda x: np.asarray(x)[:count], taken)
         columns = {name: np.asarray(column) for name, column in info.items()}
@@ -140,21 +138,12 @@ class CompiledActing:
         self._programs.roll(jax.tree.map(jnp.copy, self.carry), params, key, np.int32(0), np.int32(0))
 
     def save(self) -> tuple[Arrays, Plain]:
-        """The state that is not on the device."""
         return {}, {"totals": self._totals}
 
     def restore(self, carry: State, arrays: Arrays, plain: Plain) -> None:
-        """Restores what was saved."""
         del arrays
         self.carry = jax.tree.map(jnp.asarray, carry)
         self._totals = dict(plain["totals"])
-
-    def borrow_environment(self) -> contextlib.AbstractContextManager[None]:
-        """Its functions have no state: others can use them at any time."""
-        return contextlib.nullcontext()
-
-    def close(self) -> None:
-        """Nothing to release."""
 
 
 class _SteppedPrograms:
@@ -176,10 +165,8 @@ class _SteppedPrograms:
             after = _where(now.last, acting, after)
             return after, Roll(_step(acting, now, action), None, None, jax.vmap(agent.memory)(after), after.head)
 
-        def start(params: Params, key: Key) -> Acting:
-            return _begin(agent, params, key, jnp.asarray(ladder(size)))
-
-        self.act, self.start = jax.jit(act), jax.jit(start)
+        self.act = jax.jit(act)
+        self.start = jax.jit(lambda params, key, epsilons: _begin(agent, params, key, epsilons))
 
 
 _stepped_programs = lru_cache(maxsize=8)(_SteppedPrograms)
@@ -188,75 +175,101 @@ _stepped_programs = lru_cache(maxsize=8)(_SteppedPrograms)
 class SteppedActing:
     """Environments in Python."""
 
-    def __init__(self, env: VectorEnvironment, agent: RecurrentAgent, params: Params, key: Key):
-        self.spec, self.size, self.exact, self._env, self._key = env.spec, env.size, env.exact, env, key
+    def __init__(self, env: SteppedEnvironments, agent: RecurrentAgent, params: Params, key: Key, epsilons: np.ndarray):
+        self._env = env
         self._programs = _stepped_programs(agent, env.size)
         _, key_begin, _ = interaction.first_keys(key)
-        self.carry: Acting = self._programs.start(params, key_begin)
+        self.carry: Acting = self._programs.start(params, key_begin, epsilons)
         self._begun = np.zeros(env.size, bool)
         """Rows whose episode has just ended: the memory of their actors has yet to be reset."""
-        self._now: TimeStep | None = None
 
     def roll(self, params: Params, at: tuple[Key, EitherArray], count: int) -> tuple[Roll, list[End]]:
-        """`count` steps of every environment, and the episodes that ended in them."""
-        if self._now is None:
-            self._now = first_steps(self._env.start())
         key, slot = at
         rolls, ends = [], []
         for t in range(count):
-            now = self._now
-            number = np.int32(slot + t * self.size)
+            now, number = self._env.now(), np.int32(slot + t * self._env.size)
             self.carry, roll = self._programs.act(params, self.carry, self._begun, now, key, number)
             roll = jax.tree.map(np.asarray, roll)
             stepped = self._env.step(roll.steps.action)
-            after, over = stepped.after, stepped.after.last & stepped.taken
+            after = stepped.after
             steps = roll.steps._replace(
                 observation=now.observation, reward=after.reward, discount=after.discount, valid=stepped.taken
             )
             rolls.append(roll._replace(steps=steps, next_observation=after.observation, last=after.last))
             ends += [End(t, row, ended) for row, ended in stepped.ended.items()]
-            self._begun = over
-            reward = np.where(after.last | ~stepped.taken, np.float32(0), after.reward)
-            discount = np.where(after.last, np.float32(1), after.discount)
-            # Where the next call only begins an episode, there is nothing to act on before it.
-            waits = over if self._env.skips else np.zeros(self.size, bool)
-            self._now = TimeStep(stepped.now, reward, discount, waits)
+            self._begun = after.last & stepped.taken
         return jax.tree.map(lambda *xs: np.stack(xs), *rolls), ends
 
     def warm_up(self, params: Params, key: Key) -> None:
         """Compiles acting, on a state that is then discarded."""
-        now = first_steps(np.zeros((self.size, *self.spec.carried_shape), self.spec.carried_dtype))
-        self._programs.act(params, self.carry, np.zeros(self.size, bool), now, key, np.int32(0))
+        spec, size = self._env.spec, self._env.size
+        now = first_steps(np.zeros((size, *spec.carried_shape), spec.carried_dtype))
+        self._programs.act(params, self.carry, np.zeros(size, bool), now, key, np.int32(0))
 
     def save(self) -> tuple[Arrays, Plain]:
-        """The state of the environments."""
-        if self._now is None:
-            return {}, {}
-        arrays, plain = self._env.save()
-        arrays = {f"{ENVIRONMENT}{name}": x for name, x in arrays.items()}
-        arrays |= {"begun": self._begun, "reward": self._now.reward, "discount": self._now.discount}
-        return arrays, {"environment": plain}
+        return self._env.save(begun=self._begun)
 
     def restore(self, carry: State, arrays: Arrays, plain: Plain) -> None:
         """Restores what was saved; environments that cannot be restored begin new episodes."""
         self.carry = jax.tree.map(jnp.asarray, carry)
-        if "environment" not in plain:
-            return
-        now = first_steps(self._env.restore(without_prefix(arrays, ENVIRONMENT), plain["environment"]))
-        if self.exact:
-            now = now._replace(reward=arrays["reward"], discount=arrays["discount"])
-            self._begun = arrays["begun"].astype(bool)
+        if self._env.restore(arrays, plain):
+            exact = self._env.env.exact
+            self._begun = arrays["begun"].astype(bool) if exact else np.ones(self._env.size, bool)
+
+
+class Actors:
+    """B actors in B environments: their rolls, and the episodes and sequences in them.
+
+    `epsilons` [B] are the rates of random actions. The actors' sequences have the stream numbers from `first_stream` on, and
+    `seed` is that of their masks.
+    """
+
+    def __init__(
+        self,
+        env: Environment | SteppedEnvironments,
+        agent: RecurrentAgent,
+        params: Params,
+        key: Key,
+        epsilons: np.ndarray,
+        *,
+        seed: tuple[int, ...],
+        first_stream: int = 0,
+    ):
+        self.acting: CompiledActing | SteppedActing
+        if isinstance(env, Environment):
+            self.acting = CompiledActing(env, agent, params, key, epsilons)
         else:
-            self._begun = np.ones(self.size, bool)
-        self._now = now
+            self.acting = SteppedActing(env, agent, params, key, epsilons)
+        config, self.size = agent.config, len(epsilons)
+        self.streams = Streams(
+            config.shape,
+            jax.tree.map(np.asarray, agent.empty_memory()),
+            numbers=range(first_stream, first_stream + self.size),
+            heads=config.heads,
+            mask_prob=config.mask_prob,
+            seed=seed,
+        )
+        self.meter = EpisodeMeter(self.size, agent.discount)
+        self.rounds = 0  # steps of every environment, including calls that only began an episode
+        self._key, self._most = key, config.rollout
 
-    def borrow_environment(self) -> contextlib.AbstractContextManager[None]:
-        """Within it, the environments can be used by others; afterwards they are as they were."""
-        return borrowed(self._env, started=self._now is not None)
-
-    def close(self) -> None:
-        """Closes the environments."""
-        self._env.close()
+    def roll(self, params: Params, most: int | None = None) -> tuple[Roll, list[Episode]]:
+        """Some steps of every environment, at most `most`, and the episodes that ended in them, in order."""
+        at = interaction.key_and_number(self._key, self.rounds, self.size)
+        rounds_per_key = interaction.FOLDED_STEPS // self.size
+        count = min(self._most, rounds_per_key - self.rounds % rounds_per_key)
+        roll, ends = self.acting.roll(params, at, count if most is None else min(count, most))
+        self.rounds += len(roll.last)
+        by_time: dict[int, list[End]] = {}
+        for end in ends:
+            by_time.setdefault(end.t, []).append(end)
+        episodes = []
+        for t in range(len(roll.last)):
+            self.meter.add(roll.steps.reward[t], roll.steps.valid[t])
+            for end in by_time.get(t, []):
+                discount, head = roll.steps.discount[t, end.row], roll.head[t, end.row]
+                episodes.append(self.meter.end(end.row, end.ended, discount=discount, head=head))
+        return roll, episodes
 
 
 def _step(acting: Acting, now: TimeStep, action: Array) -> Steps:

@@ -18,7 +18,7 @@ from tdu.run.runners import interaction, mastery
 from tdu.run.runners.interaction import Player
 from tdu.run.runners.meter import Episode, possible_return
 from tdu.run.runners.protocol import Budget, Runner, Saved, Trace
-from tdu.run.runners.rows import Progress, Row, learner_row
+from tdu.run.runners.rows import Row, learner_row
 from tdu.types import Agent, Array, EitherArray, Environment, Key, Params, State, TimeStep
 
 CHUNK = 1000
@@ -207,30 +207,20 @@ def train(env: Environment, agent: Agent, steps: int) -> Callable[[Key], tuple[C
     return run
 
 
-class _Limits(NamedTuple):
-    """Limits of one chunk."""
-
-    first: EitherArray
-    """Number of its first step under its key."""
-    steps: EitherArray
-    episodes: EitherArray
-    """Episodes of the whole run at which it ends."""
-
-
-RunChunk = jax.stages.Compiled
-"""(carry, key, limits) -> the next carry, the steps taken, and the rows."""
-
-
 class _Programs:
     """The compiled functions for an agent on an environment, shared by runs that differ only in seed or length."""
 
     def __init__(self, env: Environment, agent: Agent, until: mastery.Until, chunk: int):
-        def run_chunk(carry: Carry, key: Key, limits: _Limits) -> tuple[Carry, Array, Rows]:
+        def run_chunk(carry: Carry, key: Key, first: Array, steps: Array, episodes: Array) -> tuple[Carry, Array, Rows]:
+            """The next carry, the steps taken and the rows, of `steps` steps from number `first` under the key on.
+
+            It ends earlier once the whole run has `episodes` episodes, or has reached its goal.
+            """
             Progressing = tuple[Array, Carry, Rows]
 
             def goes_on(now: Progressing) -> Array:
                 done, carry, _ = now
-                going = (done < limits.steps) & (carry.episodes < limits.episodes)
+                going = (done < steps) & (carry.episodes < episodes)
                 if until == "budget":
                     return going
                 if until == "solved" or mastery.is_solving(env.spec):
@@ -239,7 +229,7 @@ class _Programs:
 
             def one(now: Progressing) -> Progressing:
                 done, carry, rows = now
-                return done + 1, *_step(env, agent, key, limits.first + done, carry, rows)
+                return done + 1, *_step(env, agent, key, first + done, carry, rows)
 
             start = (jnp.zeros((), jnp.int32), carry, _empty_rows(env, agent, chunk))
             done, carry, rows = jax.lax.while_loop(goes_on, one, start)
@@ -250,19 +240,17 @@ class _Programs:
             lambda carry: carry._replace(player=carry.player._replace(learner=agent.rebase(carry.player.learner)))
         )
         self._jitted = jax.jit(run_chunk, donate_argnums=0)
-        self._compiled: RunChunk | None = None
+        self._compiled: jax.stages.Compiled | None = None
 
-    def compile(self, carry: Carry, key: Key) -> RunChunk:
-        """A chunk of a run as a function of (carry, key, limits)."""
+    def compile(self, carry: Carry, key: Key) -> jax.stages.Compiled:
         if self._compiled is None:
-            self._compiled = self._jitted.lower(carry, key, _Limits(*[np.int32(0)] * 3)).compile()
+            self._compiled = self._jitted.lower(carry, key, *[np.int32(0)] * 3).compile()
         return self._compiled
 
 
 _programs = lru_cache(maxsize=8)(_Programs)
 
-_MOST_EPISODES = 2**31 - 1
-"""The device counts episodes in 32 bits, for the rule of when a task is solved."""
+_MOST_EPISODES = 2**31 - 1  # the device counts episodes in 32 bits, for the rule of when a task is solved
 
 
 class CompiledRunner(Runner):
@@ -284,16 +272,13 @@ class CompiledRunner(Runner):
         self._key = interaction.run_key(seed)
         self._programs = _programs(env, agent, until, chunk)
         self.carry: Carry = self._programs.start(self._key)
-        self._began = 0
-        """The step at which the episode under way began."""
-        self.traces = False
-        self._trace: list[Trace] = []
+        self._began = 0  # the step at which the episode under way began
+        self._trace: list[Trace] | None = None  # visited states, if they are wanted
         if compiled:
             self._programs.compile(self.carry, self._key)
 
     @property
     def finished(self) -> bool:
-        """Whether the run is over."""
         return super().finished or self.progress.episode >= _MOST_EPISODES
 
     def compiled_text(self) -> str:
@@ -301,7 +286,6 @@ class CompiledRunner(Runner):
         return str(self._programs.compile(self.carry, self._key).as_text())
 
     def _advance(self, upto_episode: int | None) -> list[Row]:
-        """Runs one chunk."""
         run_chunk = self._programs.compile(self.carry, self._key)
         key, first = interaction.key_and_number(self._key, self._steps)
         left = self._chunk if self._budget.steps is None else self._budget.steps - self._steps
@@ -309,14 +293,14 @@ class CompiledRunner(Runner):
         episodes = np.int32(
             min(self._budget.episodes or _MOST_EPISODES, upto_episode or _MOST_EPISODES, _MOST_EPISODES)
         )
-        self.carry, done, rows = run_chunk(self.carry, key, _Limits(first, np.int32(steps), episodes))
+        self.carry, done, rows = run_chunk(self.carry, key, first, np.int32(steps), episodes)
         ages = self._steps // interaction.REBASE_PERIOD
         self._steps += int(done)
         if self._steps // interaction.REBASE_PERIOD != ages:
             self.carry = self._programs.rebase(self.carry)
         arrays = jax.tree.map(np.asarray, rows)
         self._learner_rows += learner_row(self._steps, self._reducers, arrays.learned)
-        if self.traces:
+        if self._trace is not None:
             self._trace.append(self._traced(arrays))
         return [self._row(arrays, i) for i in range(int(rows.filled))]
 
@@ -344,27 +328,25 @@ class CompiledRunner(Runner):
         heads = np.append(rows.head, 0)[: filled + 1]
         return Trace(np.asarray(rows.visited[:steps]), np.repeat(heads, lengths))
 
+    def start_trace(self) -> None:
+        """Keeps the visited states from now on; observations must be one-hot."""
+        self._trace = []
+
     def trace(self) -> list[Trace]:
         """The states visited since the last call."""
-        traces, self._trace = self._trace, []
-        return traces if self.spec.num_states is not None else []
+        traces, self._trace = self._trace or [], []
+        return traces
 
     def learner(self) -> State:
-        """The learner's current state."""
+        """The learner's current state, valid until the run continues."""
         return self.carry.player.learner
 
-    def save(self) -> Saved:
-        """The run as it is now."""
-        plain = {"steps": self._steps, "began": self._began, "progress": self.progress.to_plain()}
-        return Saved(self.carry, {}, plain)
+    def _save(self) -> Saved:
+        return Saved(self.carry, {}, {"began": self._began})
 
-    def restore(self, saved: Saved) -> None:
-        """Restores what `save` returned."""
-        self.carry = jax.tree.map(jnp.asarray, saved.state)
-        self._steps, self._began = saved.plain["steps"], saved.plain["began"]
-        self.progress = Progress.from_plain(self.spec, self._agent.discount, saved.plain["progress"])
+    def _restore(self, saved: Saved) -> None:
+        self.carry, self._began = jax.tree.map(jnp.asarray, saved.state), saved.plain["began"]
 
     def params(self, saved: Saved | None = None) -> Params:
-        """What the trained agent acts on: now, or when it was saved."""
         carry: Carry = self.carry if saved is None else saved.state
         return self._agent.params(carry.player.learner)

@@ -42,7 +42,6 @@ class Player(NamedTuple):
 
 
 def run_key(seed: int | Array) -> Key:
-    """The key of a whole run."""
     return random.key(seed)
 
 
@@ -73,7 +72,6 @@ def first_keys(key: Key) -> tuple[Key, Key, Key]:
 
 
 def act(agent: Agent, player: Player, timestep: TimeStep, keys: Keys) -> tuple[Array, Player]:
-    """The action on a time step."""
     action, acting = agent.actor.act(agent.params(player.learner), player.acting, timestep, keys.act)
     return action, player._replace(acting=acting)
 

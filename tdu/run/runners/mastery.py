@@ -31,11 +31,9 @@ def is_solving(spec: EnvSpec) -> bool:
     return not spec.optimal_path and spec.solved is not None and spec.solved.streak > 0
 
 
-def is_reached(
-    until: Until, solved_episode: int | None, mastered_episode: int | None, *, must_be_mastered: bool
-) -> bool:
-    """Whether a run has reached its goal. `must_be_mastered` is the opposite of `is_solving`."""
-    waits = until == "mastered" and must_be_mastered and mastered_episode is None
+def is_reached(until: Until, spec: EnvSpec, solved_episode: int | None, mastered_episode: int | None) -> bool:
+    """Whether a run has reached its goal."""
+    waits = until == "mastered" and not is_solving(spec) and mastered_episode is None
     return until != "budget" and solved_episode is not None and not waits
 
 

@@ -10,8 +10,7 @@ from tdu.types import EitherArray
 Number = float | np.generic | EitherArray
 Size = TypeVar("Size", float, np.ndarray, EitherArray)
 
-_BELOW_ONE = 1 - 1e-6
-"""Used in place of γ = 1, which would bound no value."""
+_BELOW_ONE = 1 - 1e-6  # used in place of γ = 1, which would bound no value
 
 
 class Episode(NamedTuple):
@@ -51,12 +50,10 @@ class EpisodeMeter:
 
     def __init__(self, size: int, gamma: float):
         self._gamma = gamma
-        self.steps = 0
-        """Of all environments together."""
+        self.steps = 0  # of all environments together
         self._lengths = np.zeros(size, np.int64)
         self._returns = np.zeros(size)
-        self._reward_sizes = np.zeros(size)
-        """Sums of absolute rewards."""
+        self._reward_sizes = np.zeros(size)  # sums of absolute rewards
 
     def add(self, reward: np.ndarray, taken: np.ndarray) -> None:
         """Counts a step of every environment whose action was taken, both [B]."""
@@ -82,12 +79,10 @@ class EpisodeMeter:
         return episode
 
     def save(self) -> dict[str, np.ndarray]:
-        """The episodes under way."""
         sums = {"lengths": self._lengths, "returns": self._returns, "reward_sizes": self._reward_sizes}
         return {name: x.copy() for name, x in sums.items()}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Restores what `save` returned."""
         self._lengths, self._returns, self._reward_sizes = (
             arrays[name].copy() for name in ("lengths", "returns", "reward_sizes")
         )

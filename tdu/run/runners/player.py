@@ -20,11 +20,8 @@ from tdu.run.runners.protocol import Trace
 from tdu.run.runners.rows import Row, learner_row
 from tdu.types import Agent, Array, EitherArray, Key, Params, State, TimeStep
 
-_GATHERED = 32
-"""Most steps that are learned in one call."""
-
-_LOG_PERIOD = 1000
-"""Environment steps between two rows of learner.csv."""
+_GATHERED = 32  # most steps that are learned in one call
+_LOG_PERIOD = 1000  # environment steps between two rows of learner.csv
 
 
 Tree = TypeVar("Tree")
@@ -57,11 +54,8 @@ def _leaves(rounds: Round) -> tuple[np.ndarray, ...]:
     return (rounds.observation, rounds.action, *rounds.after, rounds.taken)
 
 
-class Numbered(NamedTuple):
-    """A key, and the number under it of the first of B draws."""
-
-    key: Key
-    slot: EitherArray
+Numbered = tuple[Key, EitherArray]
+"""A key, and the number under it of the first of B draws."""
 
 
 class EpisodeNote(NamedTuple):
@@ -179,10 +173,8 @@ class StepwisePlayer:
         self._programs = _programs(agent, size, skips)
         self.rounds = self.steps = self._learned_rounds = 0
         self.learner_rows: list[Row] = []
-        self.note: EpisodeNote | None = None
-        """Of the episodes under way or just ended, at the last learning call."""
-        self.traces: list[Trace] | None = None
-        """Visited states, if they are wanted."""
+        self.note: EpisodeNote | None = None  # of the episodes under way or just ended, at the last learning call
+        self.traces: list[Trace] | None = None  # visited states, if they are wanted
         self._log_period = max(_LOG_PERIOD // size, 1)  # rounds
         self._gathered: Round | None = None
         self._chosen: tuple[np.ndarray, tuple[Array, State | None]] | None = None
@@ -263,7 +255,6 @@ class StepwisePlayer:
         self.carry = self._programs.begin_again(self.carry, jax.random.fold_in(key, self.rounds % 2**31))
 
     def restore(self, carry: StepwiseCarry, *, rounds: int, steps: int) -> None:
-        """Continues from a saved state."""
         self.carry = jax.tree.map(jnp.asarray, carry)
         self.rounds = self._learned_rounds = rounds
         self.steps = steps
@@ -271,4 +262,4 @@ class StepwisePlayer:
         self._gathered = self._chosen = None
 
     def _numbered(self, rounds: int) -> Numbered:
-        return Numbered(*interaction.key_and_number(self._key, rounds, self._size))
+        return interaction.key_and_number(self._key, rounds, self._size)

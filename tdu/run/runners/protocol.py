@@ -3,7 +3,7 @@
 import abc
 import contextlib
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from tdu.metrics import Metrics
 from tdu.run.runners import mastery
 from tdu.run.runners.meter import Episode
 from tdu.run.runners.rows import Progress, Row
+from tdu.run.runners.stepped import SteppedEnvironments
 from tdu.run.trained import Played, TrainedAgent, play
 from tdu.types import Agent, EnvSpec, Params, State
 
@@ -28,11 +29,9 @@ class Budget(NamedTuple):
     steps: int | None = None
 
     def spent(self, clock: "Clock") -> bool:
-        """Whether the budget is spent."""
         return self.has_episodes(clock.episodes) or (self.steps is not None and clock.steps >= self.steps)
 
     def has_episodes(self, episodes: int) -> bool:
-        """Whether the budget of episodes is spent."""
         return self.episodes is not None and episodes >= self.episodes
 
 
@@ -60,28 +59,40 @@ class Gone(Exception):
     """What was to be saved is lost because the process that held it has died. Saving can be tried again."""
 
 
-class Runner(abc.ABC):
-    """A run of an agent on an environment."""
+class Trace(NamedTuple):
+    """States that were visited one after the other, [T], and the head that acted in each, [T]."""
 
-    exact = True
-    """Whether a restored run continues as if never interrupted; where not, its environments begin new episodes."""
+    states: np.ndarray
+    heads: np.ndarray
+
+
+class Runner(abc.ABC):
+    """A run of an agent on an environment. Subclasses implement `_advance`, `_save`, `_restore` and `params`."""
+
     is_concurrent = False
     """Whether other processes continue the run between two calls of `advance`."""
     notes: tuple[str, ...] = ()
     """Messages for the user before the run starts."""
 
-    def __init__(self, spec: EnvSpec, agent: Agent | RecurrentAgent, budget: Budget, until: mastery.Until):
+    def __init__(
+        self,
+        spec: EnvSpec,
+        agent: Agent | RecurrentAgent,
+        budget: Budget,
+        until: mastery.Until,
+        environments: SteppedEnvironments | None = None,
+    ):
         self.spec, self._budget, self._until = spec, budget, until
         self._reducers = agent.reducers
-        self._steps = 0
-        """Environment steps taken."""
-        self.progress = Progress(spec, agent.discount)
-        """Totals over the finished episodes."""
+        self._environments = environments  # those in Python; None for environments without state of their own
+        self.exact = environments is None or environments.env.exact
+        """Whether a restored run continues as if never interrupted; where not, its environments begin new episodes."""
+        self._steps = 0  # environment steps taken
+        self.progress = Progress(spec, agent.discount)  # totals over the finished episodes
         self._learner_rows: list[Row] = []
 
     @property
     def finished(self) -> bool:
-        """Whether the run is over."""
         return self.progress.has_reached(self._until) or self._budget.spent(self.clock)
 
     @property
@@ -91,7 +102,6 @@ class Runner(abc.ABC):
 
     @property
     def clock(self) -> Clock:
-        """Environment steps taken and episodes finished."""
         return Clock(steps=self._steps, episodes=self.progress.episode)
 
     def advance(self, upto_episode: int | None = None) -> list[Row]:
@@ -105,7 +115,6 @@ class Runner(abc.ABC):
     def _advance(self, upto_episode: int | None) -> list[Row]: ...
 
     def _check_advanced(self, steps_before: int) -> None:
-        """Raises an error if the run does not advance."""
         if self._steps == steps_before:
             raise TrainingError(f"the run does not advance after episode {self.progress.episode}; start it again.")
 
@@ -131,13 +140,22 @@ class Runner(abc.ABC):
         """Whether there is a state to save yet."""
         return True
 
-    @abc.abstractmethod
     def save(self) -> Saved:
         """The run as it is now."""
+        saved = self._save()
+        return saved._replace(plain=saved.plain | {"steps": self._steps, "progress": self.progress.to_plain()})
 
-    @abc.abstractmethod
     def restore(self, saved: Saved) -> None:
         """Restores what `save` returned. Environments that cannot be restored begin new episodes."""
+        self._steps = saved.plain["steps"]
+        self.progress.restore(saved.plain["progress"])
+        self._restore(saved)
+
+    @abc.abstractmethod
+    def _save(self) -> Saved: ...
+
+    @abc.abstractmethod
+    def _restore(self, saved: Saved) -> None: ...
 
     @abc.abstractmethod
     def params(self, saved: Saved | None = None) -> Params:
@@ -156,28 +174,9 @@ class Runner(abc.ABC):
 
     def borrow_environment(self) -> contextlib.AbstractContextManager[None]:
         """Within it, the environment can be used by others; afterwards it is as it was."""
-        return contextlib.nullcontext()
+        return contextlib.nullcontext() if self._environments is None else self._environments.borrowed()
 
-    def close(self) -> None:  # noqa: B027
+    def close(self) -> None:
         """Releases the resources of the run."""
-
-
-class Trace(NamedTuple):
-    """States that were visited one after the other, [T], and the head that acted in each, [T]."""
-
-    states: np.ndarray
-    heads: np.ndarray
-
-
-@runtime_checkable
-class Traced(Protocol):
-    """A runner that can also be inspected, for pictures of a run."""
-
-    traces: bool
-    """Whether it keeps the visited states; to be set before the run continues."""
-
-    def trace(self) -> list[Trace]:
-        """The states visited since the last call, where observations are one-hot."""
-
-    def learner(self) -> State:
-        """The learner's current state, valid until the run continues."""
+        if self._environments is not None:
+            self._environments.env.close()

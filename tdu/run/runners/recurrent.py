@@ -7,54 +7,55 @@ number of the sequence), an action from the keys of `interaction`.
 
 import abc
 import collections
-import contextlib
 import time
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tdu.agents.r2d2.actor import ladder
 from tdu.agents.r2d2.agent import RecurrentAgent
 from tdu.agents.r2d2.replay import Replay, check_room
-from tdu.agents.r2d2.sequences import Roll, Streams, empty_batch
+from tdu.agents.r2d2.sequences import Roll, empty_batch
 from tdu.environments.vector import VectorEnvironment
 from tdu.errors import UserError
 from tdu.metrics import on_host
 from tdu.run.runners import interaction, mastery
-from tdu.run.runners.acting import CompiledActing, End, SteppedActing
-from tdu.run.runners.meter import Episode, EpisodeMeter
+from tdu.run.runners.acting import Actors
+from tdu.run.runners.meter import Episode
 from tdu.run.runners.protocol import Budget, Runner, Saved
-from tdu.run.runners.rows import Progress, Row, learner_row
-from tdu.run.runners.stepwise import without_prefix
+from tdu.run.runners.rows import Row, learner_row
+from tdu.run.runners.stepped import SteppedEnvironments, without_prefix
 from tdu.types import Environment, EnvSpec, Params, State, Transition
 
 BATCHES, MASKS = 1, 2
 """Uses of random generators: numbers in their seeds."""
 
-_LOG_PERIOD = 1000
-"""Environment steps between two rows of learner.csv, or a round where that is longer."""
-
-_RECENT = 100
-"""Episodes over which the status averages returns."""
+_LOG_PERIOD = 1000  # environment steps between two rows of learner.csv, or a round where that is longer
+_RECENT = 100  # episodes over which the status averages returns
 
 
 class SequenceRunner(Runner):
     """What runs of agents with a memory share, in one process or on a cluster: their logs and their status."""
 
-    def __init__(self, spec: EnvSpec, agent: RecurrentAgent, budget: Budget, until: mastery.Until):
+    def __init__(
+        self,
+        spec: EnvSpec,
+        agent: RecurrentAgent,
+        budget: Budget,
+        until: mastery.Until,
+        environments: SteppedEnvironments | None = None,
+    ):
         # The values depend on a memory, so mastery, which is defined on states, is not checked.
-        super().__init__(spec._replace(optimal_path=()), agent, budget, until)
+        super().__init__(spec._replace(optimal_path=()), agent, budget, until, environments)
         self._agent = agent
-        self._updates = 0
-        """Learning steps."""
-        self._learns_from: int | None = None
-        """The environment step at which the replay held enough sequences."""
+        self._updates = 0  # learning steps
+        self._learns_from: int | None = None  # the environment step at which the replay held enough sequences
         self._learned = self._unlogged = self._reducers.zeros()
         """Totals over the last learning steps, and since the last row of learner.csv."""
-        self._logged_at = 0
-        """The environment step of that row."""
+        self._logged_at = 0  # the environment step of that row
         self._recent: dict[str, collections.deque[float]] = {
             kind: collections.deque(maxlen=_RECENT) for kind in ("exploiters", "explorers")
         }
@@ -75,8 +76,19 @@ class SequenceRunner(Runner):
             rows += logged
         return rows
 
+    def _learning(self) -> dict[str, Any]:
+        """What a checkpoint holds of it, as JSON."""
+        totals = {"learned": self._learned, "unlogged": self._unlogged}
+        plain = {kind: {name: float(x) for name, x in metrics.items()} for kind, metrics in totals.items()}
+        return plain | {"updates": self._updates, "logged_at": self._logged_at}
+
+    def _restore_learning(self, plain: dict[str, Any]) -> None:
+        self._updates, self._logged_at = plain["updates"], plain["logged_at"]
+        self._learned, self._unlogged = (
+            {name: np.float32(x) for name, x in plain[totals].items()} for totals in ("learned", "unlogged")
+        )
+
     def learner_rows(self) -> list[Row]:
-        """New rows of learner.csv."""
         if self.finished:
             self._log_learning()
         return super().learner_rows()
@@ -138,44 +150,29 @@ class RecurrentRunner(SequenceRunner):
         num_envs: int,
         compiled: bool = True,
     ):
-        super().__init__(env.spec, agent, budget, until)
-        if agent.observe is not None and not isinstance(env, Environment) and env.skips:
+        made = env if isinstance(env, Environment) else SteppedEnvironments(env)
+        in_python = made if isinstance(made, SteppedEnvironments) else None
+        super().__init__(env.spec, agent, budget, until, in_python)
+        if agent.observe is not None and in_python is not None and in_python.env.skips:
             raise UserError(
                 f"bonus counts needs environments of which every call is a step, and {env.spec.name} spends some on "
                 "beginning an episode; make it with autoreset SAME_STEP."
             )
         self._seed, config = seed, agent.config
-        self._size = num_envs if isinstance(env, Environment) else env.size
+        self._size = num_envs if in_python is None else in_python.size
         memory = jax.tree.map(np.asarray, agent.empty_memory())
         if compiled:
             self.notes = (check_room(env.spec, config, memory=memory, streams=self._size),)
         self._replay = Replay(env.spec, config, memory=memory, streams=self._size)
-        self._streams = Streams(
-            config.shape,
-            memory,
-            numbers=range(self._size),
-            heads=config.heads,
-            mask_prob=config.mask_prob,
-            seed=(seed, MASKS),
-        )
-        self._meter = EpisodeMeter(self._size, agent.discount)
         self._programs = _programs(agent)
-        self._key = interaction.run_key(seed)
-        self._learner: State = self._programs.init(interaction.first_keys(self._key)[0])
+        key = interaction.run_key(seed)
+        self._learner: State = self._programs.init(interaction.first_keys(key)[0])
         params = agent.params(self._learner)
-        self._acting: CompiledActing | SteppedActing
-        if isinstance(env, Environment):
-            self._acting = CompiledActing(env, agent, self._size, params, self._key)
-        else:
-            self._acting = SteppedActing(env, agent, params, self._key)
-        self.exact = self._acting.exact
-        self._rounds = 0
-        """Steps of every environment, including calls that only began an episode."""
+        self._actors = Actors(made, agent, params, key, ladder(self._size), seed=(seed, MASKS))
         self._seconds = {"acting": 0.0, "learning": 0.0}
-        self._began = (0, 0)
-        """Environment steps and learning steps before this process took over."""
+        self._began = (0, 0)  # environment steps and learning steps before this process took over
         if compiled:  # on states that are then discarded
-            self._acting.warm_up(params, interaction.run_key(0))
+            self._actors.acting.warm_up(params, interaction.run_key(0))
             batch = empty_batch(self.spec, config.shape, config.batch_size, heads=config.heads, memory=memory)
             self._programs.update(jax.tree.map(jnp.copy, self._learner), batch)
 
@@ -184,22 +181,17 @@ class RecurrentRunner(SequenceRunner):
         return len(self._replay)
 
     def _advance(self, upto_episode: int | None) -> list[Row]:
-        """One round."""
-        del upto_episode  # environments that are stepped together are stepped to the end of the round
+        """One round. Environments that are stepped together are stepped to its end."""
         began = time.perf_counter()
-        at = interaction.key_and_number(self._key, self._rounds, self._size)
-        rounds_per_key = interaction.FOLDED_STEPS // self._size
-        count = min(self._agent.config.rollout, rounds_per_key - self._rounds % rounds_per_key)
-        if self._budget.steps is not None:
-            count = min(count, max(-(-(self._budget.steps - self._steps) // self._size), 1))
-        roll, ends = self._acting.roll(self._agent.params(self._learner), at, count)
-        self._rounds += count
-        for sequence in self._streams.cut(roll):
+        steps = self._budget.steps
+        most = None if steps is None else max(-(-(steps - self._steps) // self._size), 1)
+        roll, episodes = self._actors.roll(self._agent.params(self._learner), most)
+        for sequence in self._actors.streams.cut(roll):
             self._replay.add(sequence)
         if self._programs.observe is not None:
             self._learner = self._programs.observe(self._learner, _transitions(roll))
-        rows = self._log(finished_episodes(self._meter, roll, ends))
-        self._steps = self._meter.steps
+        rows = self._log(episodes)
+        self._steps = self._actors.meter.steps
         acted = time.perf_counter()
         self._learn()
         self._seconds["acting"] += acted - began
@@ -208,7 +200,6 @@ class RecurrentRunner(SequenceRunner):
         return rows
 
     def _learn(self) -> None:
-        """Takes the learning steps that are due."""
         config = self._agent.config
         if self._learns_from is None:
             if len(self._replay) < max(config.min_replay, 1):
@@ -228,7 +219,6 @@ class RecurrentRunner(SequenceRunner):
             self._updates += 1
 
     def status(self) -> str:
-        """Speeds, the replay, σ, and the returns of exploiters and explorers."""
         config = self._agent.config
         acted, learned = self._steps - self._began[0], self._updates - self._began[1]
         trained = learned * config.batch_size * config.shape.trace
@@ -238,71 +228,35 @@ class RecurrentRunner(SequenceRunner):
             capacity=self._replay.capacity,
         )
 
-    def save(self) -> Saved:
-        """The run as it is now."""
-        arrays = self._meter.save()
-        plain: dict[str, object] = {
-            "rounds": self._rounds,
-            "steps": self._steps,
-            "updates": self._updates,
-            "learns_from": self._learns_from,
-            "logged_at": self._logged_at,
-            "learned": {name: float(x) for name, x in self._learned.items()},
-            "unlogged": {name: float(x) for name, x in self._unlogged.items()},
-            "progress": self.progress.to_plain(),
-        }
-        for part, saves in (("replay", self._replay), ("streams", self._streams), ("acting", self._acting)):
+    def _save(self) -> Saved:
+        actors = self._actors
+        arrays = actors.meter.save()
+        plain = self._learning() | {"rounds": actors.rounds, "learns_from": self._learns_from}
+        for part, saves in (("replay", self._replay), ("streams", actors.streams), ("acting", actors.acting)):
             of_part, plain[part] = saves.save()
             arrays |= {f"{part}.{name}": x for name, x in of_part.items()}
-        return Saved(RecurrentCarry(self._learner, self._acting.carry), arrays, plain)
+        return Saved(RecurrentCarry(self._learner, actors.acting.carry), arrays, plain)
 
-    def restore(self, saved: Saved) -> None:
-        """Restores what `save` returned, into a run that has not begun. The replay's arrays are removed from `saved`."""
-        plain, arrays = saved.plain, saved.arrays
+    def _restore(self, saved: Saved) -> None:
+        """Restores a run that has not begun. The replay's arrays are removed from `saved`."""
+        plain, arrays, actors = saved.plain, saved.arrays, self._actors
         carry: RecurrentCarry = saved.state
         self._learner = jax.tree.map(jnp.asarray, carry.learner)
-        self._rounds, self._steps, self._updates = plain["rounds"], plain["steps"], plain["updates"]
-        self._learns_from, self._logged_at = plain["learns_from"], plain["logged_at"]
-        self._learned, self._unlogged = (
-            {name: np.float32(x) for name, x in plain[totals].items()} for totals in ("learned", "unlogged")
-        )
-        self.progress = Progress.from_plain(self.spec, self._agent.discount, plain["progress"])
-        self._acting.restore(carry.acting, without_prefix(arrays, "acting."), plain["acting"])
+        self._restore_learning(plain)
+        actors.rounds, self._learns_from = plain["rounds"], plain["learns_from"]
         self._began = (self._steps, self._updates)
-        self._meter.steps = self._steps
-        self._streams.restore(without_prefix(arrays, "streams."), plain["streams"], exact=self.exact)
+        actors.acting.restore(carry.acting, without_prefix(arrays, "acting."), plain["acting"])
+        actors.streams.restore(without_prefix(arrays, "streams."), plain["streams"], exact=self.exact)
+        actors.meter.steps = self._steps
         if self.exact:
-            self._meter.restore(arrays)
+            actors.meter.restore(arrays)
         stored = without_prefix(arrays, "replay.")
         for name in stored:
             del arrays[f"replay.{name}"]
         self._replay.restore(stored, plain["replay"])
 
     def params(self, saved: Saved | None = None) -> Params:
-        """What the trained agent acts on: now, or when it was saved."""
         return self._agent.params(self._learner if saved is None else saved.state.learner)
-
-    def borrow_environment(self) -> contextlib.AbstractContextManager[None]:
-        """Within it, the environment can be used by others; afterwards it is as it was."""
-        return self._acting.borrow_environment()
-
-    def close(self) -> None:
-        """Closes the environments."""
-        self._acting.close()
-
-
-def finished_episodes(meter: EpisodeMeter, roll: Roll, ends: list[End]) -> list[Episode]:
-    """Counts the steps of a roll; returns the episodes that ended in it, in order."""
-    by_time: dict[int, list[End]] = {}
-    for end in ends:
-        by_time.setdefault(end.t, []).append(end)
-    episodes = []
-    for t in range(len(roll.last)):
-        meter.add(roll.steps.reward[t], roll.steps.valid[t])
-        for end in by_time.get(t, []):
-            discount, head = roll.steps.discount[t, end.row], roll.head[t, end.row]
-            episodes.append(meter.end(end.row, end.ended, discount=discount, head=head))
-    return episodes
 
 
 def _transitions(roll: Roll) -> Transition:

@@ -24,7 +24,6 @@ class Column(NamedTuple):
     most: int = 2**53
 
     def number(self, value: Any) -> float:
-        """A value as the Python number that its text in the file is read as."""
         return int(value) if self.whole else real(value)
 
 
@@ -69,7 +68,6 @@ def columns(spec: EnvSpec) -> tuple[Column, ...]:
 
 
 def plain_row(row: Row, its_columns: tuple[Column, ...]) -> Row:
-    """A row in Python numbers, as the log holds it."""
     return {c.name: c.number(row[c.name]) for c in its_columns}
 
 
@@ -91,21 +89,16 @@ class Progress:
         self.streak = 0
         self.episode = 0
         self.solved_episode: int | None = None
-        self.totals: dict[str, float] = dict.fromkeys(spec.info_names, 0)
-        """The environment's own counts."""
-        self.greedy_depth = 0
-        """At the last check (`runners.mastery`)."""
-        self.checks_passed = 0
-        """Checks in a row that the greedy policy has passed."""
+        self.totals: dict[str, float] = dict.fromkeys(spec.info_names, 0)  # the environment's own counts
+        self.greedy_depth = 0  # at the last check (`runners.mastery`)
+        self.checks_passed = 0  # checks in a row that the greedy policy has passed
         self.mastered_episode: int | None = None
-        self.largest_return = 0.0
-        """Largest possible return of any episode, from its rewards alone."""
+        self.largest_return = 0.0  # largest possible return of any episode, from its rewards alone
         self.largest_extra = 0.0
         """Largest bonus of a step, where the heads that learn the task are paid one (the metric of that name)."""
         self.first_q: float | None = None
         """Largest |Q| of the first episode with learning steps, in the unit of values: the size of priors and weights."""
-        self.reward_unit = 1.0
-        """The unit of values, where the agent adapts it to the rewards (the metric of that name)."""
+        self.reward_unit = 1.0  # the unit of values, where the agent adapts it to the rewards (the metric of that name)
 
     @property
     def possible_return(self) -> float:
@@ -145,9 +138,7 @@ class Progress:
             self.mastered_episode = self.episode
 
     def has_reached(self, until: mastery.Until) -> bool:
-        """Whether the run has reached its goal."""
-        waits = not mastery.is_solving(self._spec)
-        return mastery.is_reached(until, self.solved_episode, self.mastered_episode, must_be_mastered=waits)
+        return mastery.is_reached(until, self._spec, self.solved_episode, self.mastered_episode)
 
     def add(self, episode_return: float, bad: bool, *, learned: bool = True) -> None:
         """Counts a finished episode. A streak of successes begins after something was learned."""
@@ -163,10 +154,6 @@ class Progress:
         """The totals in a form that JSON holds exactly."""
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
-    @classmethod
-    def from_plain(cls, spec: EnvSpec, gamma: float, plain: dict[str, Any]) -> "Progress":
-        """The opposite of `to_plain`."""
-        progress = cls(spec, gamma)
-        for name in progress.to_plain():
-            setattr(progress, name, plain[name])
-        return progress
+    def restore(self, plain: dict[str, Any]) -> None:
+        for name in self.to_plain():
+            setattr(self, name, plain[name])
