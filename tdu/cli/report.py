@@ -9,20 +9,14 @@ from tdu.errors import tell
 
 def run(arguments: list[str]) -> int:
     parser = Parser(
-        prog="tdu report",
-        description="One self-contained HTML page: results, learning curves, acting heads, configurations and tables; maps "
-        "of exploration for runs trained with --record; the film of each run that has a film.gif (tdu watch).",
-        allow_abbrev=False,
+        "report",
+        "One self-contained HTML page: results, learning curves, acting heads, configurations and tables; maps of "
+        "exploration for runs trained with --record; the film of each run that has a film.gif (tdu watch).",
     )
-    parser.add_argument(
-        "folders",
-        nargs="+",
-        type=folder,
-        metavar="DIR",
-        help="a run, a sweep, or a folder of results/; several may be given",
-    )
-    parser.add_argument("--out", type=Path, metavar="FILE", help="the page (default: report.html in the first folder)")
-    parser.add_argument("--title", help="the page's title")
+    add, several = parser.add_argument, "a run, a sweep, or a folder of results/; several may be given"
+    add("folders", nargs="+", type=folder, metavar="DIR", help=several)
+    add("--out", type=Path, metavar="FILE", help="the page (default: report.html in the first folder)")
+    add("--title", help="the page's title")
     parsed = parser.parse_args(arguments)
     from tdu.report import page  # imports JAX
 
