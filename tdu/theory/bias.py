@@ -89,12 +89,13 @@ def _record(theta: Real, truth: Real, gamma: float) -> TransitionBias:
     rho, alpha = _ratio(B_next, B, np.sqrt(size)), _ratio(m_next, m, np.sqrt(size))
     phi, kappa = _ratio(C_next, C, size), _ratio(D, C, size)
     of_mean, of_truth = gamma * B_next - B, gamma * true["q'"] - true["q"]
+    td, td_truth = (gamma * samples[..., 1] - samples[..., 0] for samples in (near, near_truth))
     return TransitionBias(
         B=B, C=C, D=D, A=m * B, rho=rho, phi=phi, kappa=kappa, alpha=alpha,
         mean_q=B,
-        var_q=_variance(near[..., 0]) - _variance(near_truth[..., 0]),
-        mean_td=_td(near, gamma).mean(axis=0) - _td(near_truth, gamma).mean(axis=0),
-        var_td=_variance(_td(near, gamma)) - _variance(_td(near_truth, gamma)),
+        var_q=near[..., 0].var(axis=0) - near_truth[..., 0].var(axis=0),
+        mean_td=td.mean(axis=0) - td_truth.mean(axis=0),
+        var_td=td.var(axis=0) - td_truth.var(axis=0),
         var_q_predicted=c - 2 * true["q"] * B - B**2,
         var_td_predicted=gamma**2 * c_next - 2 * gamma * d + c - 2 * of_truth * of_mean - of_mean**2,
         sufficient=condition(rho, phi, kappa, alpha, gamma=gamma),
@@ -153,14 +154,6 @@ def _moments(samples: Real) -> dict[str, Real]:
     q, q_next = samples[..., 0], samples[..., 1]
     products = {"q": q, "q'": q_next, "q²": q * q, "q'²": q_next * q_next, "qq'": q * q_next}
     return {name: np.asarray(product.mean(axis=0)) for name, product in products.items()}
-
-
-def _variance(numbers: Real) -> Real:
-    return np.asarray(numbers.var(axis=0))
-
-
-def _td(samples: Real, gamma: float) -> Real:
-    return gamma * samples[..., 1] - samples[..., 0]
 
 
 def _ratio(above: Real, below: Real, size: Real) -> Real:
