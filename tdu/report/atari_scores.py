@@ -4,18 +4,15 @@ The score of a run is the evaluation return of its trained policy. If one run of
 scored by the mean return of their last training episodes. Intervals resample the seeds of each game (`variance`).
 """
 
-import csv
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, SupportsFloat, TypeVar
 
 import numpy as np
 
 from tdu.environments import atari, parse
-from tdu.report import figures, variance
+from tdu.report import figures, text, variance
 from tdu.report.collect import StoredRun
-from tdu.report.text import markdown_table
 from tdu.run.folder.log import Log
 from tdu.run.folder.records import Json
 
@@ -42,32 +39,26 @@ class Scored(NamedTuple):
     hns: float
 
 
-@lru_cache(maxsize=1)
-def references() -> dict[str, tuple[float, float]]:
-    """Scores of random play and of humans, by game."""
-    with open(Path(__file__).parent / "atari_random_human.csv", newline="", encoding="utf-8") as f:
-        return {row["game"]: (float(row["random"]), float(row["human"])) for row in csv.DictReader(f)}
+def references() -> dict[str, dict[str, float]]:
+    """Scores of `random` play and of a `human`, by game."""
+    return text.published("atari_random_human.csv")
 
 
-@lru_cache(maxsize=1)
 def published() -> dict[str, dict[str, float]]:
     """Published scores by algorithm and game, with `Avg. Human`."""
-    with open(Path(__file__).parent / "atari_published.csv", newline="", encoding="utf-8") as f:
-        rows = list(csv.DictReader(f))
-    games = [name for name in rows[0] if name not in ("algorithm", "source")]
-    return {row["algorithm"]: {game: float(row[game]) for game in games if row[game]} for row in rows}
+    return text.published("atari_published.csv")
 
 
 def human_normalised(game: str, score: Number) -> Number:
     """The score on a scale on which random play is 0 and humans are 1."""
-    random, human = references()[game]
-    return (score - random) / (human - random)
+    of = references()[game]
+    return (score - of["random"]) / (of["human"] - of["random"])
 
 
 def score_of(game: str, hns: float) -> float:
     """The inverse of `human_normalised`."""
-    random, human = references()[game]
-    return random + hns * (human - random)
+    of = references()[game]
+    return of["random"] + hns * (of["human"] - of["random"])
 
 
 def game_of(env: str) -> str | None:
@@ -195,7 +186,7 @@ def as_text(summary: Json, with_published: bool) -> list[str]:
         for game in atari.GAMES if any(row.game == game for row in rows)
     ]  # fmt: skip
     what = "evaluation returns" if summary["evaluated"] else "returns of the last training episodes"
-    parts = [markdown_table(["Atari game", *agents, *others], scores)]
+    parts = [text.markdown_table(["Atari game", *agents, *others], scores)]
     parts.append(f"Scores are {what}, means over seeds, with human-normalised scores in brackets.")
     aggregates = [
         [agent if name == "all" else f"{agent}, {name}", str(of["games"]), str(of["runs"]), _interval(of, "mean"),
@@ -203,14 +194,14 @@ def as_text(summary: Json, with_published: bool) -> list[str]:
         for agent, sets in summary["agents"].items() for name, of in sets.items()
     ]  # fmt: skip
     columns = ["human-normalised score", "games", "runs", "mean (95 %)", "median (95 %)"]
-    parts.append(markdown_table(columns, aggregates))
+    parts.append(text.markdown_table(columns, aggregates))
     tests = [
         [test if name == "all" else f"{test} ({name})", f"{it['f']:.2f}",
          f"{it['factor_freedom']}, {it['residual_freedom']}", f"{it['p']:.4f}"]
         for name, found in summary["anova"].items() for test, it in found.items() if it is not None
     ]  # fmt: skip
     if tests:
-        parts.append(markdown_table(["analysis of variance", "F", "degrees of freedom", "p"], tests))
+        parts.append(text.markdown_table(["analysis of variance", "F", "degrees of freedom", "p"], tests))
     return parts
 
 

@@ -1,6 +1,7 @@
 """Everything that scores, figures and pages read from folders: runs, sweeps and results, with their problems."""
 
 import csv
+import dataclasses
 import io
 import shlex
 import time
@@ -70,10 +71,8 @@ class StoredRun(NamedTuple):
     @property
     def best_return(self) -> float | None:
         """The best evaluation."""
-        returns = [*self.evaluations.get("greedy_return", np.zeros(0)).tolist()]
-        if self.trained_return is not None:
-            returns.append(self.trained_return.mean)
-        return max(returns, default=None)
+        end = [] if self.trained_return is None else [self.trained_return.mean]
+        return max([*self.evaluations.get("greedy_return", np.zeros(0)).tolist(), *end], default=None)
 
     @property
     def last_return(self) -> float | None:
@@ -91,7 +90,7 @@ class StoredRun(NamedTuple):
 
 _MOMENT = ("episode", "steps", "greedy_return")
 _EVALUATION = (*_MOMENT, "standard_error", "evaluation_episodes", "mean_length", "success_rate")
-"""The columns of evaluations.csv."""
+"""The columns of evaluations.csv, in the order of GreedyReturn's fields."""
 
 
 class CsvTable(NamedTuple):
@@ -189,31 +188,23 @@ def _checked(evaluations: Log) -> Log:
 
 def _with_end(evaluations: Log, result: runs.RunResult | None) -> Log:
     """Evaluations during the run, and the one at its end where it came later."""
-    if (
-        not evaluations
-        or result is None
-        or result.greedy_return is None
-        or evaluations["episode"][-1] >= result.episodes
-    ):
+    greedy = result and result.greedy_return
+    if not evaluations or result is None or greedy is None or evaluations["episode"][-1] >= result.episodes:
         return evaluations
-    greedy = result.greedy_return
-    end: dict[str, float | None] = {"episode": result.episodes, "steps": result.steps, "greedy_return": greedy.mean}
-    end |= {"standard_error": greedy.standard_error, "evaluation_episodes": greedy.episodes}
-    end |= {"mean_length": greedy.mean_length, "success_rate": greedy.success_rate}
-    return {name: np.append(evaluations[name], np.nan if x is None else x) for name, x in end.items()}
+    end = zip(_EVALUATION, (result.episodes, result.steps, *dataclasses.astuple(greedy)), strict=True)
+    return {name: np.append(evaluations[name], np.nan if x is None else x) for name, x in end}
 
 
 def _read_film(path: Path, note: Callable[[str], None]) -> bytes | None:
     try:
         film = files.read_bytes(path, _MAX_FILM_BYTES)
+        if film.startswith((b"GIF87a", b"GIF89a")):
+            return film
+        note(f"{FILM} is not a GIF and is not shown.")
     except FileNotFoundError:
-        return None
+        pass
     except OSError as e:
         note(f"{FILM} is not shown: {e.strerror}.")
-        return None
-    if film.startswith((b"GIF87a", b"GIF89a")):
-        return film
-    note(f"{FILM} is not a GIF and is not shown.")
     return None
 
 
@@ -283,9 +274,7 @@ def budget_axis(shown: Sequence[StoredRun]) -> str:
 
 def label(config: runs.RunConfig) -> str:
     """The agent's name, its nearest preset if that is not the paper's, its changed options, and several environments."""
-    preset, changed, usual_envs = _nearest_preset(config)
-    if config.num_envs != usual_envs:
-        changed |= {"num_envs": config.num_envs}
+    preset, changed = _nearest_preset(config)
     words = (f"{k}={'x'.join(map(str, v)) if isinstance(v, list) else v}" for k, v in changed.items())
     return " ".join((config.agent, *(() if preset == "paper" else (preset,)), *words))
 
@@ -295,11 +284,10 @@ def command(config: runs.RunConfig, seeds: Sequence[int]) -> str | None:
     is_known = config.agent in agents.AGENTS or config.agent.startswith(user_code.PREFIX)
     if config.env.startswith("object:") or not is_known:
         return None
-    preset, changed, usual_envs = _nearest_preset(config)
+    preset, changed = _nearest_preset(config)
     flags = {"agent": config.agent, "preset": preset, "episodes": config.episodes, "steps": config.steps}
     flags |= {"until": config.until if config.until != "mastered" else None}
-    if config.num_envs != usual_envs:
-        flags |= {"num_envs": config.num_envs}
+    flags |= {"num_envs": changed.pop("num_envs")} if "num_envs" in changed else {}
     flags |= {"engine": "ray", "actors": config.actors} if config.actors else {}
     flags |= {name: x for name, x in config.to_json().items() if name in ("until_return", "success_return", *WATCH)}
     several = len(seeds) > 1 and sorted(seeds) == list(range(len(seeds)))
@@ -314,23 +302,21 @@ def command(config: runs.RunConfig, seeds: Sequence[int]) -> str | None:
     return shlex.join(words)
 
 
-def _nearest_preset(config: runs.RunConfig) -> tuple[str, Json, int]:
-    """The preset with the fewest changes, the changes, and its number of environments.
+def _nearest_preset(config: runs.RunConfig) -> tuple[str, Json]:
+    """The preset with the fewest changed options, and the changes, with another number of environments last.
 
     An agent of the user's, whose code is not imported here, is compared with all agents.
     """
-    names = [config.agent] if config.agent in agents.AGENTS else [*agents.AGENTS]
-    nearest = [
-        (preset, _changed(config, name, preset), agents.default_num_envs(name, preset))
-        for name in names
-        for preset in agents.presets(name)
-    ]
-    return min(nearest, key=lambda item: len(item[1]))
-
-
-def _changed(config: runs.RunConfig, name: str, preset: str) -> Json:
-    default = _defaults(name, preset)
-    return {k: v for k, v in config.config.items() if k not in default or v != default[k]}
+    nearest: tuple[str, Json, int] | None = None
+    for name in [config.agent] if config.agent in agents.AGENTS else [*agents.AGENTS]:
+        for preset in agents.presets(name):
+            default = _defaults(name, preset)
+            changed = {k: v for k, v in config.config.items() if k not in default or v != default[k]}
+            if nearest is None or len(changed) < len(nearest[1]):
+                nearest = preset, changed, agents.default_num_envs(name, preset)
+    assert nearest is not None
+    preset, changed, usual_envs = nearest
+    return preset, changed | ({"num_envs": config.num_envs} if config.num_envs != usual_envs else {})
 
 
 @lru_cache

@@ -38,13 +38,16 @@ class Reached(NamedTuple):
 
     def __str__(self) -> str:
         """The median over all seeds; one that did not get there counts as later than all others."""
-        middle = float(np.median([np.inf if when is None else when for when in self.by_seed.values()]))
+        middle, seeds = median(self.by_seed.values()), len(self.by_seed)
+        if np.isfinite(middle):
+            return f"{self.unit} {middle:,.0f}" + (f" (median of {seeds} seeds)" if seeds > 1 else "")
         count = sum(when is not None for when in self.by_seed.values())
-        if not np.isfinite(middle):
-            return f"{count} of {len(self.by_seed)} seeds" if count else "not reached"
-        return f"{self.unit} {middle:,.0f}" + (
-            f" (median of {len(self.by_seed)} seeds)" if len(self.by_seed) > 1 else ""
-        )
+        return f"{count} of {seeds} seeds" if count else "not reached"
+
+
+def median(reached: Iterable[int | None]) -> float:
+    """The median of times at which something was reached; None is never."""
+    return float(np.median([np.inf if at is None else at for at in reached]))
 
 
 def headline(seeds: Sequence[StoredRun]) -> Headline:

@@ -152,10 +152,8 @@ def _versions(seeds: Sequence[StoredRun]) -> str:
 
 def _returned(found: Headline, seeds: Sequence[StoredRun]) -> str:
     """The return of the trained policy, in large; of the last training episodes where there was no evaluation."""
-    mean, label = (
-        found.mean,
-        f"evaluation return, {_several(found.seeds, 'seed')}, {_several(found.episodes, 'episode')}",
-    )
+    mean = found.mean
+    label = f"evaluation return, {_several(found.seeds, 'seed')}, {_several(found.episodes, 'episode')}"
     if found.low is not None and found.high is not None:
         over = "seeds" if found.seeds > 1 else "episodes"
         label += f". 95 % interval over {over}: {rounded(found.low)} to {rounded(found.high)}"
@@ -164,9 +162,8 @@ def _returned(found: Headline, seeds: Sequence[StoredRun]) -> str:
     if mean is None:
         means = [last for run in seeds if (last := run.last_return) is not None]
         mean = sum(means) / len(means) if means else None
-        label = (
-            f"training return of the last {RECENT} episodes, {_several(len(means), 'seed')}. There was no evaluation"
-        )
+        trained = f"training return of the last {RECENT} episodes, {_several(len(means), 'seed')}"
+        label = f"{trained}. There was no evaluation"
     return f'<p class="big">{"–" if mean is None else rounded(mean)}</p><p class="label">{label}.</p>'
 
 
@@ -286,22 +283,13 @@ def _heads(shown: Sequence[StoredRun], strips: Sequence[page_data.Data]) -> str:
     if not strips:
         return ""
     options = "".join(f'<option value="{i}">{escaped(s["name"])}</option>' for i, s in enumerate(strips))
+    names = {"role": "role", "head": "head", "episodes": "episodes", "mean": "mean return", "last": "last-20 return"}
+    names |= {"best": "best return"}
     rows = [
-        (run.agent, run.config.seed, run.config.env, row["role"], row["head"], row["episodes"], row["mean"], row["last"],
-         row["best"])
+        (run.agent, run.config.seed, run.config.env, *(row[name] for name in names))
         for run in shown[:200] if (heads := page_data.heads(run)) is not None for row in heads["rows"]
     ][:_MAX_ROWS]  # fmt: skip
-    columns = (
-        "agent",
-        "seed",
-        "environment",
-        "role",
-        "head",
-        "episodes",
-        "mean return",
-        "last-20 return",
-        "best return",
-    )
+    columns = ("agent", "seed", "environment", *names.values())
     return (
         f'<div class="controls"><label>run <select id="strip">{options}</select></label></div>'
         '<figure><canvas id="who" role="img" aria-label="which head acted when"></canvas>'

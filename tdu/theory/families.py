@@ -16,12 +16,12 @@ def deep_sea(right: ArrayLike, *, move_cost: float = 0.01, stochastic: bool = Fa
         raise UserError(f"right must be a square of zeros and ones, not {rights.shape}.")
     check_number("move_cost", move_cost)
     size, goes_right = len(rights), rights.ravel().astype(np.int64)
-    slip = 1 / size if stochastic else 0.0
-    cells, (left, below, right) = np.arange(size * size), _successors(size).T
+    slip, cells = 1 / size if stochastic else 0.0, np.arange(size * size)
+    to_left, below, to_right = _successors(size).T
     transitions, rewards = np.zeros((size * size, 2, size * size + 1)), np.zeros((size * size, 2))
-    transitions[cells, 1 - goes_right, left] = 1
-    transitions[cells, goes_right, right] = 1 - slip
-    transitions[cells, goes_right, below] += slip  # the same cell as `right` in the last column
+    transitions[cells, 1 - goes_right, to_left] = 1
+    transitions[cells, goes_right, to_right] = 1 - slip
+    transitions[cells, goes_right, below] += slip  # the same cell as `to_right` in the last column
     rewards[cells, goes_right] = (cells % size == size - 1) - move_cost / size
     return MDP(transitions, rewards)
 
