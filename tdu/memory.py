@@ -12,8 +12,7 @@ from tdu.errors import UserError
 SHARE = 0.9
 """The share of the free memory that an agent may take."""
 
-_LARGE = 1e9
-"""Agents of at least this many bytes are reported."""
+_LARGE = 1e9  # Agents of at least this many bytes are reported
 
 
 def available() -> int:

@@ -28,8 +28,7 @@ _COMMANDS = {
     "demo": "TDU beside two other agents on one hard task",
     "mnist": "where bsuite's MNIST experiments find their data",
 }
-_FILES = {"list": "listing"}
-"""Files of commands that have another name than the command."""
+_FILES = {"list": "listing"}  # Files of commands that have another name than the command
 
 _HINTS = {
     "train": "; continue with the same command and --resume",

@@ -10,8 +10,7 @@ from tdu.options import EPISODES, MAX_SEED
 
 def run(arguments: list[str]) -> int:
     parser = Parser(
-        "evaluate",
-        "Evaluate a run's agent: episodes without learning, greedy on the mean value over its exploiters.",
+        "evaluate", "Evaluate a run's agent: episodes without learning, greedy on the mean value over its exploiters."
     )
     add, episodes, seed = parser.add_argument, whole("episodes", 1, 10**6), whole("seed", 0, MAX_SEED)
     add("run", metavar="RUN", type=folder, help="the run's folder")

@@ -16,8 +16,7 @@ from tdu.report.collect import StoredRun
 from tdu.run.folder.log import Log
 from tdu.run.folder.records import Json
 
-POINTS = 40
-"""Points of a learning curve."""
+POINTS = 40  # Points of a learning curve
 
 FIGURES = ("atari_games.png", "atari_hns.png")
 
@@ -29,10 +28,8 @@ Number = TypeVar("Number", float, np.ndarray)
 class Scored(NamedTuple):
     """The score of a run on a game."""
 
-    agent: str
-    """The agent's label, with its changed options."""
-    kind: str
-    """The agent's name."""
+    agent: str  # The agent's label, with its changed options
+    kind: str  # The agent's name
     game: str
     seed: int
     score: float
@@ -231,8 +228,7 @@ def write_figures(summary: Json, folder: Path) -> list[Path]:
     return paths
 
 
-_SHOWN = ("Avg. Human", "R2D2", "TDU-R2D2", "TDU-R2D2+prior")
-"""Published algorithms that are drawn."""
+_SHOWN = ("Avg. Human", "R2D2", "TDU-R2D2", "TDU-R2D2+prior")  # Published algorithms that are drawn
 
 
 def _mean_and_spread(at: np.ndarray, seeds: list[list[float | None]]) -> tuple[np.ndarray, ...]:

@@ -24,8 +24,7 @@ _NOT_BSUITE = {"head", "bonus", "loss", "seconds"}
 _POINTS = (1.0, 1.2, 1.4, 1.7, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0)
 """bsuite logs at these multiples of every power of ten."""
 
-_FORGIVENESS = 100
-"""Deep Sea counts if it is solved before episode 2^size + 100; dithering needs about 2^size episodes."""
+_FORGIVENESS = 100  # Deep Sea counts if it is solved before episode 2^size + 100; dithering needs about 2^size episodes
 
 
 class ExperimentScore(NamedTuple):
@@ -35,8 +34,7 @@ class ExperimentScore(NamedTuple):
     score: float
     tags: tuple[str, ...]
     finished: bool
-    every_episode: float | None = None
-    """Deep Sea only: the same rule checked at every episode, a measure of our own."""
+    every_episode: float | None = None  # Deep Sea only: the same rule checked at every episode, a measure of our own
 
 
 def logged_episodes(last: int) -> set[int]:

@@ -16,8 +16,7 @@ from tdu.run.folder.records import Json
 
 FIGURES = ("bsuite_radar.png", "bsuite_bars.png")
 
-Scores = Json
-"""The scores of one agent, as JSON can hold them; see `summarise`."""
+Scores = Json  # The scores of one agent, as JSON can hold them; see `summarise`
 
 
 def published_scores() -> dict[str, dict[str, float]]:

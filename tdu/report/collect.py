@@ -23,30 +23,23 @@ from tdu.run.folder.records import LARGEST_REAL, RECENT, WATCH, Json
 from tdu.run.folder.snapshots import Record
 
 ROWS, TEXT, FILM = "runs.csv", "README.md", "film.gif"
-_MAX_FILM_BYTES, _MAX_BYTES = 4_000_000, 2**26
-"""Largest film on a page, and largest file of results that is read."""
+_MAX_FILM_BYTES, _MAX_BYTES = 4_000_000, 2**26  # Largest film on a page, and largest file of results that is read
 
 
 class StoredRun(NamedTuple):
     """A run as its folder holds it."""
 
     folder: Path
-    agent: str
-    """The agent's label, with the budget where the agent has several on an environment."""
+    agent: str  # The agent's label, with the budget where the agent has several on an environment
     config: runs.RunConfig
-    result: runs.RunResult | None
-    """None while the run is not finished."""
-    state: str
-    """finished, running or cut off."""
-    date: str
-    """The day on which the newest of its files was written."""
+    result: runs.RunResult | None  # None while the run is not finished
+    state: str  # finished, running or cut off
+    date: str  # The day on which the newest of its files was written
     log: Log
-    evaluations: Log
-    """evaluations.csv, and the evaluation at the run's end; empty without --evaluate-every."""
+    evaluations: Log  # evaluations.csv, and the evaluation at the run's end; empty without --evaluate-every
     record: Record | None
     film: bytes | None
-    notes: list[str]
-    """Problems and warnings."""
+    notes: list[str]  # Problems and warnings
 
     @property
     def name(self) -> str:

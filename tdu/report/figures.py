@@ -70,8 +70,7 @@ def bars(
     save(figure, path)
 
 
-Curves = dict[str, tuple[np.ndarray, ...]]
-"""x, middle, low and high for each agent."""
+Curves = dict[str, tuple[np.ndarray, ...]]  # x, middle, low and high for each agent
 
 
 def curves(

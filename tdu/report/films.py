@@ -17,12 +17,10 @@ from tdu.run.trained import TrainedAgent
 from tdu.types import TimeStep
 
 MAX_FRAMES = 5000
-_MAX_BYTES = 2**30
-"""Size of all frames, which are in memory."""
+_MAX_BYTES = 2**30  # Size of all frames, which are in memory
 KINDS = (".gif", ".mp4")
 
-Policy = Callable[[int], Callable[[TimeStep], int]]
-"""policy(episode) -> a function from time steps to actions."""
+Policy = Callable[[int], Callable[[TimeStep], int]]  # policy(episode) -> a function from time steps to actions
 
 
 def greedy(agent: TrainedAgent) -> Policy:

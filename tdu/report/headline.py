@@ -12,18 +12,13 @@ from tdu.report.collect import StoredRun
 class Headline(NamedTuple):
     """The trained policies of a group. None is a value that the runs do not have."""
 
-    seeds: int
-    """Seeds with an evaluation of the trained policy."""
-    episodes: int
-    """Episodes of their evaluations."""
+    seeds: int  # Seeds with an evaluation of the trained policy
+    episodes: int  # Episodes of their evaluations
     mean: float | None
-    low: float | None
-    """95 % interval: over seeds, or over the evaluation's episodes where there is one seed."""
+    low: float | None  # 95 % interval: over seeds, or over the evaluation's episodes where there is one seed
     high: float | None
-    best: float | None
-    """The best single evaluation of any seed."""
-    mean_length: float | None
-    """Mean number of steps of an evaluation episode, over seeds."""
+    best: float | None  # The best single evaluation of any seed
+    mean_length: float | None  # Mean number of steps of an evaluation episode, over seeds
     success_rate: float | None
     """Share of successful evaluation episodes, over seeds; None if the environment does not report success."""
 
@@ -31,10 +26,8 @@ class Headline(NamedTuple):
 class Reached(NamedTuple):
     """When the seeds of a group reached a return, or met a rule."""
 
-    unit: str
-    """step or episode."""
-    by_seed: dict[int, int | None]
-    """None for a seed that did not."""
+    unit: str  # step or episode
+    by_seed: dict[int, int | None]  # None for a seed that did not
 
     def __str__(self) -> str:
         """The median over all seeds; one that did not get there counts as later than all others."""
@@ -74,8 +67,7 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-_ENOUGH = 5
-"""Episodes of an evaluation that are enough for an interval."""
+_ENOUGH = 5  # Episodes of an evaluation that are enough for an interval
 
 
 def reached(seeds: Sequence[StoredRun], target: float) -> Reached | None:

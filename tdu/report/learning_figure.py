@@ -70,8 +70,7 @@ def draw(
     figures.save(figure, path, dpi=150)
 
 
-_LETTER = 0.085
-"""Width of a letter in inches, to keep the legend inside the figure."""
+_LETTER = 0.085  # Width of a letter in inches, to keep the legend inside the figure
 
 
 def _curves(

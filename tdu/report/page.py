@@ -22,8 +22,7 @@ from tdu.run.folder.records import RECENT
 
 _MAX_ROWS = 2000
 _MAX_CONFIGS = 12
-_MAX_CHARTS = 40
-"""Environments with learning curves; others are only in the tables."""
+_MAX_CHARTS = 40  # Environments with learning curves; others are only in the tables
 _MAX_HEADLINES = 24
 _MAX_FILMS = 8
 
@@ -188,8 +187,7 @@ def _values(seeds: Sequence[StoredRun]) -> list[str]:
     return [f"Largest |Q|: {rounded(largest, 3)}; possible return: {rounded(possible, 3)}.{verdict}"]
 
 
-_DRIFT = 10.0
-"""Values have diverged above this multiple of the possible return and of the first episode's largest |Q|."""
+_DRIFT = 10.0  # Values have diverged above this multiple of the possible return and of the first episode's largest |Q|
 
 
 def _films(shown: Sequence[StoredRun]) -> str:

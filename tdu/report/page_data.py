@@ -27,17 +27,13 @@ METRICS = {
     "loss": "loss",
     "largest_q": "largest |Q|",
 }
-EVALUATED = (GREEDY, "success_rate", "mean_length")
-"""Columns of the evaluations."""
-UNSMOOTHED = ("bad_share", *EVALUATED)
-"""Drawn as they are, not as a mean over the last episodes."""
+EVALUATED = (GREEDY, "success_rate", "mean_length")  # Columns of the evaluations
+UNSMOOTHED = ("bad_share", *EVALUATED)  # Drawn as they are, not as a mean over the last episodes
 _DIGITS = 5
 _MAX_NUMBERS, _MIN_POINTS = 500_000, 20
 _BINS = 80
-_MAX_RUNS, _MAX_HEADS = 24, 1000
-"""Runs with a chart of their own, and heads in it."""
-_MAP_BYTES = 5_000_000
-"""Size of all maps of a page; above it, snapshots are dropped evenly."""
+_MAX_RUNS, _MAX_HEADS = 24, 1000  # Runs with a chart of their own, and heads in it
+_MAP_BYTES = 5_000_000  # Size of all maps of a page; above it, snapshots are dropped evenly
 
 
 def points(shown: Sequence[StoredRun]) -> int:

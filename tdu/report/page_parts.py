@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from tdu.errors import printable
 from tdu.report.text import rounded
 
-Cell = str | float | None
-"""A text, a number, or None for an unknown value."""
+Cell = str | float | None  # A text, a number, or None for an unknown value
 
 
 class Html(str):

@@ -28,8 +28,7 @@ from tdu.theory.mdp import (  # fmt: skip
     within_range,
 )
 
-_CHUNK = 2**21
-"""Transition probabilities drawn at a time."""
+_CHUNK = 2**21  # Transition probabilities drawn at a time
 
 
 class Data(NamedTuple):
