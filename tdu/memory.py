@@ -66,5 +66,4 @@ def _bytes(leaf: jax.ShapeDtypeStruct) -> int:
 
 
 def gigabytes(count: float) -> str:
-    """A number of bytes as text."""
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"

@@ -89,7 +89,6 @@ def add_env(parser: argparse.ArgumentParser) -> None:
 
 
 def add_success(parser: argparse.ArgumentParser) -> None:
-    """Adds the argument that defines the success of an evaluation episode."""
     parser.add_argument(
         "--success-return", type=number("success_return"), metavar="X",
         help="an evaluation episode with at least this return is a success (default: the environment's "
@@ -98,7 +97,6 @@ def add_success(parser: argparse.ArgumentParser) -> None:
 
 
 def add_preset(parser: argparse.ArgumentParser) -> None:
-    """Adds the argument for a set of defaults."""
     from tdu import agents
 
     parser.add_argument(

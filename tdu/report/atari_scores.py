@@ -26,8 +26,6 @@ Number = TypeVar("Number", float, np.ndarray)
 
 
 class Scored(NamedTuple):
-    """The score of a run on a game."""
-
     agent: str  # The agent's label, with its changed options
     kind: str  # The agent's name
     game: str
@@ -137,7 +135,6 @@ def aggregate_curve(games: Mapping[str, list[list[float | None]]]) -> dict[str, 
 
 
 def frames(max_steps: int) -> np.ndarray:
-    """Frames at a curve's points."""
     return np.linspace(0, max_steps, POINTS + 1)[1:] * atari.FRAMES_PER_STEP
 
 

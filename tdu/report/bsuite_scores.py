@@ -28,8 +28,6 @@ _FORGIVENESS = 100  # Deep Sea counts if it is solved before episode 2^size + 10
 
 
 class ExperimentScore(NamedTuple):
-    """The score of one experiment."""
-
     experiment: str
     score: float
     tags: tuple[str, ...]

@@ -20,7 +20,6 @@ Scores = Json  # The scores of one agent, as JSON can hold them; see `summarise`
 
 
 def published_scores() -> dict[str, dict[str, float]]:
-    """Published scores by agent and experiment."""
     found: dict[str, dict[str, float]] = {}
     for experiment, scores in published("published_bsuite.csv").items():
         for agent, score in scores.items():

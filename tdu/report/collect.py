@@ -43,12 +43,10 @@ class StoredRun(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The folder's name."""
         return self.folder.name
 
     @property
     def has_episodes(self) -> bool:
-        """Whether an episode has ended."""
         return len(self.log.get("episode", ())) > 0
 
     @property
@@ -63,7 +61,6 @@ class StoredRun(NamedTuple):
 
     @property
     def best_return(self) -> float | None:
-        """The best evaluation."""
         end = [] if self.trained_return is None else [self.trained_return.mean]
         return max([*self.evaluations.get("greedy_return", np.zeros(0)).tolist(), *end], default=None)
 
@@ -87,8 +84,6 @@ _EVALUATION = (*_MOMENT, "standard_error", "evaluation_episodes", "mean_length",
 
 
 class CsvTable(NamedTuple):
-    """A CSV file of an experiment."""
-
     name: str
     columns: list[str]
     rows: list[list[str]]

@@ -44,7 +44,6 @@ def median(reached: Iterable[int | None]) -> float:
 
 
 def headline(seeds: Sequence[StoredRun]) -> Headline:
-    """Return of the trained policies of a group."""
     trained = [run.trained_return for run in seeds if run.trained_return is not None]
     if not trained:
         return Headline(0, 0, None, None, None, None, None, None)

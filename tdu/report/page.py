@@ -45,7 +45,6 @@ def save(folders: Sequence[Path], out: Path, title: str | None = None) -> dict[s
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether a file is a page that was written here."""
     if not path.is_file():
         return False
     with open(path, "rb") as f:
@@ -53,7 +52,6 @@ def _is_ours(path: Path) -> bool:
 
 
 def write(collected: Collected, title: str) -> str:
-    """The page as text."""
     shown, grouped = collected.runs, groups(collected.runs)
     colours = palette.assign(agent for _, agent in grouped)
     environments = list(dict.fromkeys(env for env, _ in grouped))
@@ -114,7 +112,6 @@ def _headlines(grouped: Groups, colours: dict[str, str]) -> str:
 
 
 def _card(env: str, agent: str, seeds: Sequence[StoredRun], colour: palette.Colour) -> str:
-    """The result of one agent on one environment."""
     found, mastery = headline(seeds), mastered(seeds)
     facts = {"First this good": first_as_good(seeds), "Mastered": mastery}
     if mastery is None:

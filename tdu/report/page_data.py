@@ -125,7 +125,6 @@ def strips(shown: Sequence[StoredRun]) -> list[Data]:
 
 
 def title(run: StoredRun) -> str:
-    """A run's name on the page."""
     return f"{run.agent}, seed {run.config.seed}, on {run.config.env}"
 
 

@@ -14,7 +14,6 @@ class Html(str):
 
 
 def escaped(text: str) -> str:
-    """A text as HTML."""
     return text if isinstance(text, Html) else html.escape(printable(text))
 
 
@@ -50,7 +49,6 @@ def _cell(cell: Cell, right: str) -> str:
 
 
 def number_or_text(text: str) -> Cell:
-    """The value of a CSV cell."""
     for kind in (int, float):
         try:
             return kind(text)

@@ -80,7 +80,6 @@ def checked(task: MDP) -> MDP:
 
 
 def _pair(which: NDArray[np.bool_]) -> str:
-    """Text for the first true pair of [..., S, A]."""
     *many, state, action = np.argwhere(which)[0]
     return f"state {state}, action {action}" + (f" of MDP {', '.join(map(str, many))}" if many else "")
 
@@ -137,25 +136,21 @@ def checked_policy(policy: ArrayLike, states: int, actions: int) -> Whole:
 
 
 def check_discount(gamma: float) -> None:
-    """Checks that γ is a number in [0, 1]."""
     if not isinstance(gamma, _NUMBER) or not 0 <= gamma <= 1:
         raise UserError(f"gamma must be a number between 0 and 1, not {gamma!r}.")
 
 
 def check_number(name: str, number: object) -> None:
-    """Checks that it is a finite number and not negative."""
     if not isinstance(number, _NUMBER) or not 0 <= number < np.inf:
         raise UserError(f"{name} must be a number from 0 up, not {number!r}.")
 
 
 def check_count(name: str, count: object, *, least: int = 1) -> None:
-    """Checks that it is a whole number and at least `least`."""
     if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < least:
         raise UserError(f"{name} must be a whole number, at least {least}, not {count!r}.")
 
 
 def check_generator(rng: object) -> None:
-    """Checks that it is a NumPy generator."""
     if not isinstance(rng, np.random.Generator):
         raise UserError(f"rng must be a generator such as np.random.default_rng(0), not {rng!r}.")
 
