@@ -151,12 +151,7 @@ def generic_loss(
 ) -> tuple[Array, Array]:
     """TDU around any policy loss (the paper's algorithm 3): (policy loss on r + β·σ, critics' loss).
 
-    Args:
-        transitions: experience with rewards r [B] or [T, B].
-        td: the critics' TD errors on r, [K, B] or [K, T, B], with gradient.
-        policy_loss: of transitions with reward r + β·σ.
-        beta: weight of σ, the spread of `td` over critics.
-        unbiased: whether σ divides by K − 1 or by K.
+    Rewards r are [B] or [T, B]. `td` are the critics' TD errors on r, [K, B] or [K, T, B], with gradient; σ is their spread.
     """
     transitions, _ = raised(transitions, td, beta, unbiased=unbiased)
     return policy_loss(transitions), critic_loss(td)

@@ -44,11 +44,17 @@ def save(folders: Sequence[Path], out: Path, title: str | None = None) -> dict[s
     return collected.left_out
 
 
+_SIGNED = (
+    b'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<meta name="generator" content="tdu report">\n'
+)
+"""The beginning of every page. Other files are never overwritten."""
+
+
 def _is_ours(path: Path) -> bool:
     if not path.is_file():
         return False
     with open(path, "rb") as f:
-        return f.read(len(_SIGNED)) == _SIGNED.encode()
+        return f.read(len(_SIGNED)) == _SIGNED
 
 
 def write(collected: Collected, title: str) -> str:
@@ -76,7 +82,7 @@ def write(collected: Collected, title: str) -> str:
         *(_results(f"results-{i}", one) for i, one in enumerate(collected.results)),
         section("missing", "Problems and missing data", _missing(collected)),
     ]
-    return _SIGNED + _TEMPLATE.format(
+    return _file("page.html").format(
         title=escaped(title),
         chart_style=_file("uPlot.min.css"),
         style=_file("page.css"),
@@ -220,20 +226,13 @@ def _runs(shown: Sequence[StoredRun]) -> str:
     return table(columns, ([row[name] for name in columns] for row in rows), "runs") if rows else ""
 
 
-def _can_be_recorded(agent: str) -> bool:
-    """Whether it can be; an agent of the user's, whose code is not imported here, is assumed to."""
-    return agent not in agents.AGENTS or agents.AGENTS[agent].can_be_recorded
-
-
 def _not_recorded(shown: Sequence[StoredRun]) -> list[str]:
-    """How many runs have no record, and why."""
-    without = [run for run in shown if run.record is None and run.has_episodes]
-    words = []
-    for could, because in ((True, "trained without --record"), (False, "their agents cannot be recorded")):
-        count = sum(_can_be_recorded(run.config.agent) is could for run in without)
-        if count:
-            words.append(f"{count} of {_several(len(shown), 'run')} without maps and distributions: {because}")
-    return words
+    """How many runs have no record, and why. An agent of the user's, whose code is not imported here, could have one."""
+    without = [run.config.agent for run in shown if run.record is None and run.has_episodes]
+    unable = sum(name in agents.AGENTS and not agents.AGENTS[name].can_be_recorded for name in without)
+    reasons = {"trained without --record": len(without) - unable, "their agents cannot be recorded": unable}
+    among = f"of {_several(len(shown), 'run')} without maps and distributions"
+    return [f"{count} {among}: {because}" for because, count in reasons.items() if count]
 
 
 def _maps(maps: Sequence[page_data.Data]) -> str:
@@ -376,35 +375,3 @@ def _script_safe(text: str) -> str:
 
 def _file(name: str) -> str:
     return (resources.files("tdu.report") / "page" / name).read_text("utf-8")
-
-
-_SIGNED = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="generator" content="tdu report">
-"""
-"""The beginning of every page. Other files are never overwritten."""
-
-_TEMPLATE = """\
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:">
-<link rel="icon" href="data:,">
-<title>{title}</title>
-<style>{chart_style}</style>
-<style>{style}</style>
-</head>
-<body>
-<header><h1>{title}</h1></header>
-<main>
-{content}
-</main>
-<script type="application/json" id="data">{data}</script>
-<script>/* {licence} */
-{library}</script>
-<script>{script}</script>
-</body>
-</html>
-"""
