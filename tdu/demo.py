@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -59,7 +60,7 @@ def draw(path: Path, results: dict[str, RunResult], logs: dict[str, dict[str, np
     figure = Figure(figsize=(9.5, 3.9), layout="constrained")
     height, tops = grid_of(figure, 2, 1, 2)
     for agent, log in logs.items():
-        style = {"color": COLOURS[agent].light, "label": AGENTS[agent], "linewidth": 2}
+        style: dict[str, Any] = {"color": COLOURS[agent].light, "label": AGENTS[agent], "linewidth": 2}
         reached = [log["episode_len"][max(i - _WINDOW, 0) : i].max() for i in range(1, len(log["episode"]) + 1)]
         height.plot(log["episode"], reached, **style)
         tops.plot(log["episode"], log["total_return"], **style)

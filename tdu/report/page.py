@@ -74,11 +74,13 @@ def write(collected: Collected, title: str) -> str:
         section("headline", "Results", _headlines(grouped, colours)),
         section("films", "Films of the trained policy", _films(shown)),
         section("curves", "Learning curves", _curves(data["environments"], len(environments))),
-        section("heads", "Acting heads and their returns", _heads(shown, data["strips"])),
-        section("maps", "Exploration frontier", _maps(data["maps"])),
-        section("distributions", "Bonus and TD error", _distributions(data["distributions"])),
+        section("heads", "Acting heads and their returns", _heads(shown, data["strips"]) if data["strips"] else ""),
+        section("maps", "Exploration frontier", _maps(data["maps"]) if data["maps"] else ""),
+        section(
+            "distributions", "Bonus and TD error", _distributions(spread) if (spread := data["distributions"]) else ""
+        ),
         section("runs", "Runs", _runs(shown)),
-        section("config", "Configurations", _configs(grouped)),
+        section("config", "Configurations", _configs(grouped) if grouped else ""),
         *(_results(f"results-{i}", one) for i, one in enumerate(collected.results)),
         section("missing", "Problems and missing data", _missing(collected)),
     ]
@@ -102,10 +104,8 @@ def _environments(drawn: Sequence[StoredRun]) -> list[page_data.Data]:
 
 
 def _headlines(grouped: Groups, colours: dict[str, str]) -> str:
-    cards = [
-        _card(env, agent, seeds, palette.COLOURS[colours[agent]])
-        for (env, agent), seeds in list(grouped.items())[:_MAX_HEADLINES]
-    ]
+    first = list(grouped.items())[:_MAX_HEADLINES]
+    cards = [_card(env, agent, seeds, palette.COLOURS[colours[agent]]) for (env, agent), seeds in first]
     more = len(grouped) - len(cards)
     note = f'<p class="note">{more} more agents and environments are in the tables.</p>' if more else ""
     finished = [run for seeds in grouped.values() for run in seeds if run.result is not None]
@@ -146,9 +146,8 @@ def _card(env: str, agent: str, seeds: Sequence[StoredRun], colour: palette.Colo
 def _versions(seeds: Sequence[StoredRun]) -> str:
     """The versions that finished runs were made with."""
     made_with = [one for run in seeds if run.result is not None for one in run.result.versions]
-    words = dict.fromkeys(
-        ", ".join(f"{name} {one[name]}" for name in ("tdu", "jax", "precision") if name in one) for one in made_with
-    )
+    names = ("tdu", "jax", "precision")
+    words = dict.fromkeys(", ".join(f"{name} {one[name]}" for name in names if name in one) for one in made_with)
     return f" with {escaped('; '.join(words))}" if words else ""
 
 
@@ -194,15 +193,13 @@ _DRIFT = 10.0  # Values have diverged above this multiple of the possible return
 
 
 def _films(shown: Sequence[StoredRun]) -> str:
-    filmed = [(run, run.film) for run in shown if run.film is not None][:_MAX_FILMS]
-    if not filmed:
-        return ""
-    return '<div class="charts">' + "".join(
-        f"<figure><figcaption>{escaped(page_data.title(run))}</figcaption>"
-        f'<img class="film" alt="film of {escaped(page_data.title(run))}" '
+    filmed = [(escaped(page_data.title(run)), run.film) for run in shown if run.film is not None][:_MAX_FILMS]
+    films = "".join(
+        f'<figure><figcaption>{title}</figcaption><img class="film" alt="film of {title}" '
         f'src="data:image/gif;base64,{base64.b64encode(film).decode()}"></figure>'
-        for run, film in filmed
-    ) + "</div>"  # fmt: skip
+        for title, film in filmed
+    )
+    return f'<div class="charts">{films}</div>' if films else ""
 
 
 def _runs(shown: Sequence[StoredRun]) -> str:
@@ -236,8 +233,6 @@ def _not_recorded(shown: Sequence[StoredRun]) -> list[str]:
 
 
 def _maps(maps: Sequence[page_data.Data]) -> str:
-    if not maps:
-        return ""
     layers = dict.fromkeys(layer["name"] for one in maps for layer in one["layers"])
     options = "".join(f"<option>{escaped(name)}</option>" for name in layers)
     pictures = "".join(
@@ -274,8 +269,6 @@ def _curves(environments: Sequence[page_data.Data], count: int) -> str:
 
 
 def _heads(shown: Sequence[StoredRun], strips: Sequence[page_data.Data]) -> str:
-    if not strips:
-        return ""
     options = "".join(f'<option value="{i}">{escaped(s["name"])}</option>' for i, s in enumerate(strips))
     names = {"role": "role", "head": "head", "episodes": "episodes", "mean": "mean return", "last": "last-20 return"}
     names |= {"best": "best return"}
@@ -296,8 +289,6 @@ def _heads(shown: Sequence[StoredRun], strips: Sequence[page_data.Data]) -> str:
 
 
 def _distributions(distributions: Sequence[page_data.Data]) -> str:
-    if not distributions:
-        return ""
     charts = "".join(
         f'<figure class="distribution" data-run="{i}" data-kind="{escaped(kind)}">'
         f"<figcaption>{escaped(kind)}: {escaped(one['name'])}</figcaption>"
@@ -313,8 +304,6 @@ def _distributions(distributions: Sequence[page_data.Data]) -> str:
 
 def _configs(grouped: Groups) -> str:
     """A table of the options in which groups differ, and one of all options, folded."""
-    if not grouped:
-        return ""
     if len(grouped) > _MAX_CONFIGS:  # each agent on its first environment
         grouped = {key: seeds for key, seeds in grouped.items() if key == next(k for k in grouped if k[1] == key[1])}
     configs = {}
