@@ -37,9 +37,8 @@ def run(arguments: list[str]) -> int:
     collected = collect.collect(parsed.folders, with_records=False)
     if not collected.runs:
         raise UserError("there are no runs in these folders; tdu report shows folders of results.")
-    draw(
-        collected.runs, parsed.out, axis=parsed.axis, metric=parsed.metric, window=parsed.smooth, by_seed=parsed.by_seed
-    )
+    how = {"metric": parsed.metric, "window": parsed.smooth, "by_seed": parsed.by_seed}
+    draw(collected.runs, parsed.out, axis=parsed.axis, **how)
     print(f"Figure: {parsed.out}.")
     for name, why in collected.left_out.items():
         tell(f"{name} is left out: {why}")

@@ -23,10 +23,8 @@ def run(arguments: list[str]) -> int:
     began = time.perf_counter()
     out = parsed.out or parsed.folders[0] / "report.html"
     left_out = page.save(parsed.folders, out, parsed.title)
-    size = out.stat().st_size / 1e6
-    print(
-        f"Page: {out} ({size:.1f} MB, {time.perf_counter() - began:.1f} s). Open it in a browser; it needs no network."
-    )
+    size, seconds = out.stat().st_size / 1e6, time.perf_counter() - began
+    print(f"Page: {out} ({size:.1f} MB, {seconds:.1f} s). Open it in a browser; it needs no network.")
     for name, why in left_out.items():
         tell(f"{name} is left out: {why}")
     return 2 if left_out else 0

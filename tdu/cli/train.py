@@ -87,9 +87,8 @@ def _best(run: Run, out: Path) -> tuple[GreedyReturn, int, str] | None:
     """The best evaluation during a run, its episode, and the command that evaluates that agent again."""
     if not run.evaluations:
         return None
-    numbers = {
-        name: column[run.evaluations["greedy_return"].argmax()].item() for name, column in run.evaluations.items()
-    }
+    place = run.evaluations["greedy_return"].argmax()
+    numbers = {name: column[place].item() for name, column in run.evaluations.items()}
     best = GreedyReturn(numbers["greedy_return"], numbers["standard_error"], numbers["evaluation_episodes"])
     return best, numbers["episode"], f"tdu evaluate {out} --best"
 
@@ -122,10 +121,8 @@ def _train_seeds(parsed: argparse.Namespace, given: dict[str, Any], output: Text
     if planned.note is not None:
         tell(planned.note)
     arguments = [*watch_arguments(parsed), *(["--resume-if-there"] if parsed.resume else [])]
-    jobs = [
-        Job(f"seed {k}", arguments, out / f"seed_{k}", planned.config.to_json() | {"seed": k})
-        for k in range(parsed.seeds)
-    ]
+    settings, seeds = planned.config.to_json(), range(parsed.seeds)
+    jobs = [Job(f"seed {k}", arguments, out / f"seed_{k}", settings | {"seed": k}) for k in seeds]
     outcomes = progress.run_jobs(jobs, parsed.progress)
     for outcome in outcomes:
         if outcome.code == 0 and outcome.result:

@@ -60,11 +60,8 @@ def write_csv(log: Mapping[str, np.ndarray], bsuite_id: str, folder: Path) -> Pa
     rows = bsuite_rows(log, bsuite_id)
     runs.make_folder(folder)
     path = folder / f"bsuite_id_-_{bsuite_id.replace('/', '-')}.csv"
-    lines = [
-        ",".join(rows),
-        *(",".join(map(str, row)) for row in zip(*(c.tolist() for c in rows.values()), strict=True)),
-    ]
-    text = "\n".join(lines) + "\n"
+    lines = (rows, *zip(*(column.tolist() for column in rows.values()), strict=True))
+    text = "".join(",".join(map(str, line)) + "\n" for line in lines)
     if path.exists() and not text.startswith(path.read_text("utf-8")):
         raise UserError(f"{path} exists and is another log; choose another folder.")
     with writing(path):

@@ -100,9 +100,8 @@ def as_text(scored: Mapping[str, Scores], *, with_published: bool) -> list[str]:
     tag_rows = [[tag, *(number_words(s["tags"].get(tag)) for s in scored.values())] for tag in tags]
     parts = [markdown_table(["bsuite experiment", *scored, *others], rows)]
     if len(names) > 1 and left_out:
-        parts.append(
-            f"The means, published ones too, leave out {len(left_out)} of 23 experiments: {', '.join(left_out)}."
-        )
+        missing = ", ".join(left_out)
+        parts.append(f"The means, published ones too, leave out {len(left_out)} of 23 experiments: {missing}.")
     parts.append(markdown_table(["bsuite tag", *scored], tag_rows))
     if any(len(seeds) > 1 for s in scored.values() for seeds in s["by_seed"].values()):
         parts.append("Mean over seeds, with the lowest and the highest in brackets.")

@@ -161,10 +161,8 @@ def read_run(folder: Path, *, with_record: bool = False) -> StoredRun:
 
 def _usable(log: Log) -> tuple[Log, list[str]]:
     """A log in which numbers that are too large to compute with are not finite, and the columns with such numbers."""
-    usable = {
-        name: np.where(np.abs(x) <= LARGEST_REAL, x, np.nan) if x.dtype.kind == "f" else x for name, x in log.items()
-    }
-    return usable, [name for name, numbers in usable.items() if not np.isfinite(numbers).all()]
+    finite = {n: np.where(np.abs(x) <= LARGEST_REAL, x, np.nan) if x.dtype.kind == "f" else x for n, x in log.items()}
+    return finite, [name for name, numbers in finite.items() if not np.isfinite(numbers).all()]
 
 
 def _checked(evaluations: Log) -> Log:

@@ -79,9 +79,8 @@ def check(path: Path) -> None:
     if path.suffix not in KINDS:
         raise UserError(f"{path} is not a known kind of film; end it with .gif or .mp4.")
     if path.suffix == ".mp4" and _ffmpeg() is None:
-        raise UserError(
-            f"an .mp4 needs ffmpeg, which is not installed: pip install 'tdu[films]', or write {path.with_suffix('.gif')}."
-        )
+        other = path.with_suffix(".gif")
+        raise UserError(f"an .mp4 needs ffmpeg, which is not installed: pip install 'tdu[films]', or write {other}.")
     if path.exists():
         raise UserError(f"{path} exists; choose another --out.")
     with writing(path):
@@ -100,9 +99,8 @@ def gif(frames: Sequence[Frame], milliseconds: int) -> bytes:
     pictures = [Image.fromarray(frame).quantize(64, dither=Image.Dither.NONE) for frame in frames]
     times = [milliseconds] * (len(pictures) - 1) + [max(1500, milliseconds)]
     buffer = io.BytesIO()
-    pictures[0].save(
-        buffer, "GIF", save_all=True, append_images=pictures[1:], duration=times, loop=0, optimize=True, disposal=1
-    )
+    looped = {"duration": times, "loop": 0, "optimize": True, "disposal": 1}
+    pictures[0].save(buffer, "GIF", save_all=True, append_images=pictures[1:], **looped)
     return buffer.getvalue()
 
 

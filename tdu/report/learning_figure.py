@@ -32,9 +32,7 @@ def draw(
     """Draws the figure. The default axis is the budget's unit; the default window is a fiftieth of the longest run."""
     if path.suffix not in KINDS:
         raise UserError(f"{path} is not a known kind of figure; end it with {', '.join(KINDS)}.")
-    every = {
-        key: [page_data.drawn_log(run) for run in seeds if run.has_episodes] for key, seeds in groups(shown).items()
-    }
+    every = {key: [page_data.drawn_log(r) for r in seeds if r.has_episodes] for key, seeds in groups(shown).items()}
     logs = {key: having for key, some in every.items() if (having := [log for log in some if metric in log])}
     if not logs:
         if metric == page_data.GREEDY:
@@ -80,9 +78,7 @@ def _curves(
     every = [log for own in logs.values() for log in own]
     at = curves.grid(every, axis)
     smoothed = 1 if metric in page_data.UNSMOOTHED else window or curves.usual_window(every)
-    drawn = {
-        agent: np.stack([curves.curve(log, metric, axis, at, smoothed) for log in own]) for agent, own in logs.items()
-    }
+    drawn = {a: np.stack([curves.curve(log, metric, axis, at, smoothed) for log in own]) for a, own in logs.items()}
     return at, drawn, curves.bounds(log[metric] for log in every)
 
 

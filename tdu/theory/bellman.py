@@ -21,9 +21,8 @@ def backup(q: ArrayLike, policy: ArrayLike, task: MDP, *, gamma: float) -> Real:
 
 def _backup(q: Real, task: MDP, policy: ArrayLike, gamma: float) -> Real:
     check_discount(gamma)
-    return np.asarray(
-        task.rewards + gamma * np.einsum("...ijk,...k->...ij", task.transitions, next_values(q, policy), optimize=True)
-    )
+    after = np.einsum("...ijk,...k->...ij", task.transitions, next_values(q, policy), optimize=True)
+    return np.asarray(task.rewards + gamma * after)
 
 
 def _consistent(q: ArrayLike, task: MDP) -> tuple[Real, MDP]:
@@ -32,9 +31,8 @@ def _consistent(q: ArrayLike, task: MDP) -> tuple[Real, MDP]:
     if samples.ndim != 3 or samples.shape[1:] != task.rewards.shape[-2:] or len(samples) < 1:
         raise UserError(f"values must be [samples, {task.states}, {task.actions}], not {samples.shape}.")
     if task.rewards.ndim > 2 and task.rewards.shape != samples.shape:
-        raise UserError(
-            f"{len(samples)} samples of values need one MDP or one for each, not {task.rewards.shape[:-2]}."
-        )
+        several = task.rewards.shape[:-2]
+        raise UserError(f"{len(samples)} samples of values need one MDP or one for each, not {several}.")
     return samples, task
 
 
@@ -48,9 +46,8 @@ def residuals(q: ArrayLike, policy: ArrayLike, task: MDP, *, gamma: float) -> Sa
         difference = samples - after
         squares = np.square(samples - samples.mean(axis=0)) - np.square(after - after.mean(axis=0))
         root = np.sqrt(len(samples))
-        return SampleMoments(
-            difference.mean(axis=0), squares.mean(axis=0), difference.std(axis=0) / root, squares.std(axis=0) / root
-        )
+        errors = difference.std(axis=0) / root, squares.std(axis=0) / root
+        return SampleMoments(difference.mean(axis=0), squares.mean(axis=0), *errors)
 
 
 def moved_through(q: ArrayLike, policy: ArrayLike, task: MDP, *, gamma: float) -> Real:

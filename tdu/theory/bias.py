@@ -67,9 +67,8 @@ def transition_bias(theta: ArrayLike, truth: ArrayLike, *, gamma: float) -> Tran
     """
     estimated, true = _samples("theta", theta), _samples("truth", truth)
     if estimated.shape[1:] != true.shape[1:]:
-        raise UserError(
-            f"theta and truth must have the same transitions; their shapes are {estimated.shape} and {true.shape}."
-        )
+        shapes = f"{estimated.shape} and {true.shape}"
+        raise UserError(f"theta and truth must have the same transitions; their shapes are {shapes}.")
     check_discount(gamma)
     with within_range("values in theta and truth"):
         record = _record(estimated, true, gamma)
@@ -144,9 +143,7 @@ def _samples(name: str, numbers: ArrayLike) -> Real:
     if samples.ndim < 2 or samples.shape[-1] != 2:
         raise UserError(f"{name} must have the shape [samples, 2] or [samples, ..., 2], not {samples.shape}.")
     if 0 in samples.shape:
-        raise UserError(
-            f"{name} is empty: it has the shape {samples.shape}; give at least one sample of one transition."
-        )
+        raise UserError(f"{name} is empty: its shape is {samples.shape}; give at least one sample of one transition.")
     return samples
 
 
