@@ -122,16 +122,14 @@ def curve(logs: Sequence[Mapping[str, np.ndarray]], max_steps: int) -> list[list
 def aggregate_curve(games: Mapping[str, list[list[float | None]]]) -> dict[str, list[float]]:
     """Mean and median HNS over games, and the mean's 95 % interval, at the points where every game has a seed."""
     hns = {game: human_normalised(game, np.asarray(seeds, float)) for game, seeds in games.items()}
-    found: dict[str, list[float]] = {name: [] for name in ("point", "mean", "median", "low", "high")}
+    rows = []
     for point in range(POINTS):
         groups = [seeds[:, point][np.isfinite(seeds[:, point])] for seeds in hns.values()]
         if all(len(group) for group in groups):
             means = [group.mean() for group in groups]
-            low, high = variance.interval_of_groups(groups, np.mean, resamples=300)
-            values = (point, float(np.mean(means)), float(np.median(means)), low, high)
-            for name, value in zip(found, values, strict=True):
-                found[name].append(value)
-    return found
+            interval = variance.interval_of_groups(groups, np.mean, resamples=300)
+            rows.append((point, float(np.mean(means)), float(np.median(means)), *interval))
+    return {name: [row[i] for row in rows] for i, name in enumerate(("point", "mean", "median", "low", "high"))}
 
 
 def frames(max_steps: int) -> np.ndarray:
@@ -215,12 +213,8 @@ def write_figures(summary: Json, folder: Path) -> list[Path]:
         for agent, games in summary["curves"].items():
             own = {game: seeds for game, seeds in games.items() if game in chosen}
             if own and (found := aggregate_curve(own))["point"]:
-                bounds = np.asarray(found["low"]), np.asarray(found["high"])
-                means.setdefault(name, {})[agent] = (
-                    at[np.asarray(found["point"], int)],
-                    np.asarray(found["mean"]),
-                    *bounds,
-                )
+                drawn = (np.asarray(found[line]) for line in ("mean", "low", "high"))
+                means.setdefault(name, {})[agent] = (at[np.asarray(found["point"], int)], *drawn)
     figures.curves(means, {name: {"Avg. Human": 1.0} for name in means}, paths[1], xlabel="frames", ylabel="HNS")
     return paths
 

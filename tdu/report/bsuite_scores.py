@@ -74,12 +74,9 @@ def score_logs(logs: Mapping[str, Mapping[str, np.ndarray]]) -> list[ExperimentS
     imported()
     import pandas as pd
 
-    frames = []
-    for bsuite_id, log in logs.items():
-        rows = bsuite_rows(log, bsuite_id)
-        if len(rows["episode"]):
-            frames.append(pd.DataFrame(rows).assign(bsuite_id=bsuite_id))
-    settled = [i for i, log in logs.items() if _solved(bsuite_rows(log, i), i).any()]
+    rows = {bsuite_id: bsuite_rows(log, bsuite_id) for bsuite_id, log in logs.items()}
+    frames = [pd.DataFrame(of).assign(bsuite_id=i) for i, of in rows.items() if len(of["episode"])]
+    settled = [i for i, of in rows.items() if _solved(of, i).any()]
     own = _every_episode(logs)
     scores = score_frame(pd.concat(frames, sort=False), settled=settled) if frames else []
     return [score._replace(every_episode=own.get(score.experiment)) for score in scores]
