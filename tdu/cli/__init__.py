@@ -29,6 +29,8 @@ _COMMANDS = {
     "mnist": "where bsuite's MNIST experiments find their data",
 }
 
+_FILES = {"list": "listing"}  # A module called list would hide the built-in one here
+
 _HINTS = {
     "train": "; continue with the same command and --resume",
     "sweep": "; continue with the same command",
@@ -82,7 +84,7 @@ def _exit_code(words: list[str]) -> int:
 def _dispatch(words: Sequence[str]) -> int:
     if words and words[0] in _COMMANDS:
         with _killed_by_interrupt():
-            command = importlib.import_module(f"tdu.cli.{words[0]}")  # some of them import JAX
+            command = importlib.import_module(f"tdu.cli.{_FILES.get(words[0], words[0])}")  # some of them import JAX
         return int(command.run([*words[1:]]))
     parser = Parser(
         "",
