@@ -56,6 +56,7 @@ def _train_one(parsed: argparse.Namespace, given: dict[str, Any], output: TextIO
         settings["config"] = out
     config = resolve(**settings).config
     use_one_core()
+    announce = partial(tell, "compiling, which takes some seconds …")
     shown, close = progress.display(parsed.progress, f"{config.agent} seed {config.seed}", output)
     with contextlib.ExitStack() as at_the_end:
         at_the_end.callback(close)
@@ -68,9 +69,7 @@ def _train_one(parsed: argparse.Namespace, given: dict[str, Any], output: TextIO
                 resume=parsed.resume,
                 checkpoint_seconds=parsed.checkpoint_seconds,
                 progress=shown,
-                compiling=partial(tell, "compiling, which takes some seconds …")
-                if parsed.progress in ("auto", "plain")
-                else None,
+                compiling=announce if parsed.progress in ("auto", "plain") else None,
                 track=parsed.track,
                 address=parsed.address,
             )
@@ -98,7 +97,7 @@ def _before_first(begin: Callable[[], object], show: Callable[[Report], None]) -
     waiting = [begin]
 
     def shown(report: Report) -> None:
-        while waiting:
+        if waiting:
             waiting.pop()()
         show(report)
 

@@ -293,16 +293,16 @@ def _nearest_preset(config: runs.RunConfig) -> tuple[str, Json]:
 
     An agent of the user's, whose code is not imported here, is compared with all agents.
     """
-    nearest: tuple[str, Json, int] | None = None
-    for name in [config.agent] if config.agent in agents.AGENTS else [*agents.AGENTS]:
-        for preset in agents.presets(name):
-            default = _defaults(name, preset)
-            changed = {k: v for k, v in config.config.items() if k not in default or v != default[k]}
-            if nearest is None or len(changed) < len(nearest[1]):
-                nearest = preset, changed, agents.default_num_envs(name, preset)
-    assert nearest is not None
-    preset, changed, usual_envs = nearest
-    return preset, changed | ({"num_envs": config.num_envs} if config.num_envs != usual_envs else {})
+
+    def changed(name: str, preset: str) -> Json:
+        default = _defaults(name, preset)
+        return {k: v for k, v in config.config.items() if k not in default or v != default[k]}
+
+    names = [config.agent] if config.agent in agents.AGENTS else [*agents.AGENTS]
+    pairs = [(name, preset) for name in names for preset in agents.presets(name)]
+    name, preset = min(pairs, key=lambda pair: len(changed(*pair)))
+    usual = config.num_envs == agents.default_num_envs(name, preset)
+    return preset, changed(name, preset) | ({} if usual else {"num_envs": config.num_envs})
 
 
 @lru_cache

@@ -76,9 +76,7 @@ def write(collected: Collected, title: str) -> str:
         section("curves", "Learning curves", _curves(data["environments"], len(environments))),
         section("heads", "Acting heads and their returns", _heads(shown, data["strips"]) if data["strips"] else ""),
         section("maps", "Exploration frontier", _maps(data["maps"]) if data["maps"] else ""),
-        section(
-            "distributions", "Bonus and TD error", _distributions(spread) if (spread := data["distributions"]) else ""
-        ),
+        section("distributions", "Bonus and TD error", _distributions(data["distributions"])),
         section("runs", "Runs", _runs(shown)),
         section("config", "Configurations", _configs(grouped) if grouped else ""),
         *(_results(f"results-{i}", one) for i, one in enumerate(collected.results)),
@@ -296,10 +294,8 @@ def _distributions(distributions: Sequence[page_data.Data]) -> str:
         for i, one in enumerate(distributions)
         for kind in one["kinds"]
     )
-    return (
-        f'<div class="charts">{charts}</div><p class="note">Over transitions from the replay: the median, the middle '
-        "50 % and the middle 90 %.</p>"
-    )
+    note = '<p class="note">Over transitions from the replay: the median, the middle 50 % and the middle 90 %.</p>'
+    return f'<div class="charts">{charts}</div>{note}' if charts else ""
 
 
 def _configs(grouped: Groups) -> str:
