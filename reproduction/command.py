@@ -31,12 +31,10 @@ examples:
 
 def run(arguments: list[str]) -> int:
     parser = Parser(
-        prog="tdu reproduce",
-        description="Makes the paper's figures from the rows in results/NAME/runs.csv. Only runs without a row are made. "
+        "reproduce",
+        "Makes the paper's figures from the rows in results/NAME/runs.csv. Only runs without a row are made. "
         "After an interruption the same command continues.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-        epilog=_EXAMPLES,
+        _EXAMPLES,
     )
     presets = " or ".join(f"{name}: {words}" for name, words in PRESETS.items())
     add, default = parser.add_argument, f"(default {reproduce.SCRATCH})"

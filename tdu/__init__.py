@@ -40,21 +40,9 @@ _MODULES = {
 }
 
 __all__ = [
-    "Callback",
-    "Evaluation",
-    "Interrupted",
-    "Run",
-    "Runs",
-    "TrainedAgent",
-    "UserError",
-    "bsuite_agent",
-    "evaluate",
-    "load",
-    "load_agent",
-    "run_key",
-    "theory",
-    "train",
-]
+    "Callback", "Evaluation", "Interrupted", "Run", "Runs", "TrainedAgent", "UserError", "bsuite_agent", "evaluate",
+    "load", "load_agent", "run_key", "theory", "train",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

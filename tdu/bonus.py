@@ -78,8 +78,7 @@ def counts(beta: float, spec: EnvSpec, *, resolution: float, buckets: int = 1 <<
     return Bonus(lambda key: init(), observe, lambda visits, _: (visits, visits), reward)
 
 
-_MAX_COUNT = 1 << 30
-"""Steps and visits are counted up to here; larger counts would change no bonus."""
+_MAX_COUNT = 1 << 30  # Steps and visits are counted up to here; larger counts would change no bonus
 
 
 class Distillation(NamedTuple):
@@ -97,13 +96,8 @@ class Distillation(NamedTuple):
 def distillation(beta: float, predictor: Values, *, decay: float, normalise: bool) -> Bonus:
     """r + β·i(s), with i the squared error of a network that learns to predict a fixed random one (RND; Burda et al., 2018).
 
-    With `normalise`, i has the moving averages of its mean subtracted and is divided by their standard deviation.
-
-    Args:
-        beta: weight of i.
-        predictor: one network with a prior of scale −1, so that its output is the learned network's minus the fixed one's.
-        decay: of the moving averages.
-        normalise: whether i is normalised.
+    `predictor` is one network with a prior of scale −1, so that its output is the learned network's minus the fixed one's.
+    With `normalise`, i's mean is subtracted and it is divided by its standard deviation; both are moving averages.
     """
 
     def init(key: Key) -> Distillation:
@@ -157,12 +151,7 @@ def generic_loss(
 ) -> tuple[Array, Array]:
     """TDU around any policy loss (the paper's algorithm 3): (policy loss on r + β·σ, critics' loss).
 
-    Args:
-        transitions: experience with rewards r [B] or [T, B].
-        td: the critics' TD errors on r, [K, B] or [K, T, B], with gradient.
-        policy_loss: of transitions with reward r + β·σ.
-        beta: weight of σ, the spread of `td` over critics.
-        unbiased: whether σ divides by K − 1 or by K.
+    Rewards r are [B] or [T, B]. `td` are the critics' TD errors on r, [K, B] or [K, T, B], with gradient; σ is their spread.
     """
     transitions, _ = raised(transitions, td, beta, unbiased=unbiased)
     return policy_loss(transitions), critic_loss(td)

@@ -2,20 +2,23 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from tdu import files
 from tdu.errors import UserError
 from tdu.report import page
+from tdu.report.figures import grid_of
 from tdu.report.palette import COLOURS
+from tdu.report.text import markdown_table
 from tdu.run.folder import LOG, RunResult, read_log
 from tdu.run.processes import Job
 from tdu.run.progress import run_jobs
 
 AGENTS = {"tdu": "TDU", "bdqn": "Bootstrapped DQN", "dqn": "DQN, ε-greedy"}
-_WINDOW = 20
-"""The figure shows the longest of this many episodes."""
+_WINDOW = 20  # The figure shows the longest of this many episodes
 
 
 def run(out: Path, *, depth: int, episodes: int, seed: int) -> int:
@@ -44,22 +47,20 @@ def run(out: Path, *, depth: int, episodes: int, seed: int) -> int:
 
 def table(results: dict[str, RunResult], logs: dict[str, dict[str, np.ndarray]], episodes: int) -> str:
     """When each agent solved the task."""
-    lines = ["| agent | solved at episode | highest branch | times at the top | time |", "|---|---|---|---|---|"]
+    rows = []
     for agent, result in results.items():
         solved = result.solved_episode or f"not within {episodes}"
-        highest, tops = int(logs[agent]["episode_len"].max()), int(logs[agent]["total_return"][-1])
-        lines.append(f"| {AGENTS[agent]} | {solved} | {highest} | {tops} | {result.seconds:.0f} s |")
-    return "\n".join(lines) + "\n"
+        highest, tops = logs[agent]["episode_len"].max(), logs[agent]["total_return"][-1]
+        rows.append([AGENTS[agent], str(solved), f"{highest:.0f}", f"{tops:.0f}", f"{result.seconds:.0f} s"])
+    return markdown_table(["agent", "solved at episode", "highest branch", "times at the top", "time"], rows) + "\n"
 
 
 def draw(path: Path, results: dict[str, RunResult], logs: dict[str, dict[str, np.ndarray]], depth: int) -> None:
     """The highest branch, and the number of times at the top, over episodes."""
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(9.5, 3.9), layout="constrained")
-    height, tops = figure.subplots(1, 2)
+    height, tops = grid_of(figure, 2, 1, 2)
     for agent, log in logs.items():
-        style = {"color": COLOURS[agent].light, "label": AGENTS[agent], "linewidth": 2}
+        style: dict[str, Any] = {"color": COLOURS[agent].light, "label": AGENTS[agent], "linewidth": 2}
         reached = [log["episode_len"][max(i - _WINDOW, 0) : i].max() for i in range(1, len(log["episode"]) + 1)]
         height.plot(log["episode"], reached, **style)
         tops.plot(log["episode"], log["total_return"], **style)
@@ -73,7 +74,5 @@ def draw(path: Path, results: dict[str, RunResult], logs: dict[str, dict[str, np
     tops.set(xlabel="episode", ylabel="times at the top so far", title="Reward: only at the top")
     height.set_ylim(0, 1.05 * depth)
     tops.legend(frameon=False, loc="upper left")
-    for axes in (height, tops):
-        axes.spines[["top", "right"]].set_visible(False)
     figure.suptitle(f"Binary Tree, depth {depth}: one policy in 2^{depth}", fontsize=12)
     figure.savefig(path, dpi=150)

@@ -11,17 +11,13 @@ from pathlib import Path
 
 def tell(sentence: str) -> None:
     """Prints a note on standard error."""
+    shown = printable(_LONG_WORD.sub(r"\1…\2", sentence))
     with contextlib.suppress(OSError):  # nobody is there to read it
-        print(f"tdu: {printable(_SHORTENED.sub(_shortened, sentence))}", file=sys.stderr)
+        print(f"tdu: {shown}", file=sys.stderr)
 
 
-_SHORTENED = re.compile(r"\S{250,}")
-"""Longest word of a message that is shown as it is. A user's name or path may be longer."""
-
-
-def _shortened(found: re.Match[str]) -> str:
-    word = found[0]
-    return f"{word[:120]}…{word[-60:]}"
+_LONG_WORD = re.compile(r"(\S{120})\S{70,}(\S{60})")
+"""A word of at least 250 letters, such as a path, is shortened in messages to its first 120 and last 60."""
 
 
 def printable(text: str) -> str:

@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 _PIECE = 2**20
-_MAX_JSON = 2**26
-"""Largest JSON file that is read."""
-_MAX_DEPTH = 32
-"""Deepest nesting of JSON that is read."""
+_MAX_JSON = 2**26  # Largest JSON file that is read
+_MAX_DEPTH = 32  # Deepest nesting of JSON that is read
 _SAFELY = os.O_NONBLOCK | os.O_CLOEXEC
 WRITING = ".writing-"
 """What the names of temporary files and folders contain."""

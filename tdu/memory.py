@@ -12,8 +12,7 @@ from tdu.errors import UserError
 SHARE = 0.9
 """The share of the free memory that an agent may take."""
 
-_LARGE = 1e9
-"""Agents of at least this many bytes are reported."""
+_LARGE = 1e9  # Agents of at least this many bytes are reported
 
 
 def available() -> int:
@@ -67,5 +66,4 @@ def _bytes(leaf: jax.ShapeDtypeStruct) -> int:
 
 
 def gigabytes(count: float) -> str:
-    """A number of bytes as text."""
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"

@@ -148,8 +148,7 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
     return value
 
 
-_MAX_WIDTH = 65_536
-"""Maximum width of a hidden layer; much wider ones overflow the compiler."""
+_MAX_WIDTH = 65_536  # Maximum width of a hidden layer; much wider ones overflow the compiler
 
 
 def _check_range(name: str, value: Any, metadata: Any) -> None:

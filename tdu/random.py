@@ -8,6 +8,7 @@ that are folded into keys are listed in `Use`.
 """
 
 import enum
+import math
 
 import jax
 import jax.numpy as jnp
@@ -67,10 +68,7 @@ def _threefry(key_data: Array, x0: Array, x1: Array) -> tuple[Array, Array]:
 
 def _counters(shape: tuple[int, ...]) -> tuple[Array, Array]:
     """High and low words of 0, 1, 2 …; fewer than 2³² numbers are drawn at once."""
-    size = 1
-    for n in shape:
-        size *= n
-    low = jnp.arange(size, dtype=jnp.uint32).reshape(shape)
+    low = jnp.arange(math.prod(shape), dtype=jnp.uint32).reshape(shape)
     return jnp.zeros_like(low), low
 
 

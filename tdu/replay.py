@@ -29,32 +29,25 @@ def example(spec: EnvSpec, extras: dict[str, Array] | None = None) -> Transition
 def uniform(capacity: int, batch_size: int, *, steps: int = 1, join: float | None = None) -> TransitionReplay:
     """Keeps the last `capacity` transitions; a batch is drawn uniformly with replacement.
 
-    Args:
-        capacity: of the ring.
-        batch_size: transitions per sample.
-        steps: n. With n > 1, transitions need `last` and `row` in their extras.
-        join: a discount γ. Up to n steps of an episode become one transition: r_t is their discounted sum, and γ·d_t the
-            weight of the value of o_t. Extras whose names end in `_t` are those of o_t. Without `join`, the n − 1 steps after
-            a transition are in `later`; `later.extras["follows"]` marks those that continue the episode.
+    With n = `steps` > 1, transitions need `last` and `row` in their extras. The n − 1 steps after one are in `later`;
+    `later.extras["follows"]` marks those that continue the episode. With a discount γ as `join`, up to n steps of an episode
+    become one transition instead: r_t is their discounted sum, and γ·d_t the weight of the value of o_t. Extras whose names
+    end in `_t` are those of o_t.
     """
     several = steps > 1
 
     def init(example: Transition) -> Ring:
         empty = jax.tree.map(lambda x: jnp.zeros((capacity, *jnp.shape(x)), jnp.asarray(x).dtype), example)
-        return Ring(
-            empty, jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32), jnp.ones((), jnp.int32) if several else ()
-        )
+        streams = jnp.ones((), jnp.int32) if several else ()
+        return Ring(empty, jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32), streams)
 
     def add(state: Ring, transition: Transition) -> Ring:
         data = jax.tree.map(lambda ring, x: ring.at[state.next].set(x), state.data, transition)
         streams = jnp.maximum(state.streams, transition.extras["row"] + 1) if several else ()
         return Ring(data, (state.next + 1) % capacity, jnp.minimum(state.filled + 1, capacity), streams)
 
-    def size(state: Ring) -> Array:
-        return state.filled
-
     def sample(state: Ring, key: Key) -> Transition:
-        places = jax.random.randint(key, (batch_size,), 0, jnp.maximum(size(state), 1))
+        places = jax.random.randint(key, (batch_size,), 0, jnp.maximum(state.filled, 1))
         if not several:
             return drawn(state, places)
         return with_later(state, places) if join is None else joined(state, places, join)
@@ -91,7 +84,7 @@ def uniform(capacity: int, batch_size: int, *, steps: int = 1, join: float | Non
             extras=extras,
         )
 
-    return TransitionReplay(init, add, sample, size)
+    return TransitionReplay(init, add, sample, lambda state: state.filled)
 
 
 def cut(state: Ring) -> Ring:

@@ -62,8 +62,7 @@ def lambda_returns(r_t: Array, d_t: Array, v_t: Array, lambda_t: Array) -> Array
     return jax.lax.stop_gradient(returns)
 
 
-_SLOPE = 1e-3
-"""ε of `squash`; it bounds the slope of the inverse."""
+_SLOPE = 1e-3  # ε of `squash`; it bounds the slope of the inverse
 
 
 def squash(x: Array) -> Array:

@@ -230,12 +230,7 @@ class UpdateValues(Protocol):
     """One learning step on a loss. See `Values.update`."""
 
     def __call__(
-        self,
-        state: State,
-        o_tm1: Array,
-        o_t: Array,
-        loss: Loss[Aux],
-        priors: tuple[Array, Array] | None = None,
+        self, state: State, o_tm1: Array, o_t: Array, loss: Loss[Aux], priors: tuple[Array, Array] | None = None
     ) -> tuple[State, Aux]: ...
 
 

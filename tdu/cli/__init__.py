@@ -1,6 +1,5 @@
 """The command line. A user's mistake is one sentence on stderr and exit code 2."""
 
-import argparse
 import contextlib
 import importlib
 import os
@@ -29,8 +28,8 @@ _COMMANDS = {
     "demo": "TDU beside two other agents on one hard task",
     "mnist": "where bsuite's MNIST experiments find their data",
 }
-_FILES = {"list": "listing"}
-"""Files of commands that have another name than the command."""
+
+_FILES = {"list": "listing"}  # A module called list would hide the built-in one here
 
 _HINTS = {
     "train": "; continue with the same command and --resume",
@@ -88,14 +87,12 @@ def _dispatch(words: Sequence[str]) -> int:
             command = importlib.import_module(f"tdu.cli.{_FILES.get(words[0], words[0])}")  # some of them import JAX
         return int(command.run([*words[1:]]))
     parser = Parser(
-        prog="tdu",
-        usage="tdu COMMAND …",
-        description="Deep exploration in reinforcement learning: an ensemble of value functions in which explorers "
-        "are paid for the disagreement of exploiters about the TD error of each transition.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        "",
+        "Deep exploration in reinforcement learning: an ensemble of value functions in which explorers are paid for the "
+        "disagreement of exploiters about the TD error of each transition.",
+        _EXAMPLES,
     )
+    parser.usage = "tdu COMMAND …"
     parser.add_argument("--version", action="version", version=f"tdu {tdu.__version__}")
     group = parser.add_argument_group("commands (each has its own --help)")
     for name, summary in _COMMANDS.items():

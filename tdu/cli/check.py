@@ -8,19 +8,12 @@ from tdu.options import MAX_SEED
 
 def run(arguments: list[str]) -> int:
     parser = Parser(
-        prog="tdu check",
-        description="Play an environment at random and report what is wrong with it. The exit code is 2 if something is.",
-        allow_abbrev=False,
+        "check", "Play an environment at random and report what is wrong with it. The exit code is 2 if something is."
     )
-    parser.add_argument("env", metavar="ENV", help="environment id, e.g. python:my_module:make or gym:CartPole-v1")
-    parser.add_argument(
-        "--steps",
-        type=whole("steps", 1, 10**9),
-        default=2000,
-        metavar="N",
-        help="number of steps (default 2000)",
-    )
-    parser.add_argument("--seed", type=whole("seed", 0, MAX_SEED), default=0, help="seed of the episodes (default 0)")
+    add = parser.add_argument
+    add("env", metavar="ENV", help="environment id, e.g. python:my_module:make or gym:CartPole-v1")
+    add("--steps", type=whole("steps", 1, 10**9), default=2000, metavar="N", help="number of steps (default 2000)")
+    add("--seed", type=whole("seed", 0, MAX_SEED), default=0, help="seed of the episodes (default 0)")
     parsed = parser.parse_args(arguments)
     from tdu.environments.checks import check
     from tdu.run.processes import use_one_core
@@ -28,10 +21,8 @@ def run(arguments: list[str]) -> int:
     use_one_core()
     with own_output() as output:
         found = check(parsed.env, steps=parsed.steps, seed=parsed.seed)
-        for fact in found.facts:
+        for fact in (*found.facts, *(f"Note: {hint}" for hint in found.hints)):
             print(fact, file=output)
-        for hint in found.hints:
-            print(f"Note: {hint}", file=output)
         if not found.problems:
             print(f"No problem found. Train on it with: tdu train {parsed.env}", file=output)
     for problem in found.problems:

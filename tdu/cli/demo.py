@@ -5,27 +5,14 @@ from pathlib import Path
 from tdu.cli.parser import Parser, whole
 from tdu.options import MAX_EPISODES, MAX_SEED
 
-_DEPTH, _EPISODES, _SEED = 100, 800, 0
-
 
 def run(arguments: list[str]) -> int:
-    parser = Parser(prog="tdu demo", description=__doc__, allow_abbrev=False)
-    parser.add_argument("--out", default="demo", help="folder for the runs, the picture and the table (default demo)")
-    parser.add_argument(
-        "--depth", type=whole("depth", 2, 1000), default=_DEPTH, help=f"depth of the tree (default {_DEPTH})"
-    )
-    parser.add_argument(
-        "--episodes",
-        type=whole("episodes", 1, MAX_EPISODES),
-        default=_EPISODES,
-        help=f"episodes for each agent (default {_EPISODES})",
-    )
-    parser.add_argument(
-        "--seed",
-        type=whole("seed", 0, MAX_SEED),
-        default=_SEED,
-        help=f"seed of every agent (default {_SEED})",
-    )
+    parser = Parser("demo", __doc__)
+    add, episodes = parser.add_argument, whole("episodes", 1, MAX_EPISODES)
+    add("--out", default="demo", help="folder for the runs, the picture and the table (default demo)")
+    add("--depth", type=whole("depth", 2, 1000), default=100, help="depth of the tree (default 100)")
+    add("--episodes", type=episodes, default=800, help="episodes for each agent (default 800)")
+    add("--seed", type=whole("seed", 0, MAX_SEED), default=0, help="seed of every agent (default 0)")
     parsed = parser.parse_args(arguments)
     from tdu import demo  # imports JAX
 

@@ -3,42 +3,27 @@
 import json
 
 from tdu.cli.output import own_output
-from tdu.cli.parser import Parser, add_env, add_success, add_trust, folder, whole
+from tdu.cli.parser import Parser, add_env, add_success, folder, whole
 from tdu.errors import tell
 from tdu.options import EPISODES, MAX_SEED
 
 
 def run(arguments: list[str]) -> int:
     parser = Parser(
-        prog="tdu evaluate",
-        description="Evaluate a run's agent: episodes without learning, greedy on the mean value over its exploiters.",
-        allow_abbrev=False,
+        "evaluate", "Evaluate a run's agent: episodes without learning, greedy on the mean value over its exploiters."
     )
-    parser.add_argument("run", metavar="RUN", type=folder, help="the run's folder")
-    parser.add_argument(
-        "--episodes",
-        type=whole("episodes", 1, 10**6),
-        default=EPISODES,
-        metavar="N",
-        help=f"number of episodes (default {EPISODES})",
-    )
-    parser.add_argument(
-        "--seed", type=whole("seed", 0, MAX_SEED), default=0, metavar="N",
-        help="seed of the episodes, independent of training (default 0)",
-    )  # fmt: skip
+    add, episodes, seed = parser.add_argument, whole("episodes", 1, 10**6), whole("seed", 0, MAX_SEED)
+    add("run", metavar="RUN", type=folder, help="the run's folder")
+    add("--episodes", type=episodes, default=EPISODES, metavar="N", help=f"number of episodes (default {EPISODES})")
+    words = "seed of the episodes, independent of training (default 0)"
+    add("--seed", type=seed, default=0, metavar="N", help=words)
     add_success(parser)
-    parser.add_argument("--best", action="store_true", help="the best agent of the run's --evaluate-every")
-    parser.add_argument(
-        "--explorers",
-        action="store_true",
-        help="act on the explorers' mean value, as in the paper's ablation (recurrent agents only)",
-    )
-    parser.add_argument(
-        "--agent", help="an agent of your own: python:MODULE:NAME (default: the one that the run names)"
-    )
+    add("--best", action="store_true", help="the best agent of the run's --evaluate-every")
+    words = "act on the explorers' mean value, as in the paper's ablation (recurrent agents only)"
+    add("--explorers", action="store_true", help=words)
+    add("--agent", help="an agent of your own: python:MODULE:NAME (default: the one that the run names)")
     add_env(parser)
-    add_trust(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add("--json", action="store_true", help="print JSON")
     parsed = parser.parse_args(arguments)
     from tdu.run.processes import use_one_core  # imports JAX
     from tdu.run.progress import length_words, return_words
@@ -46,11 +31,11 @@ def run(arguments: list[str]) -> int:
 
     use_one_core()
     with own_output() as output:
-        words = f"playing {parsed.episodes} episodes; compiling takes some seconds …"
+        start = f"playing {parsed.episodes} episodes; compiling takes some seconds …"
         played = evaluate(
             parsed.run, episodes=parsed.episodes, seed=parsed.seed, best=parsed.best, explorers=parsed.explorers,
             success_return=parsed.success_return, agent=parsed.agent, env=parsed.env, trust=parsed.trust,
-            on_loaded=None if parsed.json else lambda: tell(words),
+            on_loaded=None if parsed.json else lambda: tell(start),
         )  # fmt: skip
         if parsed.json:
             print(json.dumps(played), file=output)

@@ -6,7 +6,7 @@ from tdu.environments.built_in import BUILT_IN
 
 
 def run(arguments: list[str]) -> int:
-    Parser(prog="tdu list", description="List agents and environments.").parse_args(arguments)
+    Parser("list", "List agents and environments.").parse_args(arguments)
     print("Agents (tdu train ENV --agent NAME):")
     for name, entry in agents.AGENTS.items():
         print(f"  {name:<16}{entry.summary}")

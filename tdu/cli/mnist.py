@@ -4,7 +4,7 @@ from tdu.cli.parser import Parser
 
 
 def run(arguments: list[str]) -> int:
-    Parser(prog="tdu mnist", description="Show where bsuite's MNIST experiments find their data.").parse_args(arguments)
+    Parser("mnist", "Show where bsuite's MNIST experiments find their data.").parse_args(arguments)
     from tdu.environments import mnist_files  # imports JAX
 
     folder = mnist_files.digits_folder()

@@ -8,8 +8,13 @@ import ctypes
 import io
 import os
 import sys
-from collections.abc import Iterator
-from typing import TextIO
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, TextIO
+
+from tdu.errors import tell
+
+if TYPE_CHECKING:
+    from tdu.run.processes import Outcome
 
 
 @contextlib.contextmanager
@@ -22,6 +27,17 @@ def own_output() -> Iterator[TextIO]:
         stack.enter_context(contextlib.redirect_stdout(sys.stderr))
         yield ours
         ours.flush()
+
+
+def tell_failed(outcomes: Sequence["Outcome"]) -> int:
+    """Prints the notes of runs that ended well and the reasons of the others, on stderr; how many others there are."""
+    for outcome in outcomes:
+        if outcome.code == 0 and outcome.stderr:
+            print(f"{outcome.job.name}: {outcome.stderr}", file=sys.stderr)
+    failed = [outcome for outcome in outcomes if outcome.code]
+    for outcome in failed:
+        tell(f"{outcome.job.name} failed: {outcome.reason}")
+    return len(failed)
 
 
 class _Lasting(io.TextIOWrapper):

@@ -1,6 +1,7 @@
 """The argument parser of every command: a mistake is a `UserError` in one sentence."""
 
 import argparse
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn, get_args
@@ -11,6 +12,28 @@ from tdu.options import MAX_ENVS, MAX_EPISODES, MAX_STEPS, whole_number
 
 class _Refused(Exception):
     """A message about an argument. argparse would add its own text to a ValueError."""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse for one command, whose errors are `UserError`."""
+
+    def __init__(
+        self, command: str, description: str | None = None, examples: str | None = None, add_help: bool = True
+    ) -> None:
+        layout = argparse.RawDescriptionHelpFormatter if examples else argparse.HelpFormatter
+        super().__init__(
+            f"tdu {command}".strip(), description=description, epilog=examples, formatter_class=layout,
+            add_help=add_help, allow_abbrev=False,
+        )  # fmt: skip
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        try:
+            return super().parse_known_args(args, namespace)
+        except _Refused as e:
+            raise UserError(str(e)) from None
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message}; see {self.prog} --help.")
 
 
 def folder(text: str) -> Path:
@@ -24,8 +47,11 @@ def whole(name: str, low: int, high: int) -> Callable[[str], int]:
     """The type of a whole-number argument."""
 
     def parse(text: str) -> int:
+        number: int | str = text
+        with contextlib.suppress(ValueError):
+            number = int(text)
         try:
-            return whole_number(name, _int_or_text(text), low, high)
+            return whole_number(name, number, low, high)
         except UserError as e:
             raise _Refused(str(e)) from None
 
@@ -44,75 +70,25 @@ def number(name: str) -> Callable[[str], float]:
     return parse
 
 
-def _int_or_text(text: str) -> int | str:
-    try:
-        return int(text)
-    except ValueError:
-        return text
-
-
 def add_trust(parser: argparse.ArgumentParser) -> None:
-    """The argument that allows to import what a run's folder names."""
-    parser.add_argument(
-        "--trust",
-        action="store_true",
-        help="import the module that a run or config file names (python:MODULE:NAME, gym:MODULE:NAME); it can be any code",
+    """Adds the argument that allows to import what a run's folder names."""
+    words = (
+        "import the module that a run or config file names (python:MODULE:NAME, gym:MODULE:NAME); it can be any code"
     )
+    parser.add_argument("--trust", action="store_true", help=words)
 
 
 def add_env(parser: argparse.ArgumentParser) -> None:
-    """The argument that names the run's environment again."""
+    """Adds the argument that names a run's environment again, and `add_trust`'s."""
     parser.add_argument(
         "--env",
         help="the environment of the episodes (default: the run's), for example python:MODULE:NAME with a version that "
         "renders; typing it consents to importing it",
     )
-
-
-def add_length(parser: argparse.ArgumentParser, default: str) -> None:
-    """Arguments for the length of a run and its number of environments."""
-    from tdu.run.runners.mastery import Until
-
-    parser.add_argument(
-        "--episodes", type=whole("episodes", 1, MAX_EPISODES), metavar="N",
-        help=f"maximum number of episodes (default: {default}; with --steps alone: no limit)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--steps", type=whole("steps", 1, MAX_STEPS), metavar="N", help="maximum number of environment steps"
-    )
-    parser.add_argument(
-        "--num-envs", type=whole("num_envs", 1, MAX_ENVS), metavar="N",
-        help="number of parallel environments (default 1; recurrent agents: set by the preset)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--until", choices=get_args(Until),
-        help="what ends a run early: its greedy policy has mastered the task (default), the task is solved by its own "
-        "rule, or nothing (budget)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--until-return", type=number("until_return"), metavar="X",
-        help="end a run when an evaluation reaches this mean return (needs --evaluate-every)",
-    )  # fmt: skip
-
-
-def add_watch(parser: argparse.ArgumentParser) -> None:
-    """Arguments for evaluations and recordings, which do not change the run."""
-    parser.add_argument(
-        "--evaluate-every", type=whole("evaluate_every", 1, MAX_EPISODES), metavar="E",
-        help="evaluate the greedy policy every E episodes, and keep the best agent",
-    )  # fmt: skip
-    add_success(parser)
-    parser.add_argument(
-        "--record", action="store_true", help="store snapshots for the maps of tdu report, in record.jsonl"
-    )
-    parser.add_argument(
-        "--record-every", type=whole("record_every", 1, MAX_EPISODES), metavar="E",
-        help="store a snapshot every E episodes; the default schedule costs less than a twentieth of the time",
-    )  # fmt: skip
+    add_trust(parser)
 
 
 def add_success(parser: argparse.ArgumentParser) -> None:
-    """The argument that defines the success of an evaluation episode."""
     parser.add_argument(
         "--success-return", type=number("success_return"), metavar="X",
         help="an evaluation episode with at least this return is a success (default: the environment's "
@@ -120,17 +96,7 @@ def add_success(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def watch_arguments(parsed: argparse.Namespace) -> list[str]:
-    """Arguments of `tdu train` that do not define the run, for the process of a job."""
-    arguments = ["--record"] if parsed.record else []
-    for name in ("record_every", "evaluate_every", "evaluation_episodes", "checkpoint_seconds", "track"):
-        if (value := getattr(parsed, name, None)) is not None:
-            arguments += [f"--{name.replace('_', '-')}", str(value)]
-    return arguments
-
-
 def add_preset(parser: argparse.ArgumentParser) -> None:
-    """The argument for a set of defaults."""
     from tdu import agents
 
     parser.add_argument(
@@ -140,14 +106,40 @@ def add_preset(parser: argparse.ArgumentParser) -> None:
     )
 
 
-class Parser(argparse.ArgumentParser):
-    """argparse whose errors are `UserError`."""
+def add_length(parser: argparse.ArgumentParser, default: str) -> None:
+    """Adds arguments for the length of a run and its number of environments."""
+    from tdu.run.runners.mastery import Until
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        try:
-            return super().parse_known_args(args, namespace)
-        except _Refused as e:
-            raise UserError(str(e)) from None
+    add = parser.add_argument
+    words = f"maximum number of episodes (default: {default}; with --steps alone: no limit)"
+    add("--episodes", type=whole("episodes", 1, MAX_EPISODES), metavar="N", help=words)
+    add("--steps", type=whole("steps", 1, MAX_STEPS), metavar="N", help="maximum number of environment steps")
+    words = "number of parallel environments (default 1; recurrent agents: set by the preset)"
+    add("--num-envs", type=whole("num_envs", 1, MAX_ENVS), metavar="N", help=words)
+    add(
+        "--until", choices=get_args(Until),
+        help="what ends a run early: its greedy policy has mastered the task (default), the task is solved by its own "
+        "rule, or nothing (budget)",
+    )  # fmt: skip
+    words = "end a run when an evaluation reaches this mean return (needs --evaluate-every)"
+    add("--until-return", type=number("until_return"), metavar="X", help=words)
 
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message}; see {self.prog} --help.")
+
+def add_watch(parser: argparse.ArgumentParser) -> None:
+    """Adds arguments for evaluations and recordings, which do not change the run."""
+    words = "evaluate the greedy policy every E episodes, and keep the best agent"
+    parser.add_argument("--evaluate-every", type=whole("evaluate_every", 1, MAX_EPISODES), metavar="E", help=words)
+    add_success(parser)
+    words = "store snapshots for the maps of tdu report, in record.jsonl"
+    parser.add_argument("--record", action="store_true", help=words)
+    words = "store a snapshot every E episodes; the default schedule costs less than a twentieth of the time"
+    parser.add_argument("--record-every", type=whole("record_every", 1, MAX_EPISODES), metavar="E", help=words)
+
+
+def watch_arguments(parsed: argparse.Namespace) -> list[str]:
+    """Arguments of `tdu train` that do not define the run, for the process of a job."""
+    arguments = ["--record"] if parsed.record else []
+    for name in ("record_every", "evaluate_every", "evaluation_episodes", "checkpoint_seconds", "track"):
+        if (value := getattr(parsed, name, None)) is not None:
+            arguments += [f"--{name.replace('_', '-')}", str(value)]
+    return arguments

@@ -8,27 +8,22 @@ from tdu.errors import UserError, tell, unknown
 
 def run(arguments: list[str]) -> int:
     parser = Parser(
-        prog="tdu plot",
-        description="Learning curves of runs or sweeps, a panel for each environment: the mean over seeds with its 95 % "
-        "interval, as far as all seeds have run.",
-        allow_abbrev=False,
+        "plot",
+        "Learning curves of runs or sweeps, a panel for each environment: the mean over seeds with its 95 % interval, as "
+        "far as all seeds have run.",
     )
-    parser.add_argument("folders", nargs="+", type=folder, metavar="DIR", help="runs or sweeps")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="figure.svg, .pdf or .png")
-    parser.add_argument(
-        "--axis", help="the x axis: episodes, steps or seconds (default: steps for a budget of steps, else episodes)"
+    add = parser.add_argument
+    add("folders", nargs="+", type=folder, metavar="DIR", help="runs or sweeps")
+    add("--out", type=Path, required=True, metavar="FILE", help="figure.svg, .pdf or .png")
+    add("--axis", help="the x axis: episodes, steps or seconds (default: steps for a budget of steps, else episodes)")
+    words = (
+        "the y axis: a column of the log, for example bonus, loss or largest_q, or greedy_return, the return of the "
+        "evaluations by --evaluate-every (default episode_return)"
     )
-    parser.add_argument(
-        "--metric",
-        default="episode_return",
-        help="the y axis: a column of the log, for example bonus, loss or largest_q, or greedy_return, the return of the "
-        "evaluations by --evaluate-every (default episode_return)",
-    )
-    parser.add_argument(
-        "--smooth", type=whole("smooth", 1, 10**9), metavar="N",
-        help="mean of the last N episodes (default: a fiftieth of the longest run)",
-    )  # fmt: skip
-    parser.add_argument("--by-seed", action="store_true", help="draw a line for each seed instead of mean and interval")
+    add("--metric", default="episode_return", help=words)
+    words = "mean of the last N episodes (default: a fiftieth of the longest run)"
+    add("--smooth", type=whole("smooth", 1, 10**9), metavar="N", help=words)
+    add("--by-seed", action="store_true", help="draw a line for each seed instead of mean and interval")
     parsed = parser.parse_args(arguments)
     from tdu.report import collect, curves, page_data  # imports JAX
     from tdu.report.figures import is_ours
@@ -42,9 +37,8 @@ def run(arguments: list[str]) -> int:
     collected = collect.collect(parsed.folders, with_records=False)
     if not collected.runs:
         raise UserError("there are no runs in these folders; tdu report shows folders of results.")
-    draw(
-        collected.runs, parsed.out, axis=parsed.axis, metric=parsed.metric, window=parsed.smooth, by_seed=parsed.by_seed
-    )
+    how = {"metric": parsed.metric, "window": parsed.smooth, "by_seed": parsed.by_seed}
+    draw(collected.runs, parsed.out, axis=parsed.axis, **how)
     print(f"Figure: {parsed.out}.")
     for name, why in collected.left_out.items():
         tell(f"{name} is left out: {why}")

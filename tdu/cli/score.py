@@ -8,26 +8,19 @@ from tdu.errors import printable, tell
 
 def run(arguments: list[str]) -> int:
     parser = Parser(
-        prog="tdu score",
-        description="Results of the runs in a folder: return of the trained policies, bsuite's official scores, and "
-        "for Atari human-normalised scores and analyses of variance.",
-        allow_abbrev=False,
+        "score",
+        "Results of the runs in a folder: return of the trained policies, bsuite's official scores, and for Atari "
+        "human-normalised scores and analyses of variance.",
     )
-    parser.add_argument("folder", metavar="DIR", type=folder, help="the sweep's folder")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--published", action="store_true", help="add published scores of other agents")
-    parser.add_argument(
-        "--figures", type=folder, metavar="DIR", help="draw bsuite's radar and bars, and Atari's learning curves, there"
-    )
-    parser.add_argument(
-        "--bsuite-csv", type=folder, metavar="DIR", help="write logs in bsuite's format there, for its csv_load"
-    )
-    parser.add_argument(
-        "--target",
-        type=number("target"),
-        metavar="R",
-        help="also report the step at which evaluations first returned R",
-    )
+    add = parser.add_argument
+    add("folder", metavar="DIR", type=folder, help="the sweep's folder")
+    add("--json", action="store_true", help="print JSON")
+    add("--published", action="store_true", help="add published scores of other agents")
+    words = "draw bsuite's radar and bars, and Atari's learning curves, there"
+    add("--figures", type=folder, metavar="DIR", help=words)
+    add("--bsuite-csv", type=folder, metavar="DIR", help="write logs in bsuite's format there, for its csv_load")
+    words = "also report the step at which evaluations first returned R"
+    add("--target", type=number("target"), metavar="R", help=words)
     parsed = parser.parse_args(arguments)
     from tdu.report import summary  # imports JAX
 

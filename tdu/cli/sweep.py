@@ -1,11 +1,10 @@
 """`tdu sweep`: many runs in one folder."""
 
-import argparse
 import functools
-import sys
 from pathlib import Path
 
 from tdu import agents
+from tdu.cli.output import tell_failed
 from tdu.cli.parser import Parser, add_length, add_preset, add_watch, folder, watch_arguments, whole
 from tdu.errors import UserError, tell
 from tdu.options import describe
@@ -33,47 +32,33 @@ def _refuse(left: list[str], parser: Parser, names: list[str]) -> None:
 
 def run(arguments: list[str]) -> int:
     parser = Parser(
-        prog="tdu sweep",
-        description="Many runs in one folder: every environment with every agent, every value of the grid and every seed. "
+        "sweep",
+        "Many runs in one folder: every environment with every agent, every value of the grid and every seed. "
         "Starting it again continues the runs that are missing or were interrupted.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-        epilog=_EXAMPLES,
+        _EXAMPLES,
     )
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "targets", nargs="+", metavar="TARGET",
         help="an environment id; a bsuite experiment (deep_sea: all its settings); bsuite: all 468; bsuite:testing or "
         "bsuite:TAG: a part of it; atari:exploration, atari:ablation or atari:57: games of Atari",
     )  # fmt: skip
-    parser.add_argument(
-        "--agent",
-        action="append",
-        help="an agent, or your own: python:MODULE:NAME; may be given several times",
-    )
+    add("--agent", action="append", help="an agent, or your own: python:MODULE:NAME; may be given several times")
     add_preset(parser)
-    parser.add_argument(
-        "--seeds", type=whole("seeds", 1, 10**6), default=1, help="seeds 0 … SEEDS-1 of every run (default 1)"
-    )
-    parser.add_argument(
-        "--grid",
-        action="append",
-        default=[],
-        metavar="NAME=V,V",
-        help="values of an option; may be given several times",
-    )
-    parser.add_argument("--paper-grid", action="store_true", help="the paper's grids of each agent")
+    add("--seeds", type=whole("seeds", 1, 10**6), default=1, help="seeds 0 … SEEDS-1 of every run (default 1)")
+    words = "values of an option; may be given several times"
+    add("--grid", action="append", default=[], metavar="NAME=V,V", help=words)
+    add("--paper-grid", action="store_true", help="the paper's grids of each agent")
     add_length(parser, "each environment's")
     add_watch(parser)
-    parser.add_argument("--track", choices=track.KINDS, help="log every run there too (default: only log.csv)")
-    parser.add_argument("--out", type=folder, metavar="DIR", help="the sweep's folder (default sweeps/…)")
-    parser.add_argument("--engine", choices=("local", "ray"), default="local", help="where it runs (default local)")
-    parser.add_argument(
-        "--address", action="append", help="the Ray cluster's address (default: a cluster is started on this machine)"
-    )
-    parser.add_argument("--workers", type=whole("workers", 1, 10**6), help="runs at a time (default: one per core)")
-    parser.add_argument(
-        "--progress", choices=("auto", "plain", "none"), default="auto", help="how to show progress (default auto)"
-    )
+    add("--track", choices=track.KINDS, help="log every run there too (default: only log.csv)")
+    add("--out", type=folder, metavar="DIR", help="the sweep's folder (default sweeps/…)")
+    add("--engine", choices=("local", "ray"), default="local", help="where it runs (default local)")
+    words = "the Ray cluster's address (default: a cluster is started on this machine)"
+    add("--address", action="append", help=words)
+    add("--workers", type=whole("workers", 1, 10**6), help="runs at a time (default: one per core)")
+    words = "how to show progress (default auto)"
+    add("--progress", choices=("auto", "plain", "none"), default="auto", help=words)
     parsed, left = parser.parse_known_args(arguments)
     if left:
         _refuse(left, parser, parsed.agent or [DEFAULT_AGENT])
@@ -112,12 +97,7 @@ def run(arguments: list[str]) -> int:
         engine = functools.partial(distributed.run_all, address=parsed.address and parsed.address[0])
     make_folder(out)
     outcomes = progress.run_jobs(jobs, parsed.progress, workers=parsed.workers, engine=engine)
-    for outcome in outcomes:
-        if outcome.code == 0 and outcome.stderr:
-            print(f"{outcome.job.name}: {outcome.stderr}", file=sys.stderr)
-    failed = [o for o in outcomes if o.code]
-    for outcome in failed:
-        tell(f"{outcome.job.name} failed: {outcome.reason}")
-    done = len(cells) - len(failed)
+    failed = tell_failed(outcomes)
+    done = len(cells) - failed
     print(f"{done} of {len(cells)} runs are in {out}{f'; see tdu score {out}' if done else ''}.")
     return 1 if failed else 0

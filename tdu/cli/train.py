@@ -4,14 +4,13 @@ import argparse
 import contextlib
 import dataclasses
 import glob
-import itertools
-import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
 from tdu import agents, environments, options
-from tdu.cli.output import own_output
+from tdu.cli.output import own_output, tell_failed
 from tdu.cli.parser import Parser, add_length, add_preset, add_trust, add_watch, folder, number, watch_arguments, whole
 from tdu.errors import UserError, tell
 from tdu.options import MAX_ACTORS, MAX_SEED
@@ -57,6 +56,7 @@ def _train_one(parsed: argparse.Namespace, given: dict[str, Any], output: TextIO
         settings["config"] = out
     config = resolve(**settings).config
     use_one_core()
+    announce = partial(tell, "compiling, which takes some seconds …")
     shown, close = progress.display(parsed.progress, f"{config.agent} seed {config.seed}", output)
     with contextlib.ExitStack() as at_the_end:
         at_the_end.callback(close)
@@ -69,7 +69,7 @@ def _train_one(parsed: argparse.Namespace, given: dict[str, Any], output: TextIO
                 resume=parsed.resume,
                 checkpoint_seconds=parsed.checkpoint_seconds,
                 progress=shown,
-                compiling=_announce_compilation if parsed.progress in ("auto", "plain") else None,
+                compiling=announce if parsed.progress in ("auto", "plain") else None,
                 track=parsed.track,
                 address=parsed.address,
             )
@@ -86,27 +86,22 @@ def _best(run: Run, out: Path) -> tuple[GreedyReturn, int, str] | None:
     """The best evaluation during a run, its episode, and the command that evaluates that agent again."""
     if not run.evaluations:
         return None
-    numbers = {
-        name: column[run.evaluations["greedy_return"].argmax()].item() for name, column in run.evaluations.items()
-    }
+    place = run.evaluations["greedy_return"].argmax()
+    numbers = {name: column[place].item() for name, column in run.evaluations.items()}
     best = GreedyReturn(numbers["greedy_return"], numbers["standard_error"], numbers["evaluation_episodes"])
     return best, numbers["episode"], f"tdu evaluate {out} --best"
 
 
 def _before_first(begin: Callable[[], object], show: Callable[[Report], None]) -> Callable[[Report], None]:
     """`show`, with `begin` called before the first report. By then the environment has started its own processes."""
-    first = itertools.count()
+    waiting = [begin]
 
     def shown(report: Report) -> None:
-        if next(first) == 0:
-            begin()
+        if waiting:
+            waiting.pop()()
         show(report)
 
     return shown
-
-
-def _announce_compilation() -> None:
-    tell("compiling, which takes some seconds …")
 
 
 def _train_seeds(parsed: argparse.Namespace, given: dict[str, Any], output: TextIO) -> int:
@@ -125,91 +120,59 @@ def _train_seeds(parsed: argparse.Namespace, given: dict[str, Any], output: Text
     if planned.note is not None:
         tell(planned.note)
     arguments = [*watch_arguments(parsed), *(["--resume-if-there"] if parsed.resume else [])]
-    jobs = [
-        Job(f"seed {k}", arguments, out / f"seed_{k}", planned.config.to_json() | {"seed": k})
-        for k in range(parsed.seeds)
-    ]
+    settings, seeds = planned.config.to_json(), range(parsed.seeds)
+    jobs = [Job(f"seed {k}", arguments, out / f"seed_{k}", settings | {"seed": k}) for k in seeds]
     outcomes = progress.run_jobs(jobs, parsed.progress)
     for outcome in outcomes:
         if outcome.code == 0 and outcome.result:
             print(progress.summary(outcome.result), file=output)
-        if outcome.code == 0 and outcome.stderr:
-            print(f"{outcome.job.name}: {outcome.stderr}", file=sys.stderr)
-    failed = [o for o in outcomes if o.code]
-    for outcome in failed:
-        tell(f"{outcome.job.name} failed: {outcome.reason}")
-    print(f"{len(outcomes) - len(failed)} of {len(outcomes)} runs are in {out}.", file=output)
+    failed = tell_failed(outcomes)
+    print(f"{len(outcomes) - failed} of {len(outcomes)} runs are in {out}.", file=output)
     return 1 if failed else 0
 
 
 def parse(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     """The command's own arguments, and the agent's options by name."""
-    chooser = Parser(add_help=False, allow_abbrev=False)
+    chooser = Parser("train", add_help=False)
     for name in ("--agent", "--config", "--out"):
         chooser.add_argument(name)
     for name in ("--resume", "--trust"):
         chooser.add_argument(name, action="store_true")
     agent = _agent_of(chooser.parse_known_args(arguments)[0])
     entry = agents.find(agent)
-    parser = Parser(
-        prog="tdu train",
-        description="Train an agent on an environment.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-        epilog=_EXAMPLES,
-    )
-    parser.add_argument(
-        "env",
-        metavar="ENV",
-        nargs="?",
-        help="environment id, e.g. deep_sea:size=20 (see tdu list); may also come from --config",
-    )
-    parser.add_argument(
-        "--agent",
-        help=f"one of {', '.join(agents.AGENTS)} (default {DEFAULT_AGENT}); or your own, python:MODULE:NAME",
-    )
-    parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="a run's config.json, for every setting that is not given here"
-    )
+    parser = Parser("train", "Train an agent on an environment.", _EXAMPLES)
+    add = parser.add_argument
+    words = "environment id, e.g. deep_sea:size=20 (see tdu list); may also come from --config"
+    add("env", metavar="ENV", nargs="?", help=words)
+    add("--agent", help=f"one of {', '.join(agents.AGENTS)} (default {DEFAULT_AGENT}); or your own, python:MODULE:NAME")
+    words = "a run's config.json, for every setting that is not given here"
+    add("--config", type=Path, metavar="FILE", help=words)
     add_trust(parser)
     add_preset(parser)
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--seed", type=whole("seed", 0, MAX_SEED), help="seed of everything random (default 0)")
     which.add_argument("--seeds", type=whole("seeds", 1, 10**6), help="run seeds 0 … SEEDS-1, one process per core")
     add_length(parser, "the environment's")
-    parser.add_argument("--out", type=folder, metavar="DIR", help="the run's folder (default runs/…)")
-    parser.add_argument(
-        "--resume", action="store_const", const=True, default=False, help="continue the run in that folder"
-    )
-    parser.add_argument(  # sweeps start and continue runs with one command
-        "--resume-if-there", dest="resume", action="store_const", const="if_there", help=argparse.SUPPRESS
-    )
+    add("--out", type=folder, metavar="DIR", help="the run's folder (default runs/…)")
+    words = "continue the run in that folder"
+    add("--resume", action="store_const", const=True, default=False, help=words)
+    # Sweeps start and continue runs with one command.
+    add("--resume-if-there", dest="resume", action="store_const", const="if_there", help=argparse.SUPPRESS)
     add_watch(parser)
-    parser.add_argument(
-        "--evaluation-episodes", type=whole("evaluation_episodes", 0, 10**6),
-        metavar="N",
-        help=f"maximum number of greedy episodes at the end, within a tenth of the steps trained; 0 for none "
-        f"(default {EVALUATION_EPISODES})",
-    )  # fmt: skip
-    parser.add_argument(
-        "--checkpoint-seconds", type=number("checkpoint_seconds"), default=CHECKPOINT_SECONDS, metavar="X",
-        help=f"time between checkpoints (default {CHECKPOINT_SECONDS:g})",
-    )  # fmt: skip
-    parser.add_argument(
-        "--progress", choices=("auto", "plain", "json", "none"), default="auto", help="how to show progress"
+    words = (
+        "maximum number of greedy episodes at the end, within a tenth of the steps trained; 0 for none "
+        f"(default {EVALUATION_EPISODES})"
     )
-    parser.add_argument(
-        "--engine", choices=("local", "ray"),
-        help="ray: actors, replay and learner are processes of a Ray cluster (recurrent agents; default local)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--actors", type=whole("actors", 1, MAX_ACTORS), metavar="N",
-        help="with --engine ray: number of actors, each with --num-envs environments (default: one per core)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--address", help="the Ray cluster's address, HOST:PORT (default: a cluster is started on this machine)"
-    )
-    parser.add_argument("--track", choices=track.KINDS, help="also log every episode there (default: only log.csv)")
+    add("--evaluation-episodes", type=whole("evaluation_episodes", 0, 10**6), metavar="N", help=words)
+    seconds, words = number("checkpoint_seconds"), f"time between checkpoints (default {CHECKPOINT_SECONDS:g})"
+    add("--checkpoint-seconds", type=seconds, default=CHECKPOINT_SECONDS, metavar="X", help=words)
+    add("--progress", choices=("auto", "plain", "json", "none"), default="auto", help="how to show progress")
+    words = "ray: actors, replay and learner are processes of a Ray cluster (recurrent agents; default local)"
+    add("--engine", choices=("local", "ray"), help=words)
+    words = "with --engine ray: number of actors, each with --num-envs environments (default: one per core)"
+    add("--actors", type=whole("actors", 1, MAX_ACTORS), metavar="N", help=words)
+    add("--address", help="the Ray cluster's address, HOST:PORT (default: a cluster is started on this machine)")
+    add("--track", choices=track.KINDS, help="also log every episode there (default: only log.csv)")
     general = dataclasses.asdict(agents.configure(agent, {}, "general")) if "general" in agents.presets(agent) else {}
     group = parser.add_argument_group(
         f"options of agent {agent}, with the paper's defaults" + (" and those of the preset general" if general else "")

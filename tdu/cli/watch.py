@@ -5,34 +5,27 @@ import time
 from pathlib import Path
 
 from tdu.cli.output import own_output
-from tdu.cli.parser import Parser, add_env, add_trust, folder, whole
+from tdu.cli.parser import Parser, add_env, folder, whole
 from tdu.errors import UserError
 from tdu.options import MAX_SEED
 
 
 def run(arguments: list[str]) -> int:
     parser = Parser(
-        prog="tdu watch",
-        description="Episodes of a run's agent: a film with --out, or text in the terminal (Deep Sea, Binary Tree and "
-        "key_door).",
-        allow_abbrev=False,
+        "watch",
+        "Episodes of a run's agent: a film with --out, or text in the terminal (Deep Sea, Binary Tree and key_door).",
     )
-    parser.add_argument("run", metavar="RUN", type=folder, help="the run's folder")
-    who = parser.add_mutually_exclusive_group()
+    add, who = parser.add_argument, parser.add_mutually_exclusive_group()
+    add("run", metavar="RUN", type=folder, help="the run's folder")
     who.add_argument("--head", type=whole("head", 0, 10**6), metavar="K", help="act greedily on head K")
     who.add_argument("--explorer", action="store_true", help="act greedily on an explorer, another one in each episode")
     who.add_argument("--greedy", action="store_true", help="act greedily on the exploiters' mean (default)")
-    parser.add_argument(
-        "--episodes", type=whole("episodes", 1, 1000), default=1, metavar="E", help="number of episodes (default 1)"
-    )
-    parser.add_argument("--best", action="store_true", help="the best agent of the run's --evaluate-every")
-    parser.add_argument("--seed", type=whole("seed", 0, MAX_SEED), default=0, help="seed of the episodes (default 0)")
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="film.gif; or film.mp4, which needs ffmpeg or the extra films"
-    )
-    parser.add_argument("--fps", type=whole("fps", 1, 100), default=12, help="frames per second (default 12)")
+    add("--episodes", type=whole("episodes", 1, 1000), default=1, metavar="E", help="number of episodes (default 1)")
+    add("--best", action="store_true", help="the best agent of the run's --evaluate-every")
+    add("--seed", type=whole("seed", 0, MAX_SEED), default=0, help="seed of the episodes (default 0)")
+    add("--out", type=Path, metavar="FILE", help="film.gif; or film.mp4, which needs ffmpeg or the extra films")
+    add("--fps", type=whole("fps", 1, 100), default=12, help="frames per second (default 12)")
     add_env(parser)
-    add_trust(parser)
     parsed = parser.parse_args(arguments)
     from tdu.environments import pictures  # imports JAX
     from tdu.report import films

@@ -4,23 +4,19 @@ The score of a run is the evaluation return of its trained policy. If one run of
 scored by the mean return of their last training episodes. Intervals resample the seeds of each game (`variance`).
 """
 
-import csv
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, SupportsFloat, TypeVar
 
 import numpy as np
 
 from tdu.environments import atari, parse
-from tdu.report import figures, variance
+from tdu.report import figures, text, variance
 from tdu.report.collect import StoredRun
-from tdu.report.text import markdown_table
 from tdu.run.folder.log import Log
 from tdu.run.folder.records import Json
 
-POINTS = 40
-"""Points of a learning curve."""
+POINTS = 40  # Points of a learning curve
 
 FIGURES = ("atari_games.png", "atari_hns.png")
 
@@ -30,44 +26,34 @@ Number = TypeVar("Number", float, np.ndarray)
 
 
 class Scored(NamedTuple):
-    """The score of a run on a game."""
-
-    agent: str
-    """The agent's label, with its changed options."""
-    kind: str
-    """The agent's name."""
+    agent: str  # The agent's label, with its changed options
+    kind: str  # The agent's name
     game: str
     seed: int
     score: float
     hns: float
 
 
-@lru_cache(maxsize=1)
-def references() -> dict[str, tuple[float, float]]:
-    """Scores of random play and of humans, by game."""
-    with open(Path(__file__).parent / "atari_random_human.csv", newline="", encoding="utf-8") as f:
-        return {row["game"]: (float(row["random"]), float(row["human"])) for row in csv.DictReader(f)}
+def references() -> dict[str, dict[str, float]]:
+    """Scores of `random` play and of a `human`, by game."""
+    return text.published("atari_random_human.csv")
 
 
-@lru_cache(maxsize=1)
 def published() -> dict[str, dict[str, float]]:
     """Published scores by algorithm and game, with `Avg. Human`."""
-    with open(Path(__file__).parent / "atari_published.csv", newline="", encoding="utf-8") as f:
-        rows = list(csv.DictReader(f))
-    games = [name for name in rows[0] if name not in ("algorithm", "source")]
-    return {row["algorithm"]: {game: float(row[game]) for game in games if row[game]} for row in rows}
+    return text.published("atari_published.csv")
 
 
 def human_normalised(game: str, score: Number) -> Number:
     """The score on a scale on which random play is 0 and humans are 1."""
-    random, human = references()[game]
-    return (score - random) / (human - random)
+    of = references()[game]
+    return (score - of["random"]) / (of["human"] - of["random"])
 
 
 def score_of(game: str, hns: float) -> float:
     """The inverse of `human_normalised`."""
-    random, human = references()[game]
-    return random + hns * (human - random)
+    of = references()[game]
+    return of["random"] + hns * (of["human"] - of["random"])
 
 
 def game_of(env: str) -> str | None:
@@ -136,20 +122,17 @@ def curve(logs: Sequence[Mapping[str, np.ndarray]], max_steps: int) -> list[list
 def aggregate_curve(games: Mapping[str, list[list[float | None]]]) -> dict[str, list[float]]:
     """Mean and median HNS over games, and the mean's 95 % interval, at the points where every game has a seed."""
     hns = {game: human_normalised(game, np.asarray(seeds, float)) for game, seeds in games.items()}
-    found: dict[str, list[float]] = {name: [] for name in ("point", "mean", "median", "low", "high")}
+    rows = []
     for point in range(POINTS):
         groups = [seeds[:, point][np.isfinite(seeds[:, point])] for seeds in hns.values()]
         if all(len(group) for group in groups):
             means = [group.mean() for group in groups]
-            low, high = variance.interval_of_groups(groups, np.mean, resamples=300)
-            values = (point, float(np.mean(means)), float(np.median(means)), low, high)
-            for name, value in zip(found, values, strict=True):
-                found[name].append(value)
-    return found
+            interval = variance.interval_of_groups(groups, np.mean, resamples=300)
+            rows.append((point, float(np.mean(means)), float(np.median(means)), *interval))
+    return {name: [row[i] for row in rows] for i, name in enumerate(("point", "mean", "median", "low", "high"))}
 
 
 def frames(max_steps: int) -> np.ndarray:
-    """Frames at a curve's points."""
     return np.linspace(0, max_steps, POINTS + 1)[1:] * atari.FRAMES_PER_STEP
 
 
@@ -195,7 +178,7 @@ def as_text(summary: Json, with_published: bool) -> list[str]:
         for game in atari.GAMES if any(row.game == game for row in rows)
     ]  # fmt: skip
     what = "evaluation returns" if summary["evaluated"] else "returns of the last training episodes"
-    parts = [markdown_table(["Atari game", *agents, *others], scores)]
+    parts = [text.markdown_table(["Atari game", *agents, *others], scores)]
     parts.append(f"Scores are {what}, means over seeds, with human-normalised scores in brackets.")
     aggregates = [
         [agent if name == "all" else f"{agent}, {name}", str(of["games"]), str(of["runs"]), _interval(of, "mean"),
@@ -203,14 +186,14 @@ def as_text(summary: Json, with_published: bool) -> list[str]:
         for agent, sets in summary["agents"].items() for name, of in sets.items()
     ]  # fmt: skip
     columns = ["human-normalised score", "games", "runs", "mean (95 %)", "median (95 %)"]
-    parts.append(markdown_table(columns, aggregates))
+    parts.append(text.markdown_table(columns, aggregates))
     tests = [
         [test if name == "all" else f"{test} ({name})", f"{it['f']:.2f}",
          f"{it['factor_freedom']}, {it['residual_freedom']}", f"{it['p']:.4f}"]
         for name, found in summary["anova"].items() for test, it in found.items() if it is not None
     ]  # fmt: skip
     if tests:
-        parts.append(markdown_table(["analysis of variance", "F", "degrees of freedom", "p"], tests))
+        parts.append(text.markdown_table(["analysis of variance", "F", "degrees of freedom", "p"], tests))
     return parts
 
 
@@ -230,18 +213,13 @@ def write_figures(summary: Json, folder: Path) -> list[Path]:
         for agent, games in summary["curves"].items():
             own = {game: seeds for game, seeds in games.items() if game in chosen}
             if own and (found := aggregate_curve(own))["point"]:
-                bounds = np.asarray(found["low"]), np.asarray(found["high"])
-                means.setdefault(name, {})[agent] = (
-                    at[np.asarray(found["point"], int)],
-                    np.asarray(found["mean"]),
-                    *bounds,
-                )
+                drawn = (np.asarray(found[line]) for line in ("mean", "low", "high"))
+                means.setdefault(name, {})[agent] = (at[np.asarray(found["point"], int)], *drawn)
     figures.curves(means, {name: {"Avg. Human": 1.0} for name in means}, paths[1], xlabel="frames", ylabel="HNS")
     return paths
 
 
-_SHOWN = ("Avg. Human", "R2D2", "TDU-R2D2", "TDU-R2D2+prior")
-"""Published algorithms that are drawn."""
+_SHOWN = ("Avg. Human", "R2D2", "TDU-R2D2", "TDU-R2D2+prior")  # Published algorithms that are drawn
 
 
 def _mean_and_spread(at: np.ndarray, seeds: list[list[float | None]]) -> tuple[np.ndarray, ...]:

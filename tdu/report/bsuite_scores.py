@@ -24,19 +24,15 @@ _NOT_BSUITE = {"head", "bonus", "loss", "seconds"}
 _POINTS = (1.0, 1.2, 1.4, 1.7, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0)
 """bsuite logs at these multiples of every power of ten."""
 
-_FORGIVENESS = 100
-"""Deep Sea counts if it is solved before episode 2^size + 100; dithering needs about 2^size episodes."""
+_FORGIVENESS = 100  # Deep Sea counts if it is solved before episode 2^size + 100; dithering needs about 2^size episodes
 
 
 class ExperimentScore(NamedTuple):
-    """The score of one experiment."""
-
     experiment: str
     score: float
     tags: tuple[str, ...]
     finished: bool
-    every_episode: float | None = None
-    """Deep Sea only: the same rule checked at every episode, a measure of our own."""
+    every_episode: float | None = None  # Deep Sea only: the same rule checked at every episode, a measure of our own
 
 
 def logged_episodes(last: int) -> set[int]:
@@ -64,11 +60,8 @@ def write_csv(log: Mapping[str, np.ndarray], bsuite_id: str, folder: Path) -> Pa
     rows = bsuite_rows(log, bsuite_id)
     runs.make_folder(folder)
     path = folder / f"bsuite_id_-_{bsuite_id.replace('/', '-')}.csv"
-    lines = [
-        ",".join(rows),
-        *(",".join(map(str, row)) for row in zip(*(c.tolist() for c in rows.values()), strict=True)),
-    ]
-    text = "\n".join(lines) + "\n"
+    lines = (rows, *zip(*(column.tolist() for column in rows.values()), strict=True))
+    text = "".join(",".join(map(str, line)) + "\n" for line in lines)
     if path.exists() and not text.startswith(path.read_text("utf-8")):
         raise UserError(f"{path} exists and is another log; choose another folder.")
     with writing(path):
@@ -81,12 +74,9 @@ def score_logs(logs: Mapping[str, Mapping[str, np.ndarray]]) -> list[ExperimentS
     imported()
     import pandas as pd
 
-    frames = []
-    for bsuite_id, log in logs.items():
-        rows = bsuite_rows(log, bsuite_id)
-        if len(rows["episode"]):
-            frames.append(pd.DataFrame(rows).assign(bsuite_id=bsuite_id))
-    settled = [i for i, log in logs.items() if _solved(bsuite_rows(log, i), i).any()]
+    rows = {bsuite_id: bsuite_rows(log, bsuite_id) for bsuite_id, log in logs.items()}
+    frames = [pd.DataFrame(of).assign(bsuite_id=i) for i, of in rows.items() if len(of["episode"])]
+    settled = [i for i, of in rows.items() if _solved(of, i).any()]
     own = _every_episode(logs)
     scores = score_frame(pd.concat(frames, sort=False), settled=settled) if frames else []
     return [score._replace(every_episode=own.get(score.experiment)) for score in scores]

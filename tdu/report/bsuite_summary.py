@@ -1,6 +1,5 @@
 """bsuite's part of `tdu score`: scores of each agent as tables and figures, and logs in bsuite's own format."""
 
-import csv
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -11,22 +10,21 @@ from tdu.errors import UserError
 from tdu.report import bsuite_scores, figures
 from tdu.report.bsuite_scores import ExperimentScore
 from tdu.report.collect import StoredRun
-from tdu.report.text import markdown_table, number_words
+from tdu.report.text import markdown_table, number_words, published
 from tdu.run import sweeps
 from tdu.run.folder.records import Json
 
 FIGURES = ("bsuite_radar.png", "bsuite_bars.png")
 
-Scores = Json
-"""The scores of one agent, as JSON can hold them; see `summarise`."""
+Scores = Json  # The scores of one agent, as JSON can hold them; see `summarise`
 
 
 def published_scores() -> dict[str, dict[str, float]]:
-    """Published scores by agent and experiment."""
-    with open(Path(__file__).parent / "published_bsuite.csv", newline="", encoding="utf-8") as f:
-        rows = list(csv.DictReader(f))
-    names = [n for n in rows[0] if n != "experiment"]
-    return {f"{n} (published)": {r["experiment"]: float(r[n]) for r in rows if r[n]} for n in names}
+    found: dict[str, dict[str, float]] = {}
+    for experiment, scores in published("published_bsuite.csv").items():
+        for agent, score in scores.items():
+            found.setdefault(f"{agent} (published)", {})[experiment] = score
+    return found
 
 
 def summarise(found: Iterable[StoredRun], damaged: dict[str, str], notes: list[str]) -> Scores | None:
@@ -102,9 +100,8 @@ def as_text(scored: Mapping[str, Scores], *, with_published: bool) -> list[str]:
     tag_rows = [[tag, *(number_words(s["tags"].get(tag)) for s in scored.values())] for tag in tags]
     parts = [markdown_table(["bsuite experiment", *scored, *others], rows)]
     if len(names) > 1 and left_out:
-        parts.append(
-            f"The means, published ones too, leave out {len(left_out)} of 23 experiments: {', '.join(left_out)}."
-        )
+        missing = ", ".join(left_out)
+        parts.append(f"The means, published ones too, leave out {len(left_out)} of 23 experiments: {missing}.")
     parts.append(markdown_table(["bsuite tag", *scored], tag_rows))
     if any(len(seeds) > 1 for s in scored.values() for seeds in s["by_seed"].values()):
         parts.append("Mean over seeds, with the lowest and the highest in brackets.")

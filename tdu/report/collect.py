@@ -1,6 +1,7 @@
 """Everything that scores, figures and pages read from folders: runs, sweeps and results, with their problems."""
 
 import csv
+import dataclasses
 import io
 import shlex
 import time
@@ -21,39 +22,30 @@ from tdu.run.folder.records import LARGEST_REAL, RECENT, WATCH, Json
 from tdu.run.folder.snapshots import Record
 
 ROWS, TEXT, FILM = "runs.csv", "README.md", "film.gif"
-_MAX_FILM_BYTES, _MAX_BYTES = 4_000_000, 2**26
-"""Largest film on a page, and largest file of results that is read."""
+_MAX_FILM_BYTES, _MAX_BYTES = 4_000_000, 2**26  # Largest film on a page, and largest file of results that is read
 
 
 class StoredRun(NamedTuple):
     """A run as its folder holds it."""
 
     folder: Path
-    agent: str
-    """The agent's label, with the budget where the agent has several on an environment."""
+    agent: str  # The agent's label, with the budget where the agent has several on an environment
     config: runs.RunConfig
-    result: runs.RunResult | None
-    """None while the run is not finished."""
-    state: str
-    """finished, running or cut off."""
-    date: str
-    """The day on which the newest of its files was written."""
+    result: runs.RunResult | None  # None while the run is not finished
+    state: str  # finished, running or cut off
+    date: str  # The day on which the newest of its files was written
     log: Log
-    evaluations: Log
-    """evaluations.csv, and the evaluation at the run's end; empty without --evaluate-every."""
+    evaluations: Log  # evaluations.csv, and the evaluation at the run's end; empty without --evaluate-every
     record: Record | None
     film: bytes | None
-    notes: list[str]
-    """Problems and warnings."""
+    notes: list[str]  # Problems and warnings
 
     @property
     def name(self) -> str:
-        """The folder's name."""
         return self.folder.name
 
     @property
     def has_episodes(self) -> bool:
-        """Whether an episode has ended."""
         return len(self.log.get("episode", ())) > 0
 
     @property
@@ -68,11 +60,8 @@ class StoredRun(NamedTuple):
 
     @property
     def best_return(self) -> float | None:
-        """The best evaluation."""
-        returns = [*self.evaluations.get("greedy_return", np.zeros(0)).tolist()]
-        if self.trained_return is not None:
-            returns.append(self.trained_return.mean)
-        return max(returns, default=None)
+        end = [] if self.trained_return is None else [self.trained_return.mean]
+        return max([*self.evaluations.get("greedy_return", np.zeros(0)).tolist(), *end], default=None)
 
     @property
     def last_return(self) -> float | None:
@@ -90,12 +79,10 @@ class StoredRun(NamedTuple):
 
 _MOMENT = ("episode", "steps", "greedy_return")
 _EVALUATION = (*_MOMENT, "standard_error", "evaluation_episodes", "mean_length", "success_rate")
-"""The columns of evaluations.csv."""
+"""The columns of evaluations.csv, in the order of GreedyReturn's fields."""
 
 
 class CsvTable(NamedTuple):
-    """A CSV file of an experiment."""
-
     name: str
     columns: list[str]
     rows: list[list[str]]
@@ -173,10 +160,8 @@ def read_run(folder: Path, *, with_record: bool = False) -> StoredRun:
 
 def _usable(log: Log) -> tuple[Log, list[str]]:
     """A log in which numbers that are too large to compute with are not finite, and the columns with such numbers."""
-    usable = {
-        name: np.where(np.abs(x) <= LARGEST_REAL, x, np.nan) if x.dtype.kind == "f" else x for name, x in log.items()
-    }
-    return usable, [name for name, numbers in usable.items() if not np.isfinite(numbers).all()]
+    finite = {n: np.where(np.abs(x) <= LARGEST_REAL, x, np.nan) if x.dtype.kind == "f" else x for n, x in log.items()}
+    return finite, [name for name, numbers in finite.items() if not np.isfinite(numbers).all()]
 
 
 def _checked(evaluations: Log) -> Log:
@@ -188,31 +173,23 @@ def _checked(evaluations: Log) -> Log:
 
 def _with_end(evaluations: Log, result: runs.RunResult | None) -> Log:
     """Evaluations during the run, and the one at its end where it came later."""
-    if (
-        not evaluations
-        or result is None
-        or result.greedy_return is None
-        or evaluations["episode"][-1] >= result.episodes
-    ):
+    greedy = result and result.greedy_return
+    if not evaluations or result is None or greedy is None or evaluations["episode"][-1] >= result.episodes:
         return evaluations
-    greedy = result.greedy_return
-    end: dict[str, float | None] = {"episode": result.episodes, "steps": result.steps, "greedy_return": greedy.mean}
-    end |= {"standard_error": greedy.standard_error, "evaluation_episodes": greedy.episodes}
-    end |= {"mean_length": greedy.mean_length, "success_rate": greedy.success_rate}
-    return {name: np.append(evaluations[name], np.nan if x is None else x) for name, x in end.items()}
+    end = zip(_EVALUATION, (result.episodes, result.steps, *dataclasses.astuple(greedy)), strict=True)
+    return {name: np.append(evaluations[name], np.nan if x is None else x) for name, x in end}
 
 
 def _read_film(path: Path, note: Callable[[str], None]) -> bytes | None:
     try:
         film = files.read_bytes(path, _MAX_FILM_BYTES)
+        if film.startswith((b"GIF87a", b"GIF89a")):
+            return film
+        note(f"{FILM} is not a GIF and is not shown.")
     except FileNotFoundError:
-        return None
+        pass
     except OSError as e:
         note(f"{FILM} is not shown: {e.strerror}.")
-        return None
-    if film.startswith((b"GIF87a", b"GIF89a")):
-        return film
-    note(f"{FILM} is not a GIF and is not shown.")
     return None
 
 
@@ -282,9 +259,7 @@ def budget_axis(shown: Sequence[StoredRun]) -> str:
 
 def label(config: runs.RunConfig) -> str:
     """The agent's name, its nearest preset if that is not the paper's, its changed options, and several environments."""
-    preset, changed, usual_envs = _nearest_preset(config)
-    if config.num_envs != usual_envs:
-        changed |= {"num_envs": config.num_envs}
+    preset, changed = _nearest_preset(config)
     words = (f"{k}={'x'.join(map(str, v)) if isinstance(v, list) else v}" for k, v in changed.items())
     return " ".join((config.agent, *(() if preset == "paper" else (preset,)), *words))
 
@@ -294,11 +269,10 @@ def command(config: runs.RunConfig, seeds: Sequence[int]) -> str | None:
     is_known = config.agent in agents.AGENTS or config.agent.startswith(user_code.PREFIX)
     if config.env.startswith("object:") or not is_known:
         return None
-    preset, changed, usual_envs = _nearest_preset(config)
+    preset, changed = _nearest_preset(config)
     flags = {"agent": config.agent, "preset": preset, "episodes": config.episodes, "steps": config.steps}
     flags |= {"until": config.until if config.until != "mastered" else None}
-    if config.num_envs != usual_envs:
-        flags |= {"num_envs": config.num_envs}
+    flags |= {"num_envs": changed.pop("num_envs")} if "num_envs" in changed else {}
     flags |= {"engine": "ray", "actors": config.actors} if config.actors else {}
     flags |= {name: x for name, x in config.to_json().items() if name in ("until_return", "success_return", *WATCH)}
     several = len(seeds) > 1 and sorted(seeds) == list(range(len(seeds)))
@@ -313,23 +287,21 @@ def command(config: runs.RunConfig, seeds: Sequence[int]) -> str | None:
     return shlex.join(words)
 
 
-def _nearest_preset(config: runs.RunConfig) -> tuple[str, Json, int]:
-    """The preset with the fewest changes, the changes, and its number of environments.
+def _nearest_preset(config: runs.RunConfig) -> tuple[str, Json]:
+    """The preset with the fewest changed options, and the changes, with another number of environments last.
 
     An agent of the user's, whose code is not imported here, is compared with all agents.
     """
+
+    def changed(name: str, preset: str) -> Json:
+        default = _defaults(name, preset)
+        return {k: v for k, v in config.config.items() if k not in default or v != default[k]}
+
     names = [config.agent] if config.agent in agents.AGENTS else [*agents.AGENTS]
-    nearest = [
-        (preset, _changed(config, name, preset), agents.default_num_envs(name, preset))
-        for name in names
-        for preset in agents.presets(name)
-    ]
-    return min(nearest, key=lambda item: len(item[1]))
-
-
-def _changed(config: runs.RunConfig, name: str, preset: str) -> Json:
-    default = _defaults(name, preset)
-    return {k: v for k, v in config.config.items() if k not in default or v != default[k]}
+    pairs = [(name, preset) for name in names for preset in agents.presets(name)]
+    name, preset = min(pairs, key=lambda pair: len(changed(*pair)))
+    usual = config.num_envs == agents.default_num_envs(name, preset)
+    return preset, changed(name, preset) | ({} if usual else {"num_envs": config.num_envs})
 
 
 @lru_cache

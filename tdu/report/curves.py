@@ -13,8 +13,7 @@ from scipy import special
 
 from tdu.run.folder.log import Log
 
-AXES = {"episodes": "episode", "steps": "steps", "seconds": "seconds"}
-"""The log's column of each axis."""
+AXES = {"episodes": "episode", "steps": "steps", "seconds": "seconds"}  # The log's column of each axis
 
 POINTS = 200
 

@@ -8,6 +8,7 @@ from typing import Literal
 import matplotlib as mpl
 import numpy as np
 from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tdu import files
@@ -69,47 +70,44 @@ def bars(
     save(figure, path)
 
 
-Curves = dict[str, tuple[np.ndarray, ...]]
-"""x, middle, low and high for each agent."""
+Curves = dict[str, tuple[np.ndarray, ...]]  # x, middle, low and high for each agent
 
 
 def curves(
-    panels: Mapping[str, Curves],
-    lines: Mapping[str, Mapping[str, float]],
-    path: Path,
-    *,
-    xlabel: str,
-    ylabel: str,
+    panels: Mapping[str, Curves], lines: Mapping[str, Mapping[str, float]], path: Path, *, xlabel: str, ylabel: str
 ) -> None:
     """A panel each with a curve (x, middle, low, high) for every agent, and dashed lines for the levels of others."""
     columns = min(max(len(panels), 1), 4)
     rows = math.ceil(max(len(panels), 1) / columns)
     figure = _figure(max(4.2 * columns, 6.0), 3.2 * rows + 0.6)
-    grid = figure.subplots(rows, columns, squeeze=False)
+    grid = grid_of(figure, len(panels), rows, columns)
     agents = list(dict.fromkeys(agent for drawn in panels.values() for agent in drawn))
     others = list(dict.fromkeys(name for drawn in lines.values() for name in drawn))
     colours = dict(zip(agents, _colours(agents), strict=True))
     handles: dict[str, Artist] = {}
-    for axes, (title, drawn) in zip(grid.flat, panels.items(), strict=False):
+    for axes, (title, drawn) in zip(grid, panels.items(), strict=True):
         for agent, (x, middle, low, high) in drawn.items():
-            (handles[agent],) = axes.plot(
-                x, middle, color=colours[agent], linewidth=1.8, marker="." if len(x) < 2 else ""
-            )
+            marker = "." if len(x) < 2 else ""
+            (handles[agent],) = axes.plot(x, middle, color=colours[agent], linewidth=1.8, marker=marker)
             axes.fill_between(x, low, high, color=colours[agent], alpha=0.15, linewidth=0)
         for name, level in lines.get(title, {}).items():
             style = _DASHES[others.index(name) % len(_DASHES)]
             handles[name] = axes.axhline(level, color="#777777", linewidth=0.9, linestyle=style)
         axes.set_title(title.replace("_", " "), fontsize=10)
-        axes.set_xlabel(xlabel)
-        axes.set_ylabel(ylabel)
-        axes.spines[["top", "right"]].set_visible(False)
-    for axes in list(grid.flat)[len(panels) :]:
-        axes.set_visible(False)
-    order = [name for name in (*agents, *others) if name in handles]
-    across = max(1, min(len(order), int(figure.get_figwidth() / (0.75 + 0.095 * max(map(len, order), default=0)))))
-    figure.legend([handles[n] for n in order], order, frameon=False, loc="upper center", ncols=across)
-    figure.tight_layout(rect=(0, 0, 1, 1 - 0.28 * math.ceil(len(order) / across) / figure.get_figheight()))
+        axes.set(xlabel=xlabel, ylabel=ylabel)
+    order = {name: handles[name] for name in (*agents, *others) if name in handles}
+    rows = _legend(figure, order, "upper center", order.values())
+    figure.tight_layout(rect=(0, 0, 1, 1 - 0.28 * rows / figure.get_figheight()))
     save(figure, path)
+
+
+def grid_of(figure: Figure, count: int, rows: int, columns: int) -> list[Axes]:
+    """Panels without a frame above and on the right; those of the grid beyond `count` are hidden."""
+    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for i, panel in enumerate(panels):
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.set_visible(i < count)
+    return panels[:count]
 
 
 _DASHES = ("--", ":", "-.", (0, (1, 3)))
@@ -139,16 +137,17 @@ def save(figure: Figure, path: Path, dpi: int = 120) -> None:
         figure.savefig(path, dpi=dpi, metadata={_METADATA[path.suffix]: "tdu"})
 
 
-Place = Literal["upper center", "lower center"]
-
-
-def _legend(figure: Figure, names: Collection[str], place: Place) -> int:
+def _legend(
+    figure: Figure,
+    names: Collection[str],
+    place: Literal["upper center", "lower center"],
+    handles: Iterable[Artist] | None = None,
+) -> int:
     """The legend, in as many columns as the figure is wide enough for; how many rows it has."""
-    longest = max(map(len, names), default=0)
-    count = len(names)
-    columns = max(1, min(count, int(figure.get_figwidth() / (0.75 + 0.095 * longest))))
-    figure.legend(frameon=False, ncols=columns, loc=place)
-    return math.ceil(count / columns)
+    columns = max(1, min(len(names), int(figure.get_figwidth() / (0.75 + 0.095 * max(map(len, names), default=0)))))
+    which = {} if handles is None else {"handles": [*handles], "labels": [*names]}
+    figure.legend(frameon=False, ncols=columns, loc=place, **which)
+    return math.ceil(len(names) / columns)
 
 
 def _colours(agents: Iterable[str]) -> list[str]:

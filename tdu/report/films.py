@@ -17,54 +17,38 @@ from tdu.run.trained import TrainedAgent
 from tdu.types import TimeStep
 
 MAX_FRAMES = 5000
-_MAX_BYTES = 2**30
-"""Size of all frames, which are in memory."""
+_MAX_BYTES = 2**30  # Size of all frames, which are in memory
 KINDS = (".gif", ".mp4")
 
-Policy = Callable[[int], Callable[[TimeStep], int]]
-"""policy(episode) -> a function from time steps to actions."""
-
-
-def greedy(agent: TrainedAgent) -> Policy:
-    """Acts greedily on the mean value of the exploiters."""
-
-    def begin(episode: int) -> Callable[[TimeStep], int]:
-        del episode
-        agent.begin_episode()
-        return agent.act_on
-
-    return begin
-
-
-def of_heads(agent: TrainedAgent, heads: Sequence[int]) -> Policy:
-    """Acts greedily on one head, another in each episode."""
-    examiner = agent.examiner
-    assert examiner is not None
-    q = jax.jit(examiner.q)
-
-    def begin(episode: int) -> Callable[[TimeStep], int]:
-        head = heads[episode % len(heads)]
-        return lambda timestep: int(np.argmax(np.asarray(q(agent.params, timestep.observation))[head]))
-
-    return begin
+Policy = Callable[[int], Callable[[TimeStep], int]]  # policy(episode) -> a function from time steps to actions
 
 
 def chosen(agent: TrainedAgent, *, head: int | None, explorer: bool) -> tuple[Policy, str]:
-    """The chosen policy and its description."""
+    """A policy, greedy on the exploiters' mean, on a head, or on an explorer, another one in each episode; and its name."""
+
+    def greedy(episode: int) -> Callable[[TimeStep], int]:
+        agent.begin_episode()
+        return agent.act_on
+
     if head is None and not explorer:
-        return greedy(agent), "greedy on the exploiters' mean"
+        return greedy, "greedy on the exploiters' mean"
     examiner = agent.examiner
     if examiner is None:
         raise UserError("this agent has no separate heads to act on; watch it with --greedy.")
-    count = examiner.exploiters + examiner.explorers
-    if explorer:
-        if not examiner.explorers:
-            raise UserError("this agent has no explorers; choose one of its heads with --head, or --greedy.")
-        return of_heads(agent, range(examiner.exploiters, count)), "explorers, one after the other"
-    assert head is not None
-    if head >= count:
+    count, q = examiner.exploiters + examiner.explorers, jax.jit(examiner.q)
+    if explorer and not examiner.explorers:
+        raise UserError("this agent has no explorers; choose one of its heads with --head, or --greedy.")
+    if head is not None and head >= count:
         raise UserError(f"this agent has heads 0 to {count - 1}, not {head}.")
-    return of_heads(agent, [head]), f"head {head}, {'an exploiter' if head < examiner.exploiters else 'an explorer'}"
+    heads = range(examiner.exploiters, count) if head is None else [head]
+
+    def on_a_head(episode: int) -> Callable[[TimeStep], int]:
+        acting = heads[episode % len(heads)]
+        return lambda timestep: int(np.argmax(np.asarray(q(agent.params, timestep.observation))[acting]))
+
+    if head is None:
+        return on_a_head, "explorers, one after the other"
+    return on_a_head, f"head {head}, {'an exploiter' if head < examiner.exploiters else 'an explorer'}"
 
 
 def played(stage: Stage, policy: Policy, *, episodes: int, longest: int) -> Iterator[tuple[int, int, float, bool]]:
@@ -95,9 +79,8 @@ def check(path: Path) -> None:
     if path.suffix not in KINDS:
         raise UserError(f"{path} is not a known kind of film; end it with .gif or .mp4.")
     if path.suffix == ".mp4" and _ffmpeg() is None:
-        raise UserError(
-            f"an .mp4 needs ffmpeg, which is not installed: pip install 'tdu[films]', or write {path.with_suffix('.gif')}."
-        )
+        other = path.with_suffix(".gif")
+        raise UserError(f"an .mp4 needs ffmpeg, which is not installed: pip install 'tdu[films]', or write {other}.")
     if path.exists():
         raise UserError(f"{path} exists; choose another --out.")
     with writing(path):
@@ -116,23 +99,20 @@ def gif(frames: Sequence[Frame], milliseconds: int) -> bytes:
     pictures = [Image.fromarray(frame).quantize(64, dither=Image.Dither.NONE) for frame in frames]
     times = [milliseconds] * (len(pictures) - 1) + [max(1500, milliseconds)]
     buffer = io.BytesIO()
-    pictures[0].save(
-        buffer, "GIF", save_all=True, append_images=pictures[1:], duration=times, loop=0, optimize=True, disposal=1
-    )
+    looped = {"duration": times, "loop": 0, "optimize": True, "disposal": 1}
+    pictures[0].save(buffer, "GIF", save_all=True, append_images=pictures[1:], **looped)
     return buffer.getvalue()
 
 
 def _ffmpeg() -> str | None:
-    """The path of ffmpeg."""
-    found = shutil.which("ffmpeg")
-    if found is None:
-        try:
-            import imageio_ffmpeg
+    if found := shutil.which("ffmpeg"):
+        return found
+    try:
+        import imageio_ffmpeg
 
-            found = imageio_ffmpeg.get_ffmpeg_exe()
-        except (ImportError, RuntimeError):  # not installed, or no binary for this machine
-            return None
-    return found
+        return str(imageio_ffmpeg.get_ffmpeg_exe())
+    except (ImportError, RuntimeError):  # not installed, or no binary for this machine
+        return None
 
 
 def _mp4(frames: Sequence[Frame], frames_per_second: int) -> bytes:

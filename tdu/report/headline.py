@@ -12,18 +12,13 @@ from tdu.report.collect import StoredRun
 class Headline(NamedTuple):
     """The trained policies of a group. None is a value that the runs do not have."""
 
-    seeds: int
-    """Seeds with an evaluation of the trained policy."""
-    episodes: int
-    """Episodes of their evaluations."""
+    seeds: int  # Seeds with an evaluation of the trained policy
+    episodes: int  # Episodes of their evaluations
     mean: float | None
-    low: float | None
-    """95 % interval: over seeds, or over the evaluation's episodes where there is one seed."""
+    low: float | None  # 95 % interval: over seeds, or over the evaluation's episodes where there is one seed
     high: float | None
-    best: float | None
-    """The best single evaluation of any seed."""
-    mean_length: float | None
-    """Mean number of steps of an evaluation episode, over seeds."""
+    best: float | None  # The best single evaluation of any seed
+    mean_length: float | None  # Mean number of steps of an evaluation episode, over seeds
     success_rate: float | None
     """Share of successful evaluation episodes, over seeds; None if the environment does not report success."""
 
@@ -31,24 +26,24 @@ class Headline(NamedTuple):
 class Reached(NamedTuple):
     """When the seeds of a group reached a return, or met a rule."""
 
-    unit: str
-    """step or episode."""
-    by_seed: dict[int, int | None]
-    """None for a seed that did not."""
+    unit: str  # step or episode
+    by_seed: dict[int, int | None]  # None for a seed that did not
 
     def __str__(self) -> str:
         """The median over all seeds; one that did not get there counts as later than all others."""
-        middle = float(np.median([np.inf if when is None else when for when in self.by_seed.values()]))
+        middle, seeds = median(self.by_seed.values()), len(self.by_seed)
+        if np.isfinite(middle):
+            return f"{self.unit} {middle:,.0f}" + (f" (median of {seeds} seeds)" if seeds > 1 else "")
         count = sum(when is not None for when in self.by_seed.values())
-        if not np.isfinite(middle):
-            return f"{count} of {len(self.by_seed)} seeds" if count else "not reached"
-        return f"{self.unit} {middle:,.0f}" + (
-            f" (median of {len(self.by_seed)} seeds)" if len(self.by_seed) > 1 else ""
-        )
+        return f"{count} of {seeds} seeds" if count else "not reached"
+
+
+def median(reached: Iterable[int | None]) -> float:
+    """The median of times at which something was reached; None is never."""
+    return float(np.median([np.inf if at is None else at for at in reached]))
 
 
 def headline(seeds: Sequence[StoredRun]) -> Headline:
-    """Return of the trained policies of a group."""
     trained = [run.trained_return for run in seeds if run.trained_return is not None]
     if not trained:
         return Headline(0, 0, None, None, None, None, None, None)
@@ -71,8 +66,7 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-_ENOUGH = 5
-"""Episodes of an evaluation that are enough for an interval."""
+_ENOUGH = 5  # Episodes of an evaluation that are enough for an interval
 
 
 def reached(seeds: Sequence[StoredRun], target: float) -> Reached | None:

@@ -16,16 +16,8 @@ from tdu.report.collect import StoredRun, budget_axis, groups
 from tdu.run.folder.log import Log
 
 KINDS = (".svg", ".pdf", ".png")
-_DASHES: tuple[str | tuple[int, tuple[int, ...]], ...] = (
-    "-",
-    "--",
-    ":",
-    "-.",
-    (0, (5, 1)),
-    (0, (1, 1)),
-    (0, (3, 1, 1, 1)),
-    (0, (8, 2)),
-)
+_DASHES: tuple[str | tuple[int, tuple[int, ...]], ...]
+_DASHES = ("-", "--", ":", "-.", (0, (5, 1)), (0, (1, 1)), (0, (3, 1, 1, 1)), (0, (8, 2)))
 
 
 def draw(
@@ -40,25 +32,20 @@ def draw(
     """Draws the figure. The default axis is the budget's unit; the default window is a fiftieth of the longest run."""
     if path.suffix not in KINDS:
         raise UserError(f"{path} is not a known kind of figure; end it with {', '.join(KINDS)}.")
-    logs = {
-        key: [page_data.drawn_log(run) for run in seeds if run.has_episodes] for key, seeds in groups(shown).items()
-    }
-    logs = {key: having for key, some in logs.items() if (having := [log for log in some if metric in log])}
+    every = {key: [page_data.drawn_log(r) for r in seeds if r.has_episodes] for key, seeds in groups(shown).items()}
+    logs = {key: having for key, some in every.items() if (having := [log for log in some if metric in log])}
     if not logs:
         if metric == page_data.GREEDY:
             raise UserError(f"no run here has evaluations for {metric}; train with --evaluate-every.")
-        raise UserError(
-            f"no episode with {page_data.METRICS[metric]} has ended in these runs; there is nothing to draw."
-        )
+        words = page_data.METRICS[metric]
+        raise UserError(f"no episode with {words} has ended in these runs; there is nothing to draw.")
     environments = list(dict.fromkeys(env for env, _ in logs))
     colours = palette.assign(agent for _, agent in logs)
     columns = min(len(environments), 3)
     rows = math.ceil(len(environments) / columns)
     figure = Figure(figsize=(1.2 + 4.6 * columns, 0.6 + 3.2 * rows), layout="constrained")
-    panels = np.ravel(np.asarray(figure.subplots(rows, columns, squeeze=False)))
-    for panel in panels[len(environments) :]:
-        panel.set_visible(False)
-    for env, panel in zip(environments, panels, strict=False):
+    panels = figures.grid_of(figure, len(environments), rows, columns)
+    for env, panel in zip(environments, panels, strict=True):
         here = axis or budget_axis([run for run in shown if run.config.env == env])
         at, drawn, within = _curves({a: own for (e, a), own in logs.items() if e == env}, metric, here, window)
         for agent, own in drawn.items():
@@ -69,9 +56,8 @@ def draw(
             panel.set_ylim(ends[0] - margin, ends[1] + margin)
         panel.set(title=textwrap.shorten(env, 80), xlabel=here, ylabel=page_data.METRICS[metric])
         panel.title.set_fontsize(10)
-        panel.spines[["top", "right"]].set_visible(False)
     entries: dict[str, Artist] = {}
-    for panel in panels[: len(environments)]:
+    for panel in panels:
         for handle, name in zip(*panel.get_legend_handles_labels(), strict=True):
             entries.setdefault(name, handle)
     names, handles = list(entries), list(entries.values())
@@ -82,8 +68,7 @@ def draw(
     figures.save(figure, path, dpi=150)
 
 
-_LETTER = 0.085
-"""Width of a letter in inches, to keep the legend inside the figure."""
+_LETTER = 0.085  # Width of a letter in inches, to keep the legend inside the figure
 
 
 def _curves(
@@ -93,9 +78,7 @@ def _curves(
     every = [log for own in logs.values() for log in own]
     at = curves.grid(every, axis)
     smoothed = 1 if metric in page_data.UNSMOOTHED else window or curves.usual_window(every)
-    drawn = {
-        agent: np.stack([curves.curve(log, metric, axis, at, smoothed) for log in own]) for agent, own in logs.items()
-    }
+    drawn = {a: np.stack([curves.curve(log, metric, axis, at, smoothed) for log in own]) for a, own in logs.items()}
     return at, drawn, curves.bounds(log[metric] for log in every)
 
 

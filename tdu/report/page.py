@@ -22,8 +22,7 @@ from tdu.run.folder.records import RECENT
 
 _MAX_ROWS = 2000
 _MAX_CONFIGS = 12
-_MAX_CHARTS = 40
-"""Environments with learning curves; others are only in the tables."""
+_MAX_CHARTS = 40  # Environments with learning curves; others are only in the tables
 _MAX_HEADLINES = 24
 _MAX_FILMS = 8
 
@@ -45,16 +44,20 @@ def save(folders: Sequence[Path], out: Path, title: str | None = None) -> dict[s
     return collected.left_out
 
 
+_SIGNED = (
+    b'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<meta name="generator" content="tdu report">\n'
+)
+"""The beginning of every page. Other files are never overwritten."""
+
+
 def _is_ours(path: Path) -> bool:
-    """Whether a file is a page that was written here."""
     if not path.is_file():
         return False
     with open(path, "rb") as f:
-        return f.read(len(_SIGNED)) == _SIGNED.encode()
+        return f.read(len(_SIGNED)) == _SIGNED
 
 
 def write(collected: Collected, title: str) -> str:
-    """The page as text."""
     shown, grouped = collected.runs, groups(collected.runs)
     colours = palette.assign(agent for _, agent in grouped)
     environments = list(dict.fromkeys(env for env, _ in grouped))
@@ -71,15 +74,15 @@ def write(collected: Collected, title: str) -> str:
         section("headline", "Results", _headlines(grouped, colours)),
         section("films", "Films of the trained policy", _films(shown)),
         section("curves", "Learning curves", _curves(data["environments"], len(environments))),
-        section("heads", "Acting heads and their returns", _heads(shown, data["strips"])),
-        section("maps", "Exploration frontier", _maps(data["maps"])),
+        section("heads", "Acting heads and their returns", _heads(shown, data["strips"]) if data["strips"] else ""),
+        section("maps", "Exploration frontier", _maps(data["maps"]) if data["maps"] else ""),
         section("distributions", "Bonus and TD error", _distributions(data["distributions"])),
         section("runs", "Runs", _runs(shown)),
-        section("config", "Configurations", _configs(grouped)),
+        section("config", "Configurations", _configs(grouped) if grouped else ""),
         *(_results(f"results-{i}", one) for i, one in enumerate(collected.results)),
         section("missing", "Problems and missing data", _missing(collected)),
     ]
-    return _SIGNED + _TEMPLATE.format(
+    return _file("page.html").format(
         title=escaped(title),
         chart_style=_file("uPlot.min.css"),
         style=_file("page.css"),
@@ -99,10 +102,8 @@ def _environments(drawn: Sequence[StoredRun]) -> list[page_data.Data]:
 
 
 def _headlines(grouped: Groups, colours: dict[str, str]) -> str:
-    cards = [
-        _card(env, agent, seeds, palette.COLOURS[colours[agent]])
-        for (env, agent), seeds in list(grouped.items())[:_MAX_HEADLINES]
-    ]
+    first = list(grouped.items())[:_MAX_HEADLINES]
+    cards = [_card(env, agent, seeds, palette.COLOURS[colours[agent]]) for (env, agent), seeds in first]
     more = len(grouped) - len(cards)
     note = f'<p class="note">{more} more agents and environments are in the tables.</p>' if more else ""
     finished = [run for seeds in grouped.values() for run in seeds if run.result is not None]
@@ -115,7 +116,6 @@ def _headlines(grouped: Groups, colours: dict[str, str]) -> str:
 
 
 def _card(env: str, agent: str, seeds: Sequence[StoredRun], colour: palette.Colour) -> str:
-    """The result of one agent on one environment."""
     found, mastery = headline(seeds), mastered(seeds)
     facts = {"First this good": first_as_good(seeds), "Mastered": mastery}
     if mastery is None:
@@ -144,18 +144,15 @@ def _card(env: str, agent: str, seeds: Sequence[StoredRun], colour: palette.Colo
 def _versions(seeds: Sequence[StoredRun]) -> str:
     """The versions that finished runs were made with."""
     made_with = [one for run in seeds if run.result is not None for one in run.result.versions]
-    words = dict.fromkeys(
-        ", ".join(f"{name} {one[name]}" for name in ("tdu", "jax", "precision") if name in one) for one in made_with
-    )
+    names = ("tdu", "jax", "precision")
+    words = dict.fromkeys(", ".join(f"{name} {one[name]}" for name in names if name in one) for one in made_with)
     return f" with {escaped('; '.join(words))}" if words else ""
 
 
 def _returned(found: Headline, seeds: Sequence[StoredRun]) -> str:
     """The return of the trained policy, in large; of the last training episodes where there was no evaluation."""
-    mean, label = (
-        found.mean,
-        f"evaluation return, {_several(found.seeds, 'seed')}, {_several(found.episodes, 'episode')}",
-    )
+    mean = found.mean
+    label = f"evaluation return, {_several(found.seeds, 'seed')}, {_several(found.episodes, 'episode')}"
     if found.low is not None and found.high is not None:
         over = "seeds" if found.seeds > 1 else "episodes"
         label += f". 95 % interval over {over}: {rounded(found.low)} to {rounded(found.high)}"
@@ -164,9 +161,8 @@ def _returned(found: Headline, seeds: Sequence[StoredRun]) -> str:
     if mean is None:
         means = [last for run in seeds if (last := run.last_return) is not None]
         mean = sum(means) / len(means) if means else None
-        label = (
-            f"training return of the last {RECENT} episodes, {_several(len(means), 'seed')}. There was no evaluation"
-        )
+        trained = f"training return of the last {RECENT} episodes, {_several(len(means), 'seed')}"
+        label = f"{trained}. There was no evaluation"
     return f'<p class="big">{"–" if mean is None else rounded(mean)}</p><p class="label">{label}.</p>'
 
 
@@ -191,20 +187,17 @@ def _values(seeds: Sequence[StoredRun]) -> list[str]:
     return [f"Largest |Q|: {rounded(largest, 3)}; possible return: {rounded(possible, 3)}.{verdict}"]
 
 
-_DRIFT = 10.0
-"""Values have diverged above this multiple of the possible return and of the first episode's largest |Q|."""
+_DRIFT = 10.0  # Values have diverged above this multiple of the possible return and of the first episode's largest |Q|
 
 
 def _films(shown: Sequence[StoredRun]) -> str:
-    filmed = [(run, run.film) for run in shown if run.film is not None][:_MAX_FILMS]
-    if not filmed:
-        return ""
-    return '<div class="charts">' + "".join(
-        f"<figure><figcaption>{escaped(page_data.title(run))}</figcaption>"
-        f'<img class="film" alt="film of {escaped(page_data.title(run))}" '
+    filmed = [(escaped(page_data.title(run)), run.film) for run in shown if run.film is not None][:_MAX_FILMS]
+    films = "".join(
+        f'<figure><figcaption>{title}</figcaption><img class="film" alt="film of {title}" '
         f'src="data:image/gif;base64,{base64.b64encode(film).decode()}"></figure>'
-        for run, film in filmed
-    ) + "</div>"  # fmt: skip
+        for title, film in filmed
+    )
+    return f'<div class="charts">{films}</div>' if films else ""
 
 
 def _runs(shown: Sequence[StoredRun]) -> str:
@@ -228,25 +221,16 @@ def _runs(shown: Sequence[StoredRun]) -> str:
     return table(columns, ([row[name] for name in columns] for row in rows), "runs") if rows else ""
 
 
-def _can_be_recorded(agent: str) -> bool:
-    """Whether it can be; an agent of the user's, whose code is not imported here, is assumed to."""
-    return agent not in agents.AGENTS or agents.AGENTS[agent].can_be_recorded
-
-
 def _not_recorded(shown: Sequence[StoredRun]) -> list[str]:
-    """How many runs have no record, and why."""
-    without = [run for run in shown if run.record is None and run.has_episodes]
-    words = []
-    for could, because in ((True, "trained without --record"), (False, "their agents cannot be recorded")):
-        count = sum(_can_be_recorded(run.config.agent) is could for run in without)
-        if count:
-            words.append(f"{count} of {_several(len(shown), 'run')} without maps and distributions: {because}")
-    return words
+    """How many runs have no record, and why. An agent of the user's, whose code is not imported here, could have one."""
+    without = [run.config.agent for run in shown if run.record is None and run.has_episodes]
+    unable = sum(name in agents.AGENTS and not agents.AGENTS[name].can_be_recorded for name in without)
+    reasons = {"trained without --record": len(without) - unable, "their agents cannot be recorded": unable}
+    among = f"of {_several(len(shown), 'run')} without maps and distributions"
+    return [f"{count} {among}: {because}" for because, count in reasons.items() if count]
 
 
 def _maps(maps: Sequence[page_data.Data]) -> str:
-    if not maps:
-        return ""
     layers = dict.fromkeys(layer["name"] for one in maps for layer in one["layers"])
     options = "".join(f"<option>{escaped(name)}</option>" for name in layers)
     pictures = "".join(
@@ -283,25 +267,14 @@ def _curves(environments: Sequence[page_data.Data], count: int) -> str:
 
 
 def _heads(shown: Sequence[StoredRun], strips: Sequence[page_data.Data]) -> str:
-    if not strips:
-        return ""
     options = "".join(f'<option value="{i}">{escaped(s["name"])}</option>' for i, s in enumerate(strips))
+    names = {"role": "role", "head": "head", "episodes": "episodes", "mean": "mean return", "last": "last-20 return"}
+    names |= {"best": "best return"}
     rows = [
-        (run.agent, run.config.seed, run.config.env, row["role"], row["head"], row["episodes"], row["mean"], row["last"],
-         row["best"])
+        (run.agent, run.config.seed, run.config.env, *(row[name] for name in names))
         for run in shown[:200] if (heads := page_data.heads(run)) is not None for row in heads["rows"]
     ][:_MAX_ROWS]  # fmt: skip
-    columns = (
-        "agent",
-        "seed",
-        "environment",
-        "role",
-        "head",
-        "episodes",
-        "mean return",
-        "last-20 return",
-        "best return",
-    )
+    columns = ("agent", "seed", "environment", *names.values())
     return (
         f'<div class="controls"><label>run <select id="strip">{options}</select></label></div>'
         '<figure><canvas id="who" role="img" aria-label="which head acted when"></canvas>'
@@ -314,8 +287,6 @@ def _heads(shown: Sequence[StoredRun], strips: Sequence[page_data.Data]) -> str:
 
 
 def _distributions(distributions: Sequence[page_data.Data]) -> str:
-    if not distributions:
-        return ""
     charts = "".join(
         f'<figure class="distribution" data-run="{i}" data-kind="{escaped(kind)}">'
         f"<figcaption>{escaped(kind)}: {escaped(one['name'])}</figcaption>"
@@ -323,16 +294,12 @@ def _distributions(distributions: Sequence[page_data.Data]) -> str:
         for i, one in enumerate(distributions)
         for kind in one["kinds"]
     )
-    return (
-        f'<div class="charts">{charts}</div><p class="note">Over transitions from the replay: the median, the middle '
-        "50 % and the middle 90 %.</p>"
-    )
+    note = '<p class="note">Over transitions from the replay: the median, the middle 50 % and the middle 90 %.</p>'
+    return f'<div class="charts">{charts}</div>{note}' if charts else ""
 
 
 def _configs(grouped: Groups) -> str:
     """A table of the options in which groups differ, and one of all options, folded."""
-    if not grouped:
-        return ""
     if len(grouped) > _MAX_CONFIGS:  # each agent on its first environment
         grouped = {key: seeds for key, seeds in grouped.items() if key == next(k for k in grouped if k[1] == key[1])}
     configs = {}
@@ -393,35 +360,3 @@ def _script_safe(text: str) -> str:
 
 def _file(name: str) -> str:
     return (resources.files("tdu.report") / "page" / name).read_text("utf-8")
-
-
-_SIGNED = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="generator" content="tdu report">
-"""
-"""The beginning of every page. Other files are never overwritten."""
-
-_TEMPLATE = """\
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:">
-<link rel="icon" href="data:,">
-<title>{title}</title>
-<style>{chart_style}</style>
-<style>{style}</style>
-</head>
-<body>
-<header><h1>{title}</h1></header>
-<main>
-{content}
-</main>
-<script type="application/json" id="data">{data}</script>
-<script>/* {licence} */
-{library}</script>
-<script>{script}</script>
-</body>
-</html>
-"""

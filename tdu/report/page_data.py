@@ -1,8 +1,8 @@
 """The data of a page's charts, as JSON can hold it: learning curves, acting heads, maps and distributions."""
 
 import base64
+import itertools
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -27,17 +27,13 @@ METRICS = {
     "loss": "loss",
     "largest_q": "largest |Q|",
 }
-EVALUATED = (GREEDY, "success_rate", "mean_length")
-"""Columns of the evaluations."""
-UNSMOOTHED = ("bad_share", *EVALUATED)
-"""Drawn as they are, not as a mean over the last episodes."""
+EVALUATED = (GREEDY, "success_rate", "mean_length")  # Columns of the evaluations
+UNSMOOTHED = ("bad_share", *EVALUATED)  # Drawn as they are, not as a mean over the last episodes
 _DIGITS = 5
 _MAX_NUMBERS, _MIN_POINTS = 500_000, 20
 _BINS = 80
-_MAX_RUNS, _MAX_HEADS = 24, 1000
-"""Runs with a chart of their own, and heads in it."""
-_MAP_BYTES = 5_000_000
-"""Size of all maps of a page; above it, snapshots are dropped evenly."""
+_MAX_RUNS, _MAX_HEADS = 24, 1000  # Runs with a chart of their own, and heads in it
+_MAP_BYTES = 5_000_000  # Size of all maps of a page; above it, snapshots are dropped evenly
 
 
 def points(shown: Sequence[StoredRun]) -> int:
@@ -104,52 +100,31 @@ def heads(run: StoredRun) -> Data | None:
         return None
     bins = min(_BINS, len(head))
     slot = (np.arange(len(head)) * bins) // len(head)
-    acted = np.zeros((count, bins), np.int64)
-    earned = np.zeros((count, bins))
-    usable = np.isfinite(returns)
+    acted, earned, usable = np.zeros((count, bins), np.int64), np.zeros((count, bins)), np.isfinite(returns)
     np.add.at(acted, (head[usable], slot[usable]), 1)
     np.add.at(earned, (head[usable], slot[usable]), returns[usable])
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean = earned / acted
+        means = earned / acted
     rows = []
     for k in range(count):
         own = returns[usable & (head == k)]
-        rows.append(
-            {
-                "head": k,
-                "role": role(k, exploiters),
-                "episodes": len(own),
-                "mean": float(own.mean()) if len(own) else None,
-                "last": float(own[-20:].mean()) if len(own) else None,
-                "best": float(own.max()) if len(own) else None,
-            }
-        )
+        row: Data = {"head": k, "role": "exploiter" if k < exploiters else "explorer", "episodes": len(own)}
+        for name, number in (("mean", np.mean), ("last", lambda x: x[-20:].mean()), ("best", np.max)):
+            row[name] = float(number(own)) if len(own) else None
+        rows.append(row)
     edges = [int(log["episode"][np.searchsorted(slot, b)]) for b in range(bins)]
-    return {
-        "rows": rows,
-        "exploiters": exploiters,
-        "acted": acted.tolist(),
-        "earned": [_plain(row) for row in mean],
-        "edges": [*edges, int(log["episode"][-1])],
-    }
-
-
-def role(head: int, exploiters: int) -> str:
-    """Whether a head exploits or explores."""
-    return "exploiter" if head < exploiters else "explorer"
+    edges.append(int(log["episode"][-1]))
+    earned_means = [_plain(row) for row in means]
+    return {"rows": rows, "exploiters": exploiters, "acted": acted.tolist(), "earned": earned_means, "edges": edges}
 
 
 def strips(shown: Sequence[StoredRun]) -> list[Data]:
     """`heads` of the first runs with several heads."""
-    found: list[Data] = []
-    for run in shown:
-        if len(found) < _MAX_RUNS and (acting := heads(run)) is not None:
-            found.append({"name": title(run), "agent": run.agent, **acting})
-    return found
+    found = ({"name": title(run), "agent": run.agent, **acting} for run in shown if (acting := heads(run)) is not None)
+    return list(itertools.islice(found, _MAX_RUNS))
 
 
 def title(run: StoredRun) -> str:
-    """A run's name on the page."""
     return f"{run.agent}, seed {run.config.seed}, on {run.config.env}"
 
 
@@ -160,41 +135,32 @@ def maps(shown: Sequence[StoredRun]) -> list[Data]:
         for run in shown
         if run.record is not None and run.record.about["map"] and run.record.snapshots
     ]
-    total = sum(layer.numbers.size for _, _, layers in drawn for layer in layers)
+    total = sum(numbers.size for _, _, layers in drawn for *_, numbers in layers)
     return [_map(run, record, layers, _MAP_BYTES / max(total, _MAP_BYTES)) for run, record, layers in drawn]
 
 
-class Layer(NamedTuple):
-    """A value of every state at every snapshot."""
-
-    name: str
-    about: str
-    numbers: np.ndarray
-    """[T, S]."""
+Layer = tuple[str, str, np.ndarray]
+"""Name and description of a value of every state at every snapshot, and its numbers [T, S]."""
 
 
 def _layers(record: Record) -> list[Layer]:
-    about = record.about
-    names = about["map"]["layers"]
+    names, layers = record.about["map"]["layers"], list[Layer]()
+    counts = {group: record.about[group] for group in ("exploiters", "explorers")}
     visits = record.maps("visits").astype(np.int64)
-    several = bool(about["exploiters"]) and bool(about["explorers"])
-    layers = [Layer("recent visits", "visits since the last snapshot", visits.sum(axis=1))]
-    if several:
-        layers.append(Layer("recent visits, exploiters", "visits by exploiters since the last snapshot", visits[:, 0]))
-        layers.append(Layer("recent visits, explorers", "visits by explorers since the last snapshot", visits[:, 1]))
-    layers.append(Layer("visits", "visits so far", np.cumsum(visits.sum(axis=1), axis=0)))
     if "sigma" in names:
-        layers.insert(0, Layer("bonus σ", "the exploiters' disagreement about the TD error", record.maps("sigma")))
+        layers.append(("bonus σ", "the exploiters' disagreement about the TD error", record.maps("sigma")))
+    layers.append(("recent visits", "visits since the last snapshot", visits.sum(axis=1)))
+    for i, group in enumerate(counts if all(counts.values()) else ()):
+        layers.append((f"recent visits, {group}", f"visits by {group} since the last snapshot", visits[:, i]))
+    layers.append(("visits", "visits so far", np.cumsum(visits.sum(axis=1), axis=0)))
     if "bonus" in names:
         paid = record.maps("bonus")
         same = "sigma" in names and np.allclose(paid, record.maps("sigma"), rtol=1e-2, atol=1e-3)
         if np.any(paid) and not same:
-            layers.append(Layer("bonus paid", "the bonus that the agent adds to the reward", paid))
-    if "spread" in names:
-        spread = record.maps("spread")
-        for group, (count, name) in enumerate(((about["exploiters"], "exploiters"), (about["explorers"], "explorers"))):
-            if count > 1:
-                layers.append(Layer(f"spread of Q, {name}", f"the {name}' disagreement about Q", spread[:, group]))
+            layers.append(("bonus paid", "the bonus that the agent adds to the reward", paid))
+    for i, (group, count) in enumerate(counts.items() if "spread" in names else ()):
+        if count > 1:
+            layers.append((f"spread of Q, {group}", f"the {group}' disagreement about Q", record.maps("spread")[:, i]))
     return layers
 
 
@@ -208,29 +174,13 @@ def _map(run: StoredRun, record: Record, drawn: list[Layer], share: float) -> Da
         else:
             numbers = numbers[kept]
         low, high, steps = scaled(numbers)
-        layers.append(
-            {
-                "name": name,
-                "about": sentence,
-                "low": low,
-                "high": high,
-                "whole": numbers.dtype.kind == "i",
-                "data": base64.b64encode(steps.tobytes()).decode(),
-            }
-        )
-    return {
-        "name": title(run),
-        "agent": run.agent,
-        "kind": about["kind"],
-        "rows": about["rows"],
-        "columns": about["columns"],
-        "goal": about["goal"],
-        "cells": about["cells"],
-        "episodes": [record.snapshots[i]["episode"] for i in kept],
-        "steps": [record.snapshots[i]["steps"] for i in kept],
-        "paths": [record.snapshots[i]["path"] for i in kept],
-        "layers": layers,
-    }
+        data, whole = base64.b64encode(steps.tobytes()).decode(), numbers.dtype.kind == "i"
+        layers.append({"name": name, "about": sentence, "low": low, "high": high, "whole": whole, "data": data})
+    drawing: Data = {"name": title(run), "agent": run.agent}
+    drawing |= {name: about[name] for name in ("kind", "rows", "columns", "goal", "cells")}
+    for name, of_snapshot in (("episodes", "episode"), ("steps", "steps"), ("paths", "path")):
+        drawing[name] = [record.snapshots[i][of_snapshot] for i in kept]
+    return drawing | {"layers": layers}
 
 
 def scaled(numbers: np.ndarray) -> tuple[float, float, np.ndarray]:
@@ -256,18 +206,14 @@ def distributions(shown: Sequence[StoredRun]) -> list[Data]:
     for run in shown:
         if run.record is None or len(run.record.snapshots) < 2:
             continue
-        quantiles: Data = {
-            "name": title(run),
-            "agent": run.agent,
-            "episodes": [s["episode"] for s in run.record.snapshots],
-            "kinds": {},
-        }
+        kinds = {}
         for kind, words in (("bonus", "bonus"), ("td", "TD error of the exploiters' mean")):
             rows = [s.get(kind) or [None] * 5 for s in run.record.snapshots]
             if any(any(row) for row in rows):
-                quantiles["kinds"][words] = [list(column) for column in zip(*rows, strict=True)]
-        if quantiles["kinds"]:
-            found.append(quantiles)
+                kinds[words] = [list(column) for column in zip(*rows, strict=True)]
+        if kinds:
+            episodes = [s["episode"] for s in run.record.snapshots]
+            found.append({"name": title(run), "agent": run.agent, "episodes": episodes, "kinds": kinds})
     return found[:_MAX_RUNS]
 
 

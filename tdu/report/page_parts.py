@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from tdu.errors import printable
 from tdu.report.text import rounded
 
-Cell = str | float | None
-"""A text, a number, or None for an unknown value."""
+Cell = str | float | None  # A text, a number, or None for an unknown value
 
 
 class Html(str):
@@ -15,7 +14,6 @@ class Html(str):
 
 
 def escaped(text: str) -> str:
-    """A text as HTML."""
     return text if isinstance(text, Html) else html.escape(printable(text))
 
 
@@ -51,7 +49,6 @@ def _cell(cell: Cell, right: str) -> str:
 
 
 def number_or_text(text: str) -> Cell:
-    """The value of a CSV cell."""
     for kind in (int, float):
         try:
             return kind(text)

@@ -47,9 +47,8 @@ def _blocks(tokens: Sequence[Token], figures: Mapping[str, bytes], name: str) ->
             cells = []
         elif token.type == "table_close" and cells is not None:
             head, *rows = cells
-            content = table(
-                head, ([_cell(cell) for cell in row] for row in rows), f"{name}: {', '.join(map(_plain, head))}"
-            )
+            label = f"{name}: {', '.join(map(_plain, head))}"
+            content = table(head, ([_cell(cell) for cell in row] for row in rows), label)
             cells = None
             yield Token("html_block", "", 0, content=content)
         elif cells is not None:

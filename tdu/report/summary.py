@@ -1,14 +1,14 @@
 """`tdu score`: the results of a folder of runs as a table and as JSON, with the scores of bsuite and of Atari."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from tdu.errors import UserError
 from tdu.report import atari_scores, bsuite_scores, bsuite_summary, figures
-from tdu.report.collect import StoredRun, read_run, with_budgets
-from tdu.report.headline import headline, reached
+from tdu.report.collect import StoredRun, groups, read_run, with_budgets
+from tdu.report.headline import headline, median, reached
 from tdu.report.text import markdown_table, number_words
 from tdu.run import folder as runs
 from tdu.run.folder.records import Json
@@ -23,22 +23,17 @@ def summarise(folder: Path, target: float | None = None) -> Summary:
     """
     found, damaged, notes = _read(folder)
     by_agent: dict[str, dict[str, dict[int, StoredRun]]] = {}
-    kept_runs = list[StoredRun]()
-    furthest = dict[tuple[str, str, int], StoredRun]()
-    for run in found:
-        furthest[_identity(run)] = max(furthest.get(_identity(run), run), run, key=_progress)
-    for run in found:
-        if (kept := furthest[_identity(run)]) is not run:
-            notes.append(f"{run.name} is the same run as {kept.name} and is left out.")
-        else:
-            by_agent.setdefault(run.agent, {}).setdefault(run.config.env, {})[run.config.seed] = run
-            kept_runs.append(run)
+    for (env, agent), some in groups(found).items():
+        for seed in dict.fromkeys(run.config.seed for run in some):
+            same = [run for run in some if run.config.seed == seed]
+            kept = max(same, key=lambda run: (run.result is not None, len(run.log.get("episode", ()))))
+            notes += [f"{run.name} is the same run as {kept.name} and is left out." for run in same if run is not kept]
+            by_agent.setdefault(agent, {}).setdefault(env, {})[seed] = kept
+    kept_runs = [run for run in found if by_agent[run.agent][run.config.env][run.config.seed] is run]
     described = {
         name: {
             "environments": {env: _environment(seeds, target) for env, seeds in envs.items()},
-            "bsuite": bsuite_summary.summarise(
-                (run for seeds in envs.values() for run in seeds.values()), damaged, notes
-            ),
+            "bsuite": bsuite_summary.summarise([r for seeds in envs.values() for r in seeds.values()], damaged, notes),
         }
         for name, envs in by_agent.items()
     }
@@ -52,14 +47,6 @@ def summarise(folder: Path, target: float | None = None) -> Summary:
         "agents": described,
         "atari": atari_scores.summarise(kept_runs),
     }
-
-
-def _identity(run: StoredRun) -> tuple[str, str, int]:
-    return run.agent, run.config.env, run.config.seed
-
-
-def _progress(run: StoredRun) -> tuple[bool, int]:
-    return run.result is not None, len(run.log.get("episode", ()))
 
 
 def _read(folder: Path) -> tuple[list[StoredRun], dict[str, str], list[str]]:
@@ -142,15 +129,10 @@ def _interval_words(found: Json) -> str:
     return number_words(found["mean"]) + interval
 
 
-def _median(reached: Iterable[int | None]) -> float:
-    """The median of times at which something was reached; None is never."""
-    return float(np.median([np.inf if at is None else at for at in reached]))
-
-
 def _reached_words(steps: dict[int, int | None] | None) -> str:
     if steps is None:
         return "no evaluations"
-    middle = _median(steps.values())
+    middle = median(steps.values())
     words = f"{middle:,.0f}" if np.isfinite(middle) else "not by half of the seeds"
     return f"{words} ({', '.join('no' if at is None else f'{at:,}' for at in steps.values())})"
 
@@ -198,7 +180,5 @@ def _solved_words(environment: Json) -> str:
     solved = list(environment["solved_episodes"].values())
     if not solved:
         return "–"
-    words = [str(x or f">{environment['episodes']}") for x in solved]
-    middle = _median(solved)
-    median = f"{middle:g}" if np.isfinite(middle) else f">{environment['episodes']}"
-    return f"{median} ({', '.join(words)})"
+    middle, never = median(solved), f">{environment['episodes']}"
+    return f"{f'{middle:g}' if np.isfinite(middle) else never} ({', '.join(str(x or never) for x in solved)})"

@@ -1,11 +1,24 @@
-"""Tables and numbers as `tdu score` and the page print them."""
+"""Tables and numbers as `tdu score` and the page print them; and the published numbers beside this file."""
 
+import csv
 import math
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+
+@lru_cache
+def published(file: str) -> dict[str, dict[str, float]]:
+    """The numbers of a CSV file beside this one, by the first column's name and by column; empty cells are left out."""
+    with open(Path(__file__).parent / file, newline="", encoding="utf-8") as f:
+        names, *rows = csv.reader(f)
+    return {
+        row[0]: {name: float(x) for name, x in zip(names[1:], row[1:], strict=True) if x and name != "source"}
+        for row in rows
+    }
 
 
 def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown."""
     lines = [columns, ["---"] * len(columns), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

@@ -9,18 +9,6 @@ from tdu.theory.mdp import MDP, mdp, next_values, values
 from tdu.theory.posterior import Data, Posterior, SampleMoments, gather, moments, prior
 
 __all__ = [
-    "MDP",
-    "Data",
-    "Posterior",
-    "SampleMoments",
-    "TransitionBias",
-    "bellman",
-    "families",
-    "gather",
-    "mdp",
-    "moments",
-    "next_values",
-    "prior",
-    "transition_bias",
-    "values",
-]
+    "MDP", "Data", "Posterior", "SampleMoments", "TransitionBias", "bellman", "families", "gather", "mdp", "moments",
+    "next_values", "prior", "transition_bias", "values",
+]  # fmt: skip

@@ -6,22 +6,12 @@ The paper does not define which MDP the expectation E_{r,s'} is taken in. Here i
 the mean of the posterior, or, for draws of Q_π from p(M), the MDP of each draw.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from tdu.errors import UserError
 from tdu.theory.mdp import MDP, Real, check_discount, checked, finite, next_values, within_range
-
-
-class Residuals(NamedTuple):
-    """Left side minus right side of both equations, [S, A], with standard errors."""
-
-    mean: Real
-    variance: Real
-    mean_error: Real
-    variance_error: Real
+from tdu.theory.posterior import SampleMoments
 
 
 def backup(q: ArrayLike, policy: ArrayLike, task: MDP, *, gamma: float) -> Real:
@@ -31,9 +21,8 @@ def backup(q: ArrayLike, policy: ArrayLike, task: MDP, *, gamma: float) -> Real:
 
 def _backup(q: Real, task: MDP, policy: ArrayLike, gamma: float) -> Real:
     check_discount(gamma)
-    return np.asarray(
-        task.rewards + gamma * np.einsum("...ijk,...k->...ij", task.transitions, next_values(q, policy), optimize=True)
-    )
+    after = np.einsum("...ijk,...k->...ij", task.transitions, next_values(q, policy), optimize=True)
+    return np.asarray(task.rewards + gamma * after)
 
 
 def _consistent(q: ArrayLike, task: MDP) -> tuple[Real, MDP]:
@@ -42,14 +31,13 @@ def _consistent(q: ArrayLike, task: MDP) -> tuple[Real, MDP]:
     if samples.ndim != 3 or samples.shape[1:] != task.rewards.shape[-2:] or len(samples) < 1:
         raise UserError(f"values must be [samples, {task.states}, {task.actions}], not {samples.shape}.")
     if task.rewards.ndim > 2 and task.rewards.shape != samples.shape:
-        raise UserError(
-            f"{len(samples)} samples of values need one MDP or one for each, not {task.rewards.shape[:-2]}."
-        )
+        several = task.rewards.shape[:-2]
+        raise UserError(f"{len(samples)} samples of values need one MDP or one for each, not {several}.")
     return samples, task
 
 
-def residuals(q: ArrayLike, policy: ArrayLike, task: MDP, *, gamma: float) -> Residuals:
-    """Residuals of both equations for values [samples, S, A], in one MDP or one for each."""
+def residuals(q: ArrayLike, policy: ArrayLike, task: MDP, *, gamma: float) -> SampleMoments:
+    """Left side minus right side of both equations, [S, A], for values [samples, S, A], in one MDP or one for each."""
     samples, task = _consistent(q, task)
     if len(samples) < 2:
         raise UserError("residuals of moments need at least two samples of values.")
@@ -58,9 +46,8 @@ def residuals(q: ArrayLike, policy: ArrayLike, task: MDP, *, gamma: float) -> Re
         difference = samples - after
         squares = np.square(samples - samples.mean(axis=0)) - np.square(after - after.mean(axis=0))
         root = np.sqrt(len(samples))
-        return Residuals(
-            difference.mean(axis=0), squares.mean(axis=0), difference.std(axis=0) / root, squares.std(axis=0) / root
-        )
+        errors = difference.std(axis=0) / root, squares.std(axis=0) / root
+        return SampleMoments(difference.mean(axis=0), squares.mean(axis=0), *errors)
 
 
 def moved_through(q: ArrayLike, policy: ArrayLike, task: MDP, *, gamma: float) -> Real:

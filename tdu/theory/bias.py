@@ -67,9 +67,8 @@ def transition_bias(theta: ArrayLike, truth: ArrayLike, *, gamma: float) -> Tran
     """
     estimated, true = _samples("theta", theta), _samples("truth", truth)
     if estimated.shape[1:] != true.shape[1:]:
-        raise UserError(
-            f"theta and truth must have the same transitions; their shapes are {estimated.shape} and {true.shape}."
-        )
+        shapes = f"{estimated.shape} and {true.shape}"
+        raise UserError(f"theta and truth must have the same transitions; their shapes are {shapes}.")
     check_discount(gamma)
     with within_range("values in theta and truth"):
         record = _record(estimated, true, gamma)
@@ -89,12 +88,13 @@ def _record(theta: Real, truth: Real, gamma: float) -> TransitionBias:
     rho, alpha = _ratio(B_next, B, np.sqrt(size)), _ratio(m_next, m, np.sqrt(size))
     phi, kappa = _ratio(C_next, C, size), _ratio(D, C, size)
     of_mean, of_truth = gamma * B_next - B, gamma * true["q'"] - true["q"]
+    td, td_truth = (gamma * samples[..., 1] - samples[..., 0] for samples in (near, near_truth))
     return TransitionBias(
         B=B, C=C, D=D, A=m * B, rho=rho, phi=phi, kappa=kappa, alpha=alpha,
         mean_q=B,
-        var_q=_variance(near[..., 0]) - _variance(near_truth[..., 0]),
-        mean_td=_td(near, gamma).mean(axis=0) - _td(near_truth, gamma).mean(axis=0),
-        var_td=_variance(_td(near, gamma)) - _variance(_td(near_truth, gamma)),
+        var_q=near[..., 0].var(axis=0) - near_truth[..., 0].var(axis=0),
+        mean_td=td.mean(axis=0) - td_truth.mean(axis=0),
+        var_td=td.var(axis=0) - td_truth.var(axis=0),
         var_q_predicted=c - 2 * true["q"] * B - B**2,
         var_td_predicted=gamma**2 * c_next - 2 * gamma * d + c - 2 * of_truth * of_mean - of_mean**2,
         sufficient=condition(rho, phi, kappa, alpha, gamma=gamma),
@@ -143,9 +143,7 @@ def _samples(name: str, numbers: ArrayLike) -> Real:
     if samples.ndim < 2 or samples.shape[-1] != 2:
         raise UserError(f"{name} must have the shape [samples, 2] or [samples, ..., 2], not {samples.shape}.")
     if 0 in samples.shape:
-        raise UserError(
-            f"{name} is empty: it has the shape {samples.shape}; give at least one sample of one transition."
-        )
+        raise UserError(f"{name} is empty: its shape is {samples.shape}; give at least one sample of one transition.")
     return samples
 
 
@@ -153,14 +151,6 @@ def _moments(samples: Real) -> dict[str, Real]:
     q, q_next = samples[..., 0], samples[..., 1]
     products = {"q": q, "q'": q_next, "q²": q * q, "q'²": q_next * q_next, "qq'": q * q_next}
     return {name: np.asarray(product.mean(axis=0)) for name, product in products.items()}
-
-
-def _variance(numbers: Real) -> Real:
-    return np.asarray(numbers.var(axis=0))
-
-
-def _td(samples: Real, gamma: float) -> Real:
-    return gamma * samples[..., 1] - samples[..., 0]
 
 
 def _ratio(above: Real, below: Real, size: Real) -> Real:

@@ -15,32 +15,28 @@ def deep_sea(right: ArrayLike, *, move_cost: float = 0.01, stochastic: bool = Fa
     if rights.ndim != 2 or len(rights) != rights.shape[1] or not rights.size or not np.isin(rights, (0, 1)).all():
         raise UserError(f"right must be a square of zeros and ones, not {rights.shape}.")
     check_number("move_cost", move_cost)
-    size = len(rights)
-    slip = 1 / size if stochastic else 0.0
+    size, goes_right = len(rights), rights.ravel().astype(np.int64)
+    slip, cells = 1 / size if stochastic else 0.0, np.arange(size * size)
+    to_left, below, to_right = _successors(size).T
     transitions, rewards = np.zeros((size * size, 2, size * size + 1)), np.zeros((size * size, 2))
-    for row, column in np.ndindex(size, size):
-        cell, last = row * size + column, row == size - 1
-
-        def below(column: int, row: int = row, last: bool = last) -> int:
-            return size * size if last else (row + 1) * size + min(max(column, 0), size - 1)
-
-        goes_right = int(rights[row, column])
-        transitions[cell, 1 - goes_right, below(column - 1)] += 1
-        transitions[cell, goes_right, below(column + 1)] += 1 - slip
-        transitions[cell, goes_right, below(column)] += slip
-        rewards[cell, goes_right] = (1.0 if column == size - 1 else 0.0) - move_cost / size
+    transitions[cells, 1 - goes_right, to_left] = 1
+    transitions[cells, goes_right, to_right] = 1 - slip
+    transitions[cells, goes_right, below] += slip  # the same cell as `to_right` in the last column
+    rewards[cells, goes_right] = (cells % size == size - 1) - move_cost / size
     return MDP(transitions, rewards)
+
+
+def _successors(size: int) -> NDArray[np.int64]:
+    """The cells of the next row to the left, below and to the right of each cell, [N², 3]; N² is the end."""
+    rows, columns = np.indices((size, size)).reshape(2, -1, 1)
+    return np.where(rows == size - 1, size * size, (rows + 1) * size + np.clip(columns + np.arange(-1, 2), 0, size - 1))
 
 
 def deep_sea_support(size: int) -> Support:
     """Prior knowledge of Deep Sea: a move leads to the next row, at most one column away."""
     check_count("size", size)
     support = np.zeros((size * size, 2, size * size + 1), bool)
-    for row, column in np.ndindex(size, size):
-        for side in (-1, 0, 1):
-            last = row == size - 1
-            successor = size * size if last else (row + 1) * size + min(max(column + side, 0), size - 1)
-            support[row * size + column, :, successor] = True
+    support[np.arange(size * size)[:, None], :, _successors(size)] = True
     return support
 
 
@@ -58,9 +54,9 @@ def binary_tree(onward: ArrayLike) -> MDP:
     leads = leads.astype(np.int64)
     depth = len(leads)
     transitions, rewards = np.zeros((depth, 2, depth + 1)), np.zeros((depth, 2))
-    for branch, action in enumerate(leads):
-        transitions[branch, action, branch + 1] = 1
-        transitions[branch, 1 - action, depth] = 1
+    branches = np.arange(depth)
+    transitions[branches, leads, branches + 1] = 1
+    transitions[branches, 1 - leads, depth] = 1
     rewards[depth - 1, leads[-1]] = 1.0
     return MDP(transitions, rewards)
 

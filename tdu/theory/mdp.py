@@ -45,9 +45,7 @@ def mdp(transitions: ArrayLike, rewards: ArrayLike) -> MDP:
     """A checked MDP from transitions [S, A, S + 1], or [S, A, S] if no episode ends, and rewards [S, A]."""
     probabilities, expected = finite("transitions", transitions), finite("rewards", rewards)
     if expected.ndim != 2:
-        raise UserError(
-            f"rewards must have the shape [S, A], with at least one state and one action, not {expected.shape}."
-        )
+        raise UserError(f"rewards must have the shape [S, A], at least one state and one action, not {expected.shape}.")
     states, actions = expected.shape
     if probabilities.shape == (states, actions, states):
         probabilities = np.concatenate([probabilities, np.zeros((states, actions, 1))], axis=-1)
@@ -60,9 +58,7 @@ def checked(task: MDP) -> MDP:
         raise UserError(f"the task must be an MDP, as tdu.theory.mdp makes them, not {type(task).__name__}.")
     probabilities, expected = finite("transitions", task.transitions), finite("rewards", task.rewards)
     if expected.ndim < 2 or 0 in expected.shape:
-        raise UserError(
-            f"rewards must have the shape [S, A], with at least one state and one action, not {expected.shape}."
-        )
+        raise UserError(f"rewards must have the shape [S, A], at least one state and one action, not {expected.shape}.")
     *many, states, actions = expected.shape
     if probabilities.shape != (*expected.shape, states + 1):
         axes = "".join(f"{count}, " for count in many)
@@ -80,7 +76,6 @@ def checked(task: MDP) -> MDP:
 
 
 def _pair(which: NDArray[np.bool_]) -> str:
-    """Text for the first true pair of [..., S, A]."""
     *many, state, action = np.argwhere(which)[0]
     return f"state {state}, action {action}" + (f" of MDP {', '.join(map(str, many))}" if many else "")
 
@@ -128,34 +123,28 @@ def checked_policy(policy: ArrayLike, states: int, actions: int) -> Whole:
     except ValueError as e:
         raise UserError(f"a policy is one whole number for each of the {states} states.") from e
     if chosen.shape != (states,) or not np.issubdtype(chosen.dtype, np.integer):
-        raise UserError(
-            f"a policy is one whole number for each of the {states} states, not {chosen.dtype} {chosen.shape}."
-        )
+        raise UserError(f"a policy is one whole number for each of {states} states, not {chosen.dtype} {chosen.shape}.")
     if (chosen < 0).any() or (chosen >= actions).any():
         raise UserError(f"a policy's actions lie between 0 and {actions - 1}.")
     return chosen.astype(np.int64)
 
 
 def check_discount(gamma: float) -> None:
-    """Checks that γ is a number in [0, 1]."""
     if not isinstance(gamma, _NUMBER) or not 0 <= gamma <= 1:
         raise UserError(f"gamma must be a number between 0 and 1, not {gamma!r}.")
 
 
 def check_number(name: str, number: object) -> None:
-    """Checks that it is a finite number and not negative."""
     if not isinstance(number, _NUMBER) or not 0 <= number < np.inf:
         raise UserError(f"{name} must be a number from 0 up, not {number!r}.")
 
 
 def check_count(name: str, count: object, *, least: int = 1) -> None:
-    """Checks that it is a whole number and at least `least`."""
     if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < least:
         raise UserError(f"{name} must be a whole number, at least {least}, not {count!r}.")
 
 
 def check_generator(rng: object) -> None:
-    """Checks that it is a NumPy generator."""
     if not isinstance(rng, np.random.Generator):
         raise UserError(f"rng must be a generator such as np.random.default_rng(0), not {rng!r}.")
 
@@ -166,10 +155,8 @@ def finite(name: str, numbers: ArrayLike) -> Real:
         array = np.asarray(numbers, np.float64)
     except (TypeError, ValueError) as e:
         raise UserError(f"{name} must be one array of numbers.") from e
-    if not np.isfinite(array).all():
-        raise UserError(
-            f"{name} must be finite; {int((~np.isfinite(array)).sum())} of its numbers are NaN or infinite."
-        )
+    if wrong := int((~np.isfinite(array)).sum()):
+        raise UserError(f"{name} must be finite; {wrong} of its numbers are NaN or infinite.")
     return array
 
 

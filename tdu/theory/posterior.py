@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tdu.errors import UserError
-from tdu.theory.mdp import (
+from tdu.theory.mdp import (  # fmt: skip
     MDP,
     Real,
     Whole,
@@ -28,8 +28,7 @@ from tdu.theory.mdp import (
     within_range,
 )
 
-_CHUNK = 2**21
-"""Transition probabilities drawn at a time."""
+_CHUNK = 2**21  # Transition probabilities drawn at a time
 
 
 class Data(NamedTuple):
@@ -71,13 +70,14 @@ class Posterior(NamedTuple):
         """The posterior after more data."""
         states, actions, _ = self.support.shape
         data = checked_data(data, states, actions)
-        if not (possible := self.support[data.states, data.actions, data.next_states]).all():
-            s, a, following = (column[np.argmin(possible)] for column in (data.states, data.actions, data.next_states))
+        triples = data.states, data.actions, data.next_states
+        if not (possible := self.support[triples]).all():
+            s, a, following = (column[np.argmin(possible)] for column in triples)
             raise UserError(f"the data lead from state {s}, action {a} to {following}, which the prior rules out.")
         visits = np.zeros(self.support.shape)
-        np.add.at(visits, (data.states, data.actions, data.next_states), 1.0)
+        np.add.at(visits, triples, 1.0)
         total = np.zeros(self.reward_mean.shape)
-        np.add.at(total, (data.states, data.actions), data.rewards)
+        np.add.at(total, triples[:2], data.rewards)
         known = np.isinf(self.reward_precision)
         before = np.where(known, 1.0, self.reward_precision)
         precision = before + visits.sum(axis=-1) / self.noise_sd**2
