@@ -22,16 +22,18 @@ PUBLISHED = ("dreamer_v3 (published)", "boot_dqn (published)", "dqn (published)"
 BEST = "dreamer_v3 (published)"
 """The agent with the best published mean, which is to be exceeded."""
 OURS = "tdu, preset bsuite"
+FEW = 5
+"""Settings of each experiment with the preset `laptop`: one of each size of noise and scale."""
 
 Scores = Mapping[str, float]
 """By experiment."""
 
 
 def cells(preset: str) -> list[Cell]:
-    """Seed 0 of every setting, so that a part of the runs covers all experiments."""
-    del preset
+    """Seed 0 of every setting, in an order in which a part of the runs covers all experiments; `laptop` is such a part."""
     every = [bsuite_id for name in ORDER for bsuite_id in ids(name)]
-    return spread([cell(i, "tdu", 0, preset=PRESET, episodes=None, until="mastered") for i in every])
+    ordered = spread([cell(i, "tdu", 0, preset=PRESET, episodes=None, until="mastered") for i in every])
+    return ordered if preset == "paper" else ordered[: FEW * len(ORDER)]
 
 
 def measure(folder: Path, result: run_folder.RunResult) -> Measured:
@@ -50,7 +52,7 @@ def report(rows: Sequence[RunRow]) -> Findings:
     done = {name: those for name, those in by_experiment.items() if those}
     ours = {name: float(np.mean([row.score for row in those])) for name, those in done.items()}
     others = {name: published_scores()[name] for name in PUBLISHED}
-    body = [_how_far(done), _table(done, ours, others)] if done else ["No run is done yet."]
+    body = [_how_far(done), _table(done, ours, others)] if done else ["There are no runs yet."]
     figures = {}
     if done:
         body.insert(1, "![Score of each experiment](bars.svg)")
@@ -76,8 +78,8 @@ def _how_far(done: Mapping[str, Sequence[RunRow]]) -> str:
             "scores are over all settings of an experiment."
         )
     return words + (
-        " A score is the mean over settings of bsuite 0.3.6's official score of each. MNIST is a subset of 9,000 training "
-        "digits where the full files are not there."
+        " A score is the mean over settings of bsuite 0.3.6's official score of each. MNIST was a subset of "
+        "9,000 training digits."
     )
 
 
@@ -133,7 +135,7 @@ BSUITE_BEST = Grid(
     },
     rules="reached if the mean over 23 experiments of bsuite's official score, one run of each of 468 settings with seed 0, "
     "is above DreamerV3's published 0.656.",
-    left_out="nothing; both presets have all 468 settings.",
+    left_out="all settings but five of each experiment; the verdict needs all of them.",
     cells=cells, measure=measure, report=report,
     check=imported,
 )  # fmt: skip
