@@ -74,7 +74,11 @@ def _page(name: str, preset: str, every: RowsByExperiment, findings: Findings) -
 def _commands(name: str, preset: str) -> str:
     """How the missing runs and the page are made."""
     command = f"tdu reproduce {name}" + (f" --preset {preset}" if preset != "laptop" else "")
-    return f"```\n{command}            # makes the missing runs\n{command} --pages    # makes this page again from the rows\n```"
+    lines = [
+        f"{command}            # makes the missing runs",
+        f"{command} --pages    # makes this page again from the rows",
+    ]
+    return "\n".join(["```", *lines, "```"])
 
 
 def _grid_words(name: str, preset: str, cells: Sequence[Cell], used: Sequence[RunRow]) -> str:
