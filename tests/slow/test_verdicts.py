@@ -10,6 +10,7 @@ from reproduction.experiments import (
     battery,
     binary_tree,
     bsuite,
+    bsuite_best,
     deep_ablation,
     deep_sea,
     deep_sea_grid,
@@ -226,6 +227,28 @@ def test_the_ablation_of_deep_gives_the_price_of_each_part():
     assert "| batch 32 | >10,000, >10,000, >10,000 |" in found.body
     assert "no bonus (β = 0): 1.00 and 1.00" in found.verdicts["parts"].because
     assert deep_ablation.report(rows_with(cells[1:])).verdicts["parts"].word == "not yet enough data"
+
+
+def test_the_whole_suite_is_a_mean_over_experiments_and_needs_every_setting():
+    """An experiment counts as one, however many settings it has."""
+    cells = bsuite_best.cells("paper")
+
+    def row(c, score):
+        return RunRow(*rows.identity(c), None, 1000, 2000, score, None, 1.0, "abc1234", "a processor")
+
+    def rows_with(low):
+        return [row(c, low if c.env.startswith("memory_size") else 0.66) for c in cells]
+
+    assert len(cells) == 468
+    assert bsuite_best.report(rows_with(0.6)).verdicts["whole suite"].word == "reached"
+    found = bsuite_best.report(rows_with(0.5))
+    assert found.verdicts["whole suite"].word == "not reached"
+    assert f"**{(22 * 0.66 + 0.5) / 23:.3f}**" in found.body
+    partly = bsuite_best.report(rows_with(1.0)[1:])
+    assert partly.verdicts["whole suite"].word == "not yet enough data"
+    assert "preliminary" in partly.body
+    assert "preliminary" not in found.body
+    assert {c.env.partition("/")[0] for c in cells[:23]} == set(bsuite.SETTINGS)
 
 
 def test_the_battery_counts_agents_and_shows_returns():
