@@ -10,7 +10,7 @@ from reproduction.experiment import Findings, Grid, Measured, Verdict, cell, sel
 from reproduction.rows import RunRow
 from tdu.environments import parse
 from tdu.environments.bsuite import imported
-from tdu.environments.bsuite_twins.experiments import SETTINGS, ids
+from tdu.environments.bsuite_twins.experiments import SETTINGS, ids, split
 from tdu.report import bsuite_scores
 from tdu.report.bsuite_summary import published_scores
 from tdu.report.figures import ORDER
@@ -50,7 +50,7 @@ def report(rows: Sequence[RunRow]) -> Findings:
         if row.score is not None:
             by_experiment[parse(row.env).experiment].append(row)
     done = {name: those for name, those in by_experiment.items() if those}
-    ours = {name: float(np.mean([row.score for row in those])) for name, those in done.items()}
+    ours = {name: official_score(name, {row.env: row.score for row in those}) for name, those in done.items()}
     others = {name: published_scores()[name] for name in PUBLISHED}
     body = [_how_far(done), _table(done, ours, others)] if done else ["There are no runs yet."]
     figures = {}
@@ -58,6 +58,22 @@ def report(rows: Sequence[RunRow]) -> Findings:
         body.insert(1, "![Score of each experiment](bars.svg)")
         figures = {"bars": lambda: _draw(ours, others)}
     return Findings({"whole suite": _verdict(done, ours, others)}, "\n\n".join(body), figures, _every_setting(done))
+
+
+def official_score(experiment: str, scores: Mapping[str, float | None]) -> float:
+    """bsuite's score of an experiment from the official scores of its settings by id.
+
+    It is their mean. For experiments with noise or scale, half of the standard deviation over noises or scales is subtracted.
+    """
+    by_scale: dict[float, list[float]] = {}
+    for bsuite_id, score in scores.items():
+        settings = SETTINGS[experiment][split(bsuite_id)[1]]
+        scale = settings.get("noise_scale", settings.get("reward_scale", 0.0))
+        by_scale.setdefault(scale, []).append(score or 0.0)
+    means = [float(np.mean(those)) for those in by_scale.values()]
+    if len(means) == 1:
+        return means[0]
+    return 0.5 * (float(np.mean(means)) + max(float(np.mean(means) - np.std(means)), 0.0))
 
 
 def _is_complete(done: Mapping[str, Sequence[RunRow]]) -> bool:
@@ -78,8 +94,8 @@ def _how_far(done: Mapping[str, Sequence[RunRow]]) -> str:
             "scores are over all settings of an experiment."
         )
     return words + (
-        " A score is the mean over settings of bsuite 0.3.6's official score of each. MNIST was a subset of "
-        "9,000 training digits."
+        " Scores are bsuite 0.3.6's official ones: a mean over settings, and for experiments with noise or scale half of the "
+        "standard deviation over the five sizes is subtracted. MNIST was a subset of 9,000 training digits."
     )
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import pytest
 
 from reproduction import catalogue, deep_sea_runs, pages, rows
@@ -20,6 +21,8 @@ from reproduction.experiments import (
     scaling,
 )
 from reproduction.rows import RunRow
+from tdu.environments.bsuite_twins import experiments
+from tdu.report import bsuite_scores
 
 ROW = RunRow("deep_sea:size=10", "tdu", "paper", "", 0, 10_000, 49, 49, 490, 1.0, 3, 0.5, "abc1234", "a processor")
 
@@ -249,6 +252,21 @@ def test_the_whole_suite_is_a_mean_over_experiments_and_needs_every_setting():
     assert "preliminary" in partly.body
     assert "preliminary" not in found.body
     assert {c.env.partition("/")[0] for c in cells[:23]} == set(bsuite.SETTINGS)
+
+
+def test_the_score_of_an_experiment_is_bsuite_s():
+    """From scores of single settings, as from all logs at once: logs of made-up agents with noise, scale and sizes."""
+    rng = np.random.default_rng(0)
+    episodes = np.array(sorted(bsuite_scores.logged_episodes(10_000)))
+    for experiment in ("bandit_noise", "catch_scale", "catch"):
+        logs = {}
+        for bsuite_id in experiments.ids(experiment):
+            regret = rng.random() * episodes * 0.5
+            logs[bsuite_id] = {"steps": episodes, "episode": episodes, "total_regret": regret}
+            logs[bsuite_id] |= dict.fromkeys(("total_return", "episode_len", "episode_return"), np.ones(len(episodes)))
+        (whole,) = bsuite_scores.score_logs(logs)
+        single = {i: bsuite_scores.score_logs({i: log})[0].score for i, log in logs.items()}
+        assert bsuite_best.official_score(experiment, single) == pytest.approx(whole.score, abs=1e-9)
 
 
 def test_the_battery_counts_agents_and_shows_returns():
