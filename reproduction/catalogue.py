@@ -9,6 +9,7 @@ from reproduction.experiments.baselines import BASELINES
 from reproduction.experiments.battery import BATTERY
 from reproduction.experiments.binary_tree import BINARY_TREE
 from reproduction.experiments.bsuite import BSUITE
+from reproduction.experiments.bsuite_best import BSUITE_BEST
 from reproduction.experiments.deep_ablation import DEEP_ABLATION
 from reproduction.experiments.deep_sea import DEEP_SEA
 from reproduction.experiments.deep_sea_grid import DEEP_SEA_GRID
@@ -28,6 +29,7 @@ EXPERIMENTS: dict[str, Grid | Own] = {
     "luck": LUCK,
     "battery": BATTERY,
     "bsuite": BSUITE,
+    "bsuite_best": BSUITE_BEST,
     "atari": ATARI,
     "atari_ablations": ATARI_ABLATIONS,
     "atari_57": ATARI_57,

@@ -63,13 +63,22 @@ def _page(name: str, preset: str, every: RowsByExperiment, findings: Findings) -
         "\n".join(claims),
         f"*Rule:* {_sentence(grid.rules)} [All rules](../RULES.md).",
         findings.body,
-        f"```\ntdu reproduce {name}            # makes the missing runs\ntdu reproduce {name} --pages    # "
-        "makes this page again from the rows\n```",
+        _commands(name, preset),
         _folded("Every run", findings.details),
         _folded("The grid and the missing runs", _grid_words(name, preset, cells, used)),
         _folded("Where the rows come from", _rows_words(name, used, findings.shown, every)),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _commands(name: str, preset: str) -> str:
+    """How the missing runs and the page are made."""
+    command = f"tdu reproduce {name}" + (f" --preset {preset}" if preset != "laptop" else "")
+    lines = [
+        f"{command}            # makes the missing runs",
+        f"{command} --pages    # makes this page again from the rows",
+    ]
+    return "\n".join(["```", *lines, "```"])
 
 
 def _grid_words(name: str, preset: str, cells: Sequence[Cell], used: Sequence[RunRow]) -> str:

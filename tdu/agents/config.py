@@ -9,7 +9,7 @@ from tdu.agents.units import RewardUnit
 from tdu.errors import UserError
 from tdu.networks import torsos
 from tdu.options import changed, option
-from tdu.types import Behaviour, Optimiser
+from tdu.types import Behaviour, EnvSpec, Optimiser
 from tdu.values import EnsembleKind
 
 
@@ -57,6 +57,11 @@ def check_replay(capacity: int, **sizes: int) -> None:
 class LearnerConfig(QConfig):
     """Options of the agents that `q_ensemble` trains, with one network or many."""
 
+    eager_steps: int = option(
+        0,
+        "Steps at the start of a run that are each followed by a learning step; later, one in learn_period is.",
+        minimum=0,
+    )
     reward_unit: RewardUnit = option(
         "one",
         "Unit in which values are learned: 1 (one); the largest reward seen, if it is above 10 or below 0.1 (largest); or "
@@ -68,6 +73,12 @@ class LearnerConfig(QConfig):
         minimum=1,
         maximum=1000,
     )
+    dense_return_steps: int = option(
+        0,
+        "n for observations that are not one-hot, which may lack what an agent has to remember; 0 for return_steps.",
+        minimum=0,
+        maximum=1000,
+    )
     return_cut: Literal["never", "worse"] = option(
         "never",
         "Where an n-step return ends for a head: after n steps (never), or before the first step that the head would not "
@@ -76,8 +87,15 @@ class LearnerConfig(QConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.return_cut != "never" and self.return_steps == 1:
+        check_replay(self.replay_capacity, eager_steps=self.eager_steps)
+        if self.eager_steps and self.learn_period == 1:
+            raise UserError("eager_steps needs learn_period above 1; set learn_period=4, for example.")
+        if self.return_cut != "never" and max(self.return_steps, self.dense_return_steps) == 1:
             raise UserError("return_cut needs return_steps above 1; set return_steps=3, for example.")
+
+    def steps_of_returns(self, spec: EnvSpec) -> int:
+        """n of n-step returns in an environment."""
+        return self.return_steps if spec.num_states is not None else self.dense_return_steps or self.return_steps
 
 
 @dataclass(frozen=True)
@@ -118,7 +136,7 @@ class EnsembleConfig(LearnerConfig):
     trace_decay: float = option(
         0.0,
         "Decay of a memory trace, a moving average of past observations that the networks see beside the current one; 0 for "
-        "none. Not for one-hot observations, bytes and images.",
+        "none. Not for one-hot observations, bytes, boards and images.",
         minimum=0,
         below=1,
     )
@@ -202,6 +220,31 @@ PRESETS: Presets = {
         "adam_eps": 1e-5,
         "acting": "live",
     },
+    "bsuite": {
+        "ensemble": "heads",
+        "hidden_sizes": (64, 64),
+        "exploiters": 15,
+        "explorers": 5,
+        "prior_size": "unit",
+        "prior_scale": 0.3,
+        "mask_prob": 0.75,
+        "batch_size": 64,
+        "replay_capacity": 100_000,
+        "adam_eps": 1e-5,
+        "acting": "live",
+        "observations": "standard",
+        "reward_unit": "returns",
+        "trace_decay": 0.99,
+        "bootstrap": "double",
+        "learning_rate": 5e-4,
+        "target_period": 300,
+        "return_steps": 1,
+        "dense_return_steps": 20,
+        "discount": 0.9995,
+        "epsilon": 0.01,
+        "learn_period": 8,
+        "eager_steps": 50_000,
+    },
 }
 """Presets: named sets of defaults.
 
@@ -210,6 +253,7 @@ PRESETS: Presets = {
 - `boot_dqn`: the settings of bsuite's boot_dqn.
 - `general`: for tasks with cycles, which are most tasks.
 - `deep`: for Deep Sea of every size up to 100 and beyond (docs/deep-sea.md).
+- `bsuite`: one configuration for all of bsuite (docs/bsuite.md).
 
 An agent without explorers has as many exploiters as exploiters and explorers together.
 """

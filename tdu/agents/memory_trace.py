@@ -22,9 +22,9 @@ class Remembering(NamedTuple):
 
 
 def applies(spec: EnvSpec) -> bool:
-    """Whether the observation is a vector or a board of numbers. One-hot observations, bytes and images have no trace."""
+    """Whether the observation is a vector of numbers. One-hot observations, bytes, boards and images have no trace."""
     is_real = spec.num_states is None and np.issubdtype(np.dtype(spec.dtype), np.floating)
-    return is_real and not inputs.is_image(spec)
+    return is_real and sum(length > 1 for length in spec.observation_shape) <= 1
 
 
 def with_trace(make: Callable[[EnvSpec], Agent], spec: EnvSpec, decay: float) -> Agent:

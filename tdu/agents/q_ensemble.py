@@ -72,11 +72,12 @@ def q_ensemble(
     spec: EnvSpec, config: LearnerConfig, *, heads: Heads, values: Values, bonus: Bonus, behaviour: Behaviour
 ) -> Agent:
     join = config.discount if config.return_cut == "never" else None
-    replay = replays.uniform(config.replay_capacity, config.batch_size, steps=config.return_steps, join=join)
+    steps = config.steps_of_returns(spec)
+    replay = replays.uniform(config.replay_capacity, config.batch_size, steps=steps, join=join)
     k = heads.exploiters
     task_heads = max(k, 1)  # without exploiters, the explorer's values are those of the task
     unit = units.make(config.reward_unit, config.discount)
-    with_rows = config.return_steps > 1 or config.reward_unit == "returns"
+    with_rows = steps > 1 or config.reward_unit == "returns"
     masked = heads.mask_prob < 1.0
     noisy = heads.noise_scale > 0.0
     # Without exploiters, the heads that learn the task are paid the bonus too: it limits their values.
@@ -182,7 +183,9 @@ def q_ensemble(
         return jnp.where(explores, extra, 0.0)
 
     def learn(state: EnsembleState, key: Key) -> tuple[EnsembleState, Metrics]:
-        ready = (replay.size(state.replay) >= config.min_replay) & (state.phase == 0)
+        stored = replay.size(state.replay)
+        is_turn = (state.phase == 0) | (stored < config.eager_steps)
+        ready = (stored >= config.min_replay) & is_turn
         return learning.when(ready, update, state, key, reducers)
 
     def examine(state: EnsembleState, batch: Transition) -> Examined:
@@ -229,5 +232,5 @@ def q_ensemble(
             examine=examine,
         ),
         extras=("last", "row") if with_rows else (),
-        cut=cut if config.return_steps > 1 else None,
+        cut=cut if steps > 1 else None,
     )

@@ -52,6 +52,8 @@ def run(arguments: list[str]) -> int:
     add_length(parser, "each environment's")
     add_watch(parser)
     add("--track", choices=track.KINDS, help="log every run there too (default: only log.csv)")
+    words = "begin with one setting of every experiment; a sweep that was stopped then has some of each"
+    add("--spread", action="store_true", help=words)
     add("--out", type=folder, metavar="DIR", help="the sweep's folder (default sweeps/…)")
     add("--engine", choices=("local", "ray"), default="local", help="where it runs (default local)")
     words = "the Ray cluster's address (default: a cluster is started on this machine)"
@@ -84,7 +86,7 @@ def run(arguments: list[str]) -> int:
                 until_return=parsed.until_return, success_return=parsed.success_return,
             ):  # fmt: skip
                 planned.setdefault(cell.config().digest(), cell)
-    cells = list(planned.values())
+    cells = sweeps.spread(list(planned.values())) if parsed.spread else list(planned.values())
     out = parsed.out or Path("sweeps") / sweeps.file_name(parsed.targets[0])
     jobs = sweeps.missing(cells, out)
     jobs = [job._replace(arguments=[*job.arguments, *watch_arguments(parsed)]) for job in jobs]

@@ -204,7 +204,8 @@ def _refuse_unused(made: MadeEnvironment, options: dict[str, Any]) -> None:
     reasons = {
         "observations": None if standard.measured(spec).any() else "observation is not a vector of numbers",
         "dense_prior": None if spec.num_states is None else "observation is one-hot",
-        "trace_decay": None if memory_trace.applies(spec) else "observation is not a vector or a board of numbers",
+        "dense_return_steps": None if spec.num_states is None else "observation is one-hot",
+        "trace_decay": None if memory_trace.applies(spec) else "observation is not a vector of numbers",
     }
     for name, reason in reasons.items():
         if options.get(name) is not None and reason is not None:

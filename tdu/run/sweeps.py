@@ -98,6 +98,26 @@ def plan(
     return list(cells.values())
 
 
+def spread(cells: Sequence[Cell]) -> list[Cell]:
+    """The same runs, ordered so that every part of them from the start covers all experiments and their settings evenly.
+
+    The first setting of each experiment comes first, then one that is far from it, then those half as far, and so on.
+    """
+    groups: dict[tuple[str, ...], list[Cell]] = {}
+    for cell in cells:
+        name = environments.parse(cell.env).experiment or cell.env
+        groups.setdefault((name, cell.agent, cell.preset, cell.options_text, str(cell.seed)), []).append(cell)
+    turns = [(turn, cell) for group in groups.values() for turn, cell in zip(_turns(len(group)), group, strict=True)]
+    return [cell for _, cell in sorted(turns, key=lambda of: of[0])]
+
+
+def _turns(count: int) -> list[int]:
+    """For each of `count` places, when its turn is: in the order of the van der Corput sequence."""
+    bits = max(count - 1, 1).bit_length()
+    order = sorted(range(count), key=lambda place: int(f"{place:0{bits}b}"[::-1], 2))
+    return [order.index(place) for place in range(count)]
+
+
 def parse_grid(texts: Sequence[str]) -> dict[str, list[str]]:
     """`["beta=0.1,1", "prior_scale=0,3"]` as lists by name. A value that is itself a list is joined with x: 64x64."""
     grid: dict[str, list[str]] = {}

@@ -84,9 +84,9 @@ def train(
             ten successes in a row on the Binary Tree). "mastered" (default): on Deep Sea, in addition, the greedy policy
             has followed the optimal path at 20 checks in a row, 5 episodes apart; with a recurrent agent, which has no such
             check, nothing. "budget": nothing.
-        preset: a set of defaults. Ensembles have "paper", "listing", "boot_dqn" and "general"; the default is "paper" on
-            the paper's environments (Deep Sea, Binary Tree, bsuite) and "general" elsewhere. Recurrent agents have
-            "paper", "atari-small", "minatar", "memory" and "deep-sea"; the default depends on the environment.
+        preset: a set of defaults. Ensembles have "paper", "listing", "boot_dqn", "general", "deep" and "bsuite"; the default
+            is "paper" on the paper's environments (Deep Sea, Binary Tree, bsuite) and "general" elsewhere. Recurrent agents
+            have "paper", "atari-small", "minatar", "memory" and "deep-sea"; the default depends on the environment.
         checkpoint_seconds: time between checkpoints.
         evaluation_episodes: maximum number of greedy episodes, without learning, at the end of the run; 0 for none. The
             evaluation takes at most a tenth of the steps trained (or a thousand steps, if that is more).

@@ -20,11 +20,11 @@ def made(env_id, **options):
 
 
 def test_the_trace_is_the_moving_average_of_the_episode_and_is_stored_with_the_transition():
-    env, agent = made("catch/0", trace_decay=DECAY)
+    env, agent = made("cartpole/0", trace_decay=DECAY)
     key = jax.random.key(0)
     learner = agent.init(key)
     state, timestep = env.reset(key)
-    acting, expected = agent.actor.begin(agent.params(learner), key), np.zeros(50)
+    acting, expected = agent.actor.begin(agent.params(learner), key), np.zeros(6)
     for _ in range(3):
         before = np.ravel(timestep.observation)
         expected = DECAY * expected + (1 - DECAY) * before
@@ -40,7 +40,7 @@ def test_the_trace_is_the_moving_average_of_the_episode_and_is_stored_with_the_t
 
 
 def test_the_trained_policy_sees_the_same_trace_as_the_actor():
-    env, agent = made("catch/0", trace_decay=DECAY, acting="live")
+    env, agent = made("cartpole/0", trace_decay=DECAY, acting="live")
     key = jax.random.key(0)
     params = agent.params(agent.init(key))
     _, first = env.reset(key)
@@ -50,8 +50,8 @@ def test_the_trained_policy_sees_the_same_trace_as_the_actor():
     assert not np.allclose(agent.evaluator.values(params, later, second), agent.evaluator.values(params, state, second))
 
 
-@pytest.mark.parametrize("env_id", ["deep_sea:size=4", "key_door:size=5,limit=40,observation=image"])
-def test_one_hot_observations_and_images_have_no_trace(env_id):
+@pytest.mark.parametrize("env_id", ["deep_sea:size=4", "key_door:size=5,limit=40,observation=image", "catch/0"])
+def test_one_hot_observations_boards_and_images_have_no_trace(env_id):
     with pytest.raises(UserError, match="trace_decay"):
         tdu.train(env_id, episodes=1, trace_decay=DECAY, progress=None)
 

@@ -30,6 +30,7 @@ NEEDS = {
     "ucb_eta": {"head_choice": "ucb1"},
     "explorer_prob": {"head_choice": "mixed"},
     "return_cut": {"return_steps": 2},
+    "eager_steps": {"learn_period": 2},
 }
 NEEDS |= {"resolution": {"bonus": "counts"}}
 """Options that mean something beside another one only; alone they are refused."""

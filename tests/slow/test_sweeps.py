@@ -70,6 +70,15 @@ def test_a_plan_is_every_combination_and_checks_its_grid():
             sweeps.parse_grid(bad)
 
 
+def test_a_spread_sweep_has_some_of_every_experiment_from_the_start():
+    cells = sweeps.plan(["catch_noise", "deep_sea", "deep_sea:size=4"], ["tdu"])
+    ordered = sweeps.spread(cells)
+    assert sorted(cells) == sorted(ordered)
+    assert [cell.env for cell in ordered[:3]] == ["catch_noise/0", "deep_sea/0", "deep_sea:size=4"]
+    noises = [int(cell.env.partition("/")[2]) // 4 for cell in ordered if "noise" in cell.env]
+    assert set(noises[:5]) == set(range(5)), "the first five have five sizes of noise"
+
+
 def test_a_run_s_folder_has_a_name_that_every_file_system_takes(tmp_path):
     long = sweeps.Cell("python:" + "very." * 60 + "long:make", "tdu", "general")
     names = {cell.job(tmp_path).out.name for cell in (long, long._replace(seed=1))}

@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import pytest
 
 from reproduction import catalogue, deep_sea_runs, pages, rows
@@ -10,6 +11,7 @@ from reproduction.experiments import (
     battery,
     binary_tree,
     bsuite,
+    bsuite_best,
     deep_ablation,
     deep_sea,
     deep_sea_grid,
@@ -19,6 +21,8 @@ from reproduction.experiments import (
     scaling,
 )
 from reproduction.rows import RunRow
+from tdu.environments.bsuite_twins import experiments
+from tdu.report import bsuite_scores
 
 ROW = RunRow("deep_sea:size=10", "tdu", "paper", "", 0, 10_000, 49, 49, 490, 1.0, 3, 0.5, "abc1234", "a processor")
 
@@ -226,6 +230,43 @@ def test_the_ablation_of_deep_gives_the_price_of_each_part():
     assert "| batch 32 | >10,000, >10,000, >10,000 |" in found.body
     assert "no bonus (β = 0): 1.00 and 1.00" in found.verdicts["parts"].because
     assert deep_ablation.report(rows_with(cells[1:])).verdicts["parts"].word == "not yet enough data"
+
+
+def test_the_whole_suite_is_a_mean_over_experiments_and_needs_every_setting():
+    """An experiment counts as one, however many settings it has."""
+    cells = bsuite_best.cells("paper")
+
+    def row(c, score):
+        return RunRow(*rows.identity(c), None, 1000, 2000, score, None, 1.0, "abc1234", "a processor")
+
+    def rows_with(low):
+        return [row(c, low if c.env.startswith("memory_size") else 0.66) for c in cells]
+
+    assert len(cells) == 468
+    assert bsuite_best.report(rows_with(0.6)).verdicts["whole suite"].word == "reached"
+    found = bsuite_best.report(rows_with(0.5))
+    assert found.verdicts["whole suite"].word == "not reached"
+    assert f"**{(22 * 0.66 + 0.5) / 23:.3f}**" in found.body
+    partly = bsuite_best.report(rows_with(1.0)[1:])
+    assert partly.verdicts["whole suite"].word == "not yet enough data"
+    assert "preliminary" in partly.body
+    assert "preliminary" not in found.body
+    assert {c.env.partition("/")[0] for c in cells[:23]} == set(bsuite.SETTINGS)
+
+
+def test_the_score_of_an_experiment_is_bsuite_s():
+    """From scores of single settings, as from all logs at once: logs of made-up agents with noise, scale and sizes."""
+    rng = np.random.default_rng(0)
+    episodes = np.array(sorted(bsuite_scores.logged_episodes(10_000)))
+    for experiment in ("bandit_noise", "catch_scale", "catch"):
+        logs = {}
+        for bsuite_id in experiments.ids(experiment):
+            regret = rng.random() * episodes * 0.5
+            logs[bsuite_id] = {"steps": episodes, "episode": episodes, "total_regret": regret}
+            logs[bsuite_id] |= dict.fromkeys(("total_return", "episode_len", "episode_return"), np.ones(len(episodes)))
+        (whole,) = bsuite_scores.score_logs(logs)
+        single = {i: bsuite_scores.score_logs({i: log})[0].score for i, log in logs.items()}
+        assert bsuite_best.official_score(experiment, single) == pytest.approx(whole.score, abs=1e-9)
 
 
 def test_the_battery_counts_agents_and_shows_returns():

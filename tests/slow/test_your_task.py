@@ -123,6 +123,7 @@ FEATURES, IMAGES = (f"key_door:size=3,observation={kind}" for kind in ("features
         ({"observations": "standard"}, GRID, "observation is not a vector of numbers"),
         ({"observations": "raw"}, IMAGES, "observation is not a vector of numbers"),
         ({"dense_prior": 0.5}, GRID, "observation is one-hot"),
+        ({"dense_return_steps": 3}, GRID, "observation is one-hot"),
     ],
 )
 def test_what_would_change_nothing_is_refused(given, env, because):

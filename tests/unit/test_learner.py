@@ -11,6 +11,7 @@ import pytest
 
 from tdu import agents, values
 from tdu.adam import Adam
+from tdu.errors import UserError
 from tdu.types import Agent, EnvSpec, TimeStep, Transition
 
 SPEC = EnvSpec("two states", (2,), 2, num_states=2)
@@ -236,3 +237,36 @@ def test_the_second_call_does_not_compile_again():
     state, _ = it.learn(filled(it), jax.random.key(0))
     it.learn(state, jax.random.key(1))
     assert it.learn._cache_size() == 1
+
+
+def test_an_eager_agent_learns_at_every_step_at_first():
+    it = make(**TDU, learn_period=3, eager_steps=4)
+    state, acting = begun(it)
+    learned = []
+    for i in range(8):
+        state = it.observe(state, acting, jnp.float32(1), jax.random.key(i))
+        state, metrics = it.learn(state, jax.random.key(i))
+        learned.append(int(metrics["updates"]))
+    assert learned == [0, 1, 1, 0, 0, 1, 0, 0], "two steps are stored first; from the fourth on, one step in three"
+
+
+@pytest.mark.parametrize(("states", "steps"), [(2, 1), (None, 3)])
+def test_returns_may_be_longer_where_observations_are_not_one_hot(states, steps):
+    config = agents.configure("tdu", SMALL | TDU | {"dense_return_steps": 3})
+    spec = SPEC._replace(num_states=states)
+    agent = agents.find("tdu").make(spec, config)
+    state = agent.init(jax.random.key(0))
+    acting = agent.actor.begin(agent.params(state), jax.random.key(1))
+    observation = jnp.int32(0) if states else jnp.zeros(2)
+    for i in range(4):
+        extras = {"last": jnp.asarray(False), "row": jnp.int32(0)} if steps > 1 else {}
+        step = Transition(observation, jnp.int32(1), jnp.float32(1), jnp.float32(1), observation, extras)
+        state = agent.observe(state, acting, step, jax.random.key(i))
+    returns = agent.examiner.remembered(state, jax.random.key(2)).r_t
+    assert np.max(returns) == pytest.approx(sum(0.99**i for i in range(steps)))
+
+
+def test_eager_steps_that_change_nothing_are_refused():
+    for options in ({"learn_period": 1}, {"learn_period": 2, "replay_capacity": 8}):
+        with pytest.raises(UserError, match="eager_steps"):
+            agents.configure("tdu", options | {"min_replay": 8, "batch_size": 8, "eager_steps": 9})
