@@ -6,6 +6,11 @@ Names are imported when they are first used, so that the command line starts qui
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from tdu import interrupts
+
+if interrupts.is_command_line():
+    interrupts.exit_while_importing()
+
 import gymnasium
 
 if TYPE_CHECKING:

@@ -1,18 +1,16 @@
 """The command line. A user's mistake is one sentence on stderr and exit code 2."""
 
-import contextlib
 import importlib
 import os
-import signal
 import sys
-import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import tdu
 from tdu.cli.output import discard, lasting_streams
 from tdu.cli.parser import Parser
 from tdu.errors import UserError, on_command_line, tell, unknown
+from tdu.interrupts import exiting_while_importing
 
 _COMMANDS = {
     "train": "train an agent on an environment",
@@ -49,7 +47,7 @@ examples:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns its exit code."""
     words = [*(sys.argv[1:] if arguments is None else arguments)]
-    with lasting_streams(), on_command_line():
+    with lasting_streams(), on_command_line(), exiting_while_importing():
         return _exit_code(words)
 
 
@@ -83,8 +81,7 @@ def _exit_code(words: list[str]) -> int:
 
 def _dispatch(words: Sequence[str]) -> int:
     if words and words[0] in _COMMANDS:
-        with _killed_by_interrupt():
-            command = importlib.import_module(f"tdu.cli.{_FILES.get(words[0], words[0])}")  # some of them import JAX
+        command = importlib.import_module(f"tdu.cli.{_FILES.get(words[0], words[0])}")
         return int(command.run([*words[1:]]))
     parser = Parser(
         "",
@@ -102,17 +99,3 @@ def _dispatch(words: Sequence[str]) -> int:
     parser.parse_args(words)
     parser.print_help()
     return 0
-
-
-@contextlib.contextmanager
-def _killed_by_interrupt() -> Iterator[None]:
-    """Meanwhile Ctrl-C kills the process: a KeyboardInterrupt within an import would be a traceback."""
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield
-        return
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -77,7 +78,28 @@ def test_a_run_that_loses_its_parent_is_told_to_end(monkeypatch):
     assert received == [signal.SIGTERM]
 
 
-@pytest.mark.parametrize("command", ["", "evaluate", "watch", "score", "report", "plot", "demo", "mnist"])
+COMMANDS = [
+    "train",
+    "check",
+    "evaluate",
+    "sweep",
+    "score",
+    "report",
+    "plot",
+    "watch",
+    "reproduce",
+    "list",
+    "demo",
+    "mnist",
+]
+
+
+def test_help_shows_every_command():
+    shown = python("from tdu.cli import main; main(['--help'])").stdout
+    assert re.findall(r"^  (\w+) ", shown.partition("commands")[2].partition("examples")[0], re.M) == COMMANDS
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS, "train --agent su", "train --agent tdu_r2d2"])
 def test_help_needs_no_jax(command):
     code = """
         import sys
@@ -87,23 +109,41 @@ def test_help_needs_no_jax(command):
         except SystemExit:
             print([name for name in ("jax", "scipy", "matplotlib", "safetensors", "bsuite") if name in sys.modules])
     """
-    shown = python(code, *filter(None, [command]))
+    shown = python(code, *command.split())
     assert shown.stdout.splitlines()[0].startswith("usage: tdu")
     assert shown.stdout.splitlines()[-1] == "[]", shown.stderr
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux")
-def test_ctrl_c_while_modules_are_imported_is_no_traceback():
-    command = [sys.executable, "-m", "tdu", "train", "--help"]
+@pytest.mark.parametrize("library", ["_multiarray_umath", "jaxlib"])
+def test_ctrl_c_while_modules_are_imported_is_no_traceback(library, tmp_path):
+    """Also an extension module does not drop it, after which the command would go on."""
+    command = [sys.executable, "-m", "tdu", "train", "deep_sea:size=5", "--out", str(tmp_path / "run")]
     # The tests may run where Ctrl-C is ignored, and processes inherit that.
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     finally:
         signal.signal(signal.SIGINT, before)
-    while "jaxlib" not in Path(f"/proc/{process.pid}/maps").read_text():
+    while library not in Path(f"/proc/{process.pid}/maps").read_text():
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=60) == (b"", b"")
-    assert process.returncode == -signal.SIGINT
+    assert process.communicate(timeout=60) == (b"", b"tdu: interrupted.\n")
+    assert process.returncode == 130
+    assert not (tmp_path / "run").exists()
+
+
+def test_ctrl_c_outside_imports_is_what_it_was():
+    code = """
+        import os, signal
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        from tdu import interrupts
+        with interrupts.exiting_while_importing():
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+            except KeyboardInterrupt:
+                print("caught")
+        print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+    """
+    assert python(code).stdout.split() == ["caught", "True"]

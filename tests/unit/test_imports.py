@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[2] / "tdu"
 
 FLOORS = (
-    ("errors", "options", "types", "files", "memory", "random", "adam", "td", "metrics", "user_code"),
+    ("errors", "interrupts", "options", "types", "files", "memory", "random", "adam", "td", "metrics", "user_code"),
     ("networks", "theory", "replay"),
     ("values", "bonus", "behaviour"),
     ("agents",),
