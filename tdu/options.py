@@ -120,7 +120,8 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
     try:
         if get_origin(hint) is tuple:
             if isinstance(value, int | float):
-                raise UserError(f"{name} must be a tuple of whole numbers, as in {name}=({value},), not {value}.")
+                example = f"({value},)" if type(value) is int and 1 <= value <= _MAX_WIDTH else "(64, 64)"
+                raise UserError(f"{name} must be a tuple of whole numbers, as in {name}={example}, not {value}.")
             parts = value.replace("x", ",").split(",") if isinstance(value, str) else list(value)
             sizes = tuple(int(p) for p in parts)
             whole = all(s == float(p) for s, p in zip(sizes, parts, strict=True))

@@ -68,7 +68,8 @@ def _array(part: Part, observation: Any, source: str) -> np.ndarray:
         for key in part.path:
             observation = observation[key]
     except (KeyError, IndexError, TypeError):
-        raise EnvironmentFault(f"{source} an observation whose part {path} is missing.") from None
+        given = f"; it has {', '.join(map(str, observation))}" if isinstance(observation, dict) and observation else ""
+        raise EnvironmentFault(f"{source} an observation whose part {path} is missing{given}.") from None
     try:
         x: np.ndarray = np.asarray(observation, np.float32 if not part.choices else np.int64)
     except (TypeError, ValueError):
@@ -89,7 +90,9 @@ def _array(part: Part, observation: Any, source: str) -> np.ndarray:
 
 def described(parts: Parts, name: str) -> str:
     """A sentence for the user on what agents observe."""
-    taken = " and ".join(f"{'.'.join(map(str, part.path))} ({part.size} numbers)" for part in parts.taken)
+    taken = " and ".join(
+        f"{'.'.join(map(str, part.path))} ({part.size} number{'s' if part.size != 1 else ''})" for part in parts.taken
+    )
     left_out = f"; left out, because they hold no numbers: {', '.join(parts.left_out)}" if parts.left_out else ""
     return f"{name} observes several parts. Agents observe {taken}{left_out}."
 

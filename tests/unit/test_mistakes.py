@@ -31,8 +31,9 @@ def test_an_option_of_another_library_is_translated(given, ours):
 
 
 def test_a_number_where_several_are_expected():
-    with pytest.raises(tdu.UserError, match=r"hidden_sizes=\(32,\)"):
-        tdu.train("deep_sea:size=4", hidden_sizes=32)
+    for wrong, example in ((32, r"\(32,\)"), (0, r"\(64, 64\)"), (2.5, r"\(64, 64\)")):
+        with pytest.raises(tdu.UserError, match=f"hidden_sizes={example}"):
+            tdu.train("deep_sea:size=4", hidden_sizes=wrong)
 
 
 def test_on_the_command_line_too(capsys):
