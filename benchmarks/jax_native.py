@@ -138,7 +138,7 @@ def markdown() -> str:
             row["return_last_100"],
             row["greedy_return"],
         )
-        lines.append(f"| {' | '.join(cells)} | {row['greedy_return']} |")
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

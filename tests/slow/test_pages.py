@@ -1,5 +1,6 @@
 """What is committed under results/ and said of it in the README: made again from the rows, bit for bit."""
 
+import csv
 import json
 import re
 from pathlib import Path
@@ -68,6 +69,24 @@ def test_the_speeds_of_the_results_are_the_files():
         f"{stepwise['cartpole/0']}× boot_dqn on `cartpole/0`, {min(stepwise.values())}× to {max(stepwise.values())}×"
     )
     assert words in results
+
+
+def test_the_runs_on_other_jax_libraries_are_the_file():
+    page = (ROOT / "docs" / "environments.md").read_text()
+    with (ROOT / "results" / "jax_native.csv").open() as f:
+        made = list(csv.DictReader(f))
+    for row in made:
+        if row["env"].startswith("navix"):
+            first = f"{int(row['first_reward_step']):,}" if row["first_reward_step"] else "never"
+            size = re.search(r"\d+", row["env"])[0]
+            name = f"DoorKey {size}×{size}"
+            cells = [name, row["agent"], first, row["return_last_100"], row["greedy_return"]]
+            assert f"| {' | '.join(cells)} |" in page
+    (craftax,) = (row for row in made if row["env"].startswith("craftax"))
+    last, greedy = float(craftax["return_last_100"]), float(craftax["greedy_return"])
+    assert f"| {int(craftax['steps']):,} | {last / 22:.1%}".replace("%", " %") + f" (return {last:.2f})" in page
+    shown = f"{greedy / 22:.1%} (return {greedy:.2f})".replace("%", " %").replace("-", "−")
+    assert f"| {int(craftax['steps']):,} | {shown}" in page
 
 
 def test_published_deep_sea_reference_lines():
