@@ -40,7 +40,7 @@ def run(arguments: list[str]) -> int:
         if parsed.json:
             print(json.dumps(played), file=output)
         else:
-            acting = ", acting on its explorers' values," if parsed.explorers else ""
+            acting = ", acting on its explorers' values," if parsed.explorers else "," if parsed.best else ""
             best = " at its best" if parsed.best else ""
             words = return_words(played["mean_return"], played["standard_error"], played["episodes"])
             print(

@@ -66,7 +66,7 @@ def run(arguments: list[str]) -> int:
         print(f"{trained.config.agent} on {env}, {description}: returns {ended}.", file=output)
         if parsed.out is not None:
             films.film(frames, parsed.out, parsed.fps)
-            print(f"Film: {parsed.out} ({len(frames)} frames, {parsed.out.stat().st_size / 1e6:.2f} MB).", file=output)
+            print(f"Film: {parsed.out} ({len(frames)} frames, {parsed.out.stat().st_size / 1e3:,.0f} kB).", file=output)
     return 0
 
 

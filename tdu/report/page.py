@@ -132,7 +132,8 @@ def _card(env: str, agent: str, seeds: Sequence[StoredRun], colour: palette.Colo
     again = command(seeds[0].config, [run.config.seed for run in seeds])
     dates = sorted({run.date for run in seeds})
     when_run = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
-    code = f"<pre>{escaped(again)}</pre>" if again else ""
+    words = " ".join(f"<span>{escaped(word)}</span>" for word in (again or "").split(" "))
+    code = f"<pre>{words}</pre>" if again else ""
     items = "".join(f"<li>{escaped(line)}</li>" for line in lines)
     return (
         f'<article class="card" style="--light:{colour.light};--dark:{colour.dark}"><h3>{escaped(agent)}</h3>'

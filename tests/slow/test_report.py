@@ -79,6 +79,12 @@ def test_a_page_renders_without_an_error_or_a_request(browser, written, look):
     assert len([url for url in browser.requests if url.startswith("file:")]) == 1
     assert browser.run("document.documentElement.scrollWidth <= innerWidth")
     assert browser.run("[...document.querySelectorAll('canvas')].every(c => c.width > 20 && c.height > 5)")
+    words = "[...document.querySelectorAll('.card pre span')]"
+    assert browser.run(f"{words}.some(word => word.textContent === '--agent')")
+    lines = browser.run(
+        f"{words}.filter(word => word.textContent.length < 20).map(word => word.getClientRects()[0].height)"
+    )
+    assert max(lines) < 30, "an option is broken over two lines"
     background = browser.run("getComputedStyle(document.body).backgroundColor")
     brightness = sum(map(int, re.findall(r"\d+", background)[:3])) / 3
     assert brightness < 60 if look.get("dark") else brightness > 200
