@@ -253,7 +253,7 @@ PRESETS: Presets = {
 - `boot_dqn`: the settings of bsuite's boot_dqn.
 - `general`: for tasks with cycles, which are most tasks.
 - `deep`: for Deep Sea of every size up to 100 and beyond (docs/deep-sea.md).
-- `bsuite`: one configuration for all of bsuite (docs/bsuite.md).
+- `bsuite`: one configuration for all of bsuite (docs/agents/tdu.md).
 
 An agent without explorers has as many exploiters as exploiters and explorers together.
 """
