@@ -72,7 +72,7 @@ def test_the_speeds_of_the_results_are_the_files():
 
 
 def test_the_runs_on_other_jax_libraries_are_the_file():
-    page = (ROOT / "docs" / "environments.md").read_text()
+    page = (ROOT / "docs" / "jax-environments.md").read_text()
     with (ROOT / "results" / "jax_native.csv").open() as f:
         made = list(csv.DictReader(f))
     for row in made:
