@@ -683,3 +683,11 @@ def test_runs_with_different_budgets_are_different_agents(sweep):
     assert long.endswith(" episodes=700 until=budget")
     text = page.write(collect.Collected(collect.with_budgets([run, longer]), [], {}), "t")
     assert text.count('class="card"') == 2
+
+
+def test_heads_that_met_no_reward_look_neither_good_nor_bad(browser, tmp_path):
+    settings = {"hidden_sizes": (4,), "exploiters": 2, "evaluation_episodes": 0, "progress": None}
+    tdu.train("binary_tree:depth=40", "bdqn", episodes=20, until="budget", out=tmp_path / "run", **settings)
+    page.save([tmp_path / "run"], tmp_path / "page.html")
+    browser.open(tmp_path / "page.html")
+    assert "All mean returns are 0." in browser.run("document.getElementById('who-caption').textContent")

@@ -148,13 +148,13 @@
         if (h >= 9 || k % 2 === 0) pen.fillText((k < one.exploiters ? "●" : "○") + " " + k, 3, (k + 0.8) * h);
         row.forEach((count, b) => {
           if (!count) return;
-          pen.fillStyle = shade(high > low ? (one.earned[k][b] - low) / (high - low) : 1);
+          pen.fillStyle = shade(high > low ? (one.earned[k][b] - low) / (high - low) : 0.5);
           pen.fillRect(left + b * w, k * h + 1, Math.max(w - 0.5, 0.5), h - 1.5);
         });
       });
       const share = part => one.rows.filter(r => (r.head < one.exploiters) === part).reduce((n, r) => n + r.episodes, 0);
       caption.textContent = `Episodes ${shown(one.edges[0])} to ${shown(one.edges[bins])}: exploiters acted in ${shown(share(true))}, explorers in ${shown(share(false))}. `
-        + `Mean returns from ${shown(low)} (dark) to ${shown(high)} (light).`;
+        + (high > low ? `Mean returns from ${shown(low)} (dark) to ${shown(high)} (light).` : `All mean returns are ${shown(low)}.`);
       const groups = [["exploiters", k => k < one.exploiters], ["explorers", k => k >= one.exploiters]]
         .filter(([, has]) => one.rows.some(r => has(r.head) && r.episodes));
       const columns = groups.map(([, has]) => one.edges.slice(0, bins).map((_, b) => {
@@ -162,7 +162,8 @@
         one.acted.forEach((row, k) => { if (has(k) && row[b]) { n += row[b]; sum += row[b] * one.earned[k][b]; } });
         return n ? sum / n : null;
       }));
-      chart(document.getElementById("earned"), { axes: axes("episodes", "mean return"),
+      const scales = { x: { time: false }, ...(high > low ? {} : { y: { range: [low - 1, low + 1] } }) };
+      chart(document.getElementById("earned"), { axes: axes("episodes", "mean return"), scales,
         series: [{}, ...groups.map((_, i) => ({ stroke: colour(data.colours[one.agent]), width: 2, dash: dash(i), spanGaps: true, points: { show: false } }))] },
         [one.edges.slice(0, bins), ...columns]);
       document.getElementById("earned-legend").replaceChildren(...groups.map(([name], i) => {
