@@ -16,8 +16,6 @@ from tdu.run.sweeps import Cell
 EPISODES = 10_000
 """Maximum number of episodes on Deep Sea and the Binary Tree, as in bsuite."""
 
-PRESETS = {"laptop": "a smaller grid", "paper": "the grid as published"}
-
 
 class Measured(NamedTuple):
     """The columns of a row that an experiment measures itself."""

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from reproduction import catalogue, drawing, reproduce
 from reproduction import rows as tables
-from reproduction.experiment import PRESETS, Findings, Verdict, select
+from reproduction.arguments import PRESETS
+from reproduction.experiment import Findings, Verdict, select
 from reproduction.reproduce import RowsByExperiment
 from reproduction.rows import RunRow
 from tdu import files

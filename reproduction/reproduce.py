@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reproduction import catalogue, origin, rows
+from reproduction.arguments import RESULTS, SCRATCH
 from reproduction.experiment import Grid
 from reproduction.rows import FILE, RunRow
 from tdu.environments import TWIN, parse
@@ -22,9 +23,6 @@ from tdu.run import processes as parallel
 from tdu.run import progress
 from tdu.run.processes import Job, Outcome, Tell
 from tdu.run.sweeps import Cell
-
-SCRATCH = Path("runs") / "reproduce"
-RESULTS = Path("results")
 
 RowsByExperiment = Mapping[str, Sequence[RunRow]]
 

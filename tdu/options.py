@@ -13,6 +13,21 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from tdu.errors import UserError, unknown
 
+DEFAULT_AGENT = "tdu"
+
+EVALUATION_EPISODES = 100
+"""Default maximum number of evaluation episodes of a run."""
+
+CHECKPOINT_SECONDS = 60.0
+"""Default time between checkpoints."""
+
+Until = Literal["mastered", "solved", "budget"]
+"""When a run ends before its budget is spent: once the task is mastered and solved by its own rule, once it is solved, or
+never."""
+
+TRACKERS = {"tensorboard": "tensorboardX", "wandb": "wandb"}
+"""Where values are tracked, and the package that does it."""
+
 EPISODES = 200
 """Default number of episodes of `tdu.evaluate`."""
 

@@ -1,22 +1,26 @@
-"""The table of agents. A new agent is a file with a config and `make`, and a line in `AGENTS`."""
+"""The table of agents. A new agent is a file with `make`, its options, and a line in `AGENTS`.
+
+The table holds the options of every agent. JAX is imported when an agent is made, so that `--help` starts quickly.
+"""
 
 import dataclasses
+import importlib
 from collections.abc import Callable, Mapping
 from functools import lru_cache, wraps
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
-
-import jax
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from tdu import user_code
-from tdu.agents import ensembles, singles, su, tdu_ac
+from tdu.agents import own_options
 from tdu.agents.config import PAPER_ONLY, PRESETS, SINGLE_PRESETS, DqnConfig, EnsembleConfig, Presets, QConfig
 from tdu.agents.grids import GRIDS, paper_grids
-from tdu.agents.r2d2 import agent as r2d2_agent
 from tdu.agents.r2d2 import config as r2d2_config
 from tdu.errors import UserError, unknown
 from tdu.options import build
-from tdu.types import Agent, EnvSpec
+
+if TYPE_CHECKING:
+    from tdu.agents.r2d2.agent import RecurrentAgent
+    from tdu.types import Agent, EnvSpec
 
 __all__ = [
     "AGENTS", "GRIDS", "PRESETS", "RECURRENT_PRESETS", "Entry", "configure", "default_num_envs", "default_preset", "find",
@@ -28,7 +32,7 @@ RECURRENT_PRESETS = r2d2_config.PRESETS
 
 
 Result = TypeVar("Result")
-AgentConfig = QConfig | tdu_ac.TduAcConfig | r2d2_config.Config
+AgentConfig = QConfig | own_options.TduAcConfig | r2d2_config.Config
 
 
 class Entry(NamedTuple):
@@ -37,7 +41,7 @@ class Entry(NamedTuple):
     summary: str
     config: type
     """A frozen dataclass whose fields are `options.option`s."""
-    make: Callable[[EnvSpec, Any], Agent | r2d2_agent.RecurrentAgent]
+    make: "Callable[[EnvSpec, Any], Agent | RecurrentAgent]"
     """make(spec, config) -> the agent."""
     presets: Presets = PRESETS
     """Named sets of defaults; options that the config does not have are ignored."""
@@ -51,33 +55,75 @@ class Entry(NamedTuple):
     """Default number of environments by preset, where it is not 1."""
 
 
+def _imported(module: str, name: str = "make") -> "Callable[[EnvSpec, Any], Any]":
+    """A function of a module here, which is imported at the first call."""
+
+    def make(spec: "EnvSpec", config: object) -> Any:
+        return getattr(importlib.import_module(f"tdu.agents.{module}"), name)(spec, config)
+
+    return make
+
+
 _R2D2 = Entry(
-    "DQN with a memory, learning from sequences.", r2d2_config.Config, r2d2_agent.make, r2d2_config.PRESETS,
+    "DQN with a memory, learning from sequences.", r2d2_config.Config, _imported("r2d2.agent"), r2d2_config.PRESETS,
     is_recurrent=True, can_be_recorded=False, preset_of=r2d2_config.PRESET_OF, num_envs=r2d2_config.NUM_ENVS,
 )  # fmt: skip
 
 AGENTS: dict[str, Entry] = {
-    "tdu": Entry("Explorers paid for the exploiters' disagreement about TD errors.", ensembles.TduConfig, ensembles.tdu),
-    "bdqn": Entry("Bootstrapped DQN with random prior functions.", EnsembleConfig, ensembles.bdqn),
-    "qu": Entry("TDU with the spread of values instead of TD errors.", ensembles.QuConfig, ensembles.qu),
-    "q_ucb": Entry("BDQN that acts on value plus spread of values.", ensembles.QUcbConfig, ensembles.q_ucb),
-    "dqn": Entry("DQN with ε-greedy actions.", DqnConfig, singles.dqn, SINGLE_PRESETS),
-    "qex": Entry("A second DQN paid the absolute TD error of the first.", singles.QexConfig, singles.qex, SINGLE_PRESETS),
-    "cts": Entry("DQN paid for rare state-action pairs.", singles.CtsConfig, singles.cts, SINGLE_PRESETS),
-    "su": Entry("Successor Uncertainties: posterior samples of reward weights.", su.SuConfig, su.make, PAPER_ONLY),
-    "nns": Entry("DQN with noisy networks (NoisyNets).", singles.NnsConfig, singles.nns, SINGLE_PRESETS),
-    "rnd": Entry("DQN paid for the error of random network distillation.", singles.RndConfig, singles.rnd, SINGLE_PRESETS),
+    "tdu": Entry(
+        "Explorers paid for the exploiters' disagreement about TD errors.",
+        own_options.TduConfig,
+        _imported("ensembles", "tdu"),
+    ),
+    "bdqn": Entry("Bootstrapped DQN with random prior functions.", EnsembleConfig, _imported("ensembles", "bdqn")),
+    "qu": Entry(
+        "TDU with the spread of values instead of TD errors.", own_options.QuConfig, _imported("ensembles", "qu")
+    ),
+    "q_ucb": Entry(
+        "BDQN that acts on value plus spread of values.", own_options.QUcbConfig, _imported("ensembles", "q_ucb")
+    ),
+    "dqn": Entry("DQN with ε-greedy actions.", DqnConfig, _imported("singles", "dqn"), SINGLE_PRESETS),
+    "qex": Entry(
+        "A second DQN paid the absolute TD error of the first.",
+        own_options.QexConfig,
+        _imported("singles", "qex"),
+        SINGLE_PRESETS,
+    ),
+    "cts": Entry(
+        "DQN paid for rare state-action pairs.", own_options.CtsConfig, _imported("singles", "cts"), SINGLE_PRESETS
+    ),
+    "su": Entry(
+        "Successor Uncertainties: posterior samples of reward weights.",
+        own_options.SuConfig,
+        _imported("su"),
+        PAPER_ONLY,
+    ),
+    "nns": Entry(
+        "DQN with noisy networks (NoisyNets).", own_options.NnsConfig, _imported("singles", "nns"), SINGLE_PRESETS
+    ),
+    "rnd": Entry(
+        "DQN paid for the error of random network distillation.",
+        own_options.RndConfig,
+        _imported("singles", "rnd"),
+        SINGLE_PRESETS,
+    ),
     "tdu_ac": Entry(
-        "Actor-critic paid for its critics' disagreement about TD errors.", tdu_ac.TduAcConfig, tdu_ac.make, PAPER_ONLY,
+        "Actor-critic paid for its critics' disagreement about TD errors.",
+        own_options.TduAcConfig,
+        _imported("tdu_ac"),
+        PAPER_ONLY,
         can_be_recorded=False,
     ),
     "r2d2": _R2D2,
     "b_r2d2": _R2D2._replace(
-        summary="R2D2 with a bootstrapped ensemble of heads and priors.", config=r2d2_config.BootstrappedConfig,
+        summary="R2D2 with a bootstrapped ensemble of heads and priors.",
+        config=r2d2_config.BootstrappedConfig,
     ),
     "tdu_r2d2": _R2D2._replace(summary="R2D2 with TDU: explorers among its heads.", config=r2d2_config.TduR2D2Config),
-    "tdu_r2d2_prior": _R2D2._replace(summary="TDU-R2D2 with random prior functions.", config=r2d2_config.TduPriorConfig),
-}  # fmt: skip
+    "tdu_r2d2_prior": _R2D2._replace(
+        summary="TDU-R2D2 with random prior functions.", config=r2d2_config.TduPriorConfig
+    ),
+}
 
 
 def find(name: str) -> Entry:
@@ -96,9 +142,12 @@ def _of_user(name: str) -> Entry:
     entry = user_code.named(name, "agent", lambda value: isinstance(value, Entry))
     if not isinstance(entry, Entry):
         raise UserError(f"{name} is {type(entry).__name__}, not an agents.Entry (docs/agents/adding.md shows one).")
-    kind = r2d2_agent.RecurrentAgent if entry.is_recurrent else Agent
+    from tdu.agents.r2d2.agent import RecurrentAgent
+    from tdu.types import Agent
 
-    def make(spec: EnvSpec, config: object) -> Agent | r2d2_agent.RecurrentAgent:
+    kind = RecurrentAgent if entry.is_recurrent else Agent
+
+    def make(spec: "EnvSpec", config: object) -> "Agent | RecurrentAgent":
         made = _guarded(name, entry.make)(spec, config)
         if not isinstance(made, kind):
             code = getattr(entry.make, "__code__", None)
@@ -112,6 +161,7 @@ def _of_user(name: str) -> Entry:
 
 def _guarded(name: str, function: Callable[..., Result]) -> Callable[..., Result]:
     """A function of the user's agent whose exceptions, also while JAX traces it, become one sentence."""
+    import jax
 
     @wraps(function)
     def call(*arguments: object, **named: object) -> Result:

@@ -1,16 +1,19 @@
-"""Options of the Q-learning agents, with the paper's defaults (table 2)."""
+"""Options of the Q-learning agents, with the paper's defaults (table 2).
+
+Importing it does not import JAX, so that `--help` starts quickly.
+"""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from tdu import behaviour as behaviours
-from tdu.adam import Adam
-from tdu.agents.units import RewardUnit
 from tdu.errors import UserError
-from tdu.networks import torsos
+from tdu.networks.kinds import TORSO_HELP, EnsembleKind, TorsoKind
 from tdu.options import changed, option
-from tdu.types import Behaviour, EnvSpec, Optimiser
-from tdu.values import EnsembleKind
+
+if TYPE_CHECKING:
+    from tdu.types import Behaviour, EnvSpec, Optimiser
+
+RewardUnit = Literal["one", "largest", "returns"]
 
 
 @dataclass(frozen=True)
@@ -18,7 +21,7 @@ class QConfig:
     discount: float = option(0.99, "Discount factor γ.", minimum=0, maximum=1)
     batch_size: int = option(32, "Transitions per learning step.", minimum=1)
     hidden_sizes: tuple[int, ...] = option((64, 64), "Widths of the hidden layers.")
-    torso: torsos.TorsoKind = option("auto", torsos.HELP)
+    torso: TorsoKind = option("auto", TORSO_HELP)
     observations: Literal["raw", "standard"] = option(
         "raw",
         "Network inputs for vectors of numbers: unchanged (raw), or with mean 0 and deviation 1 (standard).",
@@ -39,7 +42,9 @@ class QConfig:
     dense: bool = option(False, "Use the dense first layer for one-hot observations too.")
 
     @property
-    def optimiser(self) -> Optimiser:
+    def optimiser(self) -> "Optimiser":
+        from tdu.adam import Adam
+
         return Adam(self.learning_rate, eps=self.adam_eps)
 
     def __post_init__(self) -> None:
@@ -93,7 +98,7 @@ class LearnerConfig(QConfig):
         if self.return_cut != "never" and max(self.return_steps, self.dense_return_steps) == 1:
             raise UserError("return_cut needs return_steps above 1; set return_steps=3, for example.")
 
-    def steps_of_returns(self, spec: EnvSpec) -> int:
+    def steps_of_returns(self, spec: "EnvSpec") -> int:
         """n of n-step returns in an environment."""
         return self.return_steps if spec.num_states is not None else self.dense_return_steps or self.return_steps
 
@@ -166,8 +171,10 @@ class EnsembleConfig(LearnerConfig):
     def heads(self) -> int:
         return self.exploiters + self.explorers
 
-    def behaviour(self) -> Behaviour:
+    def behaviour(self) -> "Behaviour":
         """How the head of an episode is chosen and acts."""
+        from tdu import behaviour as behaviours
+
         match self.head_choice:
             case "uniform":
                 return behaviours.uniform(self.heads, self.epsilon)

@@ -1,13 +1,12 @@
 """Agents with one network, and QEX with two, with the settings of bsuite's DQN and the paper's best values."""
 
-from dataclasses import dataclass
-
 from tdu import behaviour, bonus, values
 from tdu.agents import assemble
-from tdu.agents.config import DqnConfig, SingleConfig
+from tdu.agents.config import DqnConfig
+from tdu.agents.own_options import CtsConfig, NnsConfig, QexConfig, RndConfig
 from tdu.errors import UserError
 from tdu.networks import noisy
-from tdu.options import changed, option
+from tdu.options import changed
 from tdu.types import Agent, EnvSpec, Values
 
 
@@ -16,25 +15,11 @@ def dqn(spec: EnvSpec, config: DqnConfig) -> Agent:
     return assemble.single(spec, config, exploiters=1, bonus=bonus.nothing())
 
 
-@dataclass(frozen=True)
-class QexConfig(DqnConfig):
-    beta: float = option(10.0, "Scale β of the explorer's reward |δ|.", minimum=0)
-    explorer_prob: float = option(0.5, "Probability that the explorer acts in an episode.", minimum=0, maximum=1)
-
-
 def qex(spec: EnvSpec, config: QexConfig) -> Agent:
     """A second network whose only reward is the absolute TD error of the first (Simmons-Edler et al., 2019)."""
     choice = behaviour.mixed(1, 2, config.explorer_prob, config.epsilon)
     surprise = bonus.absolute_td(config.beta)
     return assemble.single(spec, config, exploiters=1, explorers=1, bonus=surprise, behaviour=choice)
-
-
-@dataclass(frozen=True)
-class CtsConfig(DqnConfig):
-    beta: float = option(0.1, "Weight β of the bonus.", minimum=0)
-    resolution: float = option(
-        0.1, "Width of the cells in which observations are counted; one-hot observations are counted exactly.", above=0
-    )
 
 
 def cts(spec: EnvSpec, config: CtsConfig) -> Agent:
@@ -48,34 +33,10 @@ def cts(spec: EnvSpec, config: CtsConfig) -> Agent:
     )
 
 
-@dataclass(frozen=True)
-class NnsConfig(SingleConfig):
-    noise_scale: float = option(10.0, "Standard deviation β of the noise ε.", minimum=0)
-    noise_init: float = option(0.017, "Initial value of each weight's noise scale σ.", minimum=0)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.noise_scale == 0 and changed(self, "noise_init"):
-            raise UserError("noise_init needs noise; with noise_scale 0 it would change nothing.")
-
-
 def nns(spec: EnvSpec, config: NnsConfig) -> Agent:
     """DQN with noisy networks in place of random actions (Fortunato et al., 2017)."""
     weights = noisy.weights(config.noise_scale, config.noise_init)
     return assemble.single(spec, config, exploiters=1, bonus=bonus.nothing(), weights=weights)
-
-
-@dataclass(frozen=True)
-class RndConfig(DqnConfig):
-    beta: float = option(10.0, "Weight β of the bonus.", minimum=0)
-    features: int = option(10, "Width m of the networks' output.", minimum=1)
-    decay: float = option(0.999, "Decay α of the moving averages that normalise the bonus.", minimum=0, below=1)
-    normalise: bool = option(True, "Normalise the bonus by moving averages of its mean and standard deviation.")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.normalise and changed(self, "decay"):
-            raise UserError("decay is for normalise=true; with normalise=false it would change nothing.")
 
 
 def rnd(spec: EnvSpec, config: RndConfig) -> Agent:

@@ -8,8 +8,7 @@ noise of likelihood_variance. a' is the action of the current sample of w. w̄ a
 satisfy its identity, and ψᵀw̄ also as a value function; all with Adam.
 """
 
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,34 +16,11 @@ import jax.numpy as jnp
 from tdu import behaviour, random, values
 from tdu import replay as replays
 from tdu.agents import assemble, learning
-from tdu.agents.config import QConfig
+from tdu.agents.own_options import SuConfig
 from tdu.errors import UserError
 from tdu.metrics import Metrics
-from tdu.options import option
 from tdu.types import Actor, Agent, Array, EnvSpec, Examined, Examiner, Key, Params, State, TimeStep, Transition
 from tdu.values.shape import MAX_COUNT
-
-
-@dataclass(frozen=True)
-class SuConfig(QConfig):
-    """bsuite's DQN with the paper's best values."""
-
-    hidden_sizes: tuple[int, ...] = option((64,), "Widths of the hidden layers.")
-    min_replay: int = option(100, "Transitions in the replay before learning starts.", minimum=1)
-    successor: Literal["auto", "network", "table"] = option(
-        "auto",
-        "Form of ψ: a network, a table with one row per state, or (auto) the table where observations are one-hot.",
-    )
-    features: int = option(64, "Width of φ and ψ for each action.", minimum=1, maximum=1024)
-    likelihood_variance: float = option(10.0, "Variance of the noise in rewards.", above=0)
-    prior_variance: float = option(1e-3, "Variance of the weights before any reward is seen.", above=0)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.bootstrap != "max":
-            raise UserError("agent su chooses actions by its sample of weights; bootstrap=double would change nothing.")
-        if self.observations != "raw":
-            raise UserError("agent su needs raw observations: standardised ones may be negative; leave it out.")
 
 
 class SuState(NamedTuple):

@@ -5,8 +5,7 @@ are one network that learns from r + β·σ. With β = 0 it is bsuite's advantag
 replay), and the critics have no effect.
 """
 
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,29 +14,9 @@ from tdu import bonus, td, values
 from tdu import replay as replays
 from tdu.adam import Adam
 from tdu.agents import learning
+from tdu.agents.own_options import TduAcConfig
 from tdu.metrics import Metrics
-from tdu.networks import torsos
-from tdu.options import option
 from tdu.types import Actor, Agent, Array, EnvSpec, Key, Params, State, TimeStep, Transition, Values
-
-
-@dataclass(frozen=True)
-class TduAcConfig:
-    discount: float = option(0.99, "Discount factor γ.", minimum=0, maximum=1)
-    sequence_length: int = option(32, "Environment steps per learning step.", minimum=2, maximum=10**6)
-    td_lambda: float = option(
-        0.9, "λ of the returns that the policy and its baseline learn from.", minimum=0, maximum=1
-    )
-    entropy_cost: float = option(0.0, "Weight of the policy's entropy in its loss.", minimum=0)
-    hidden_sizes: tuple[int, ...] = option((64, 64), "Widths of the hidden layers.")
-    torso: torsos.TorsoKind = option("auto", torsos.HELP)
-    learning_rate: float = option(3e-3, "Adam's learning rate.", above=0)
-    adam_eps: float = option(1e-8, "Adam's ε.", above=0)
-    critics: int = option(10, "Critics trained on the reward (K).", minimum=2)
-    prior_scale: float = option(3.0, "Scale λ of each critic's fixed random prior function; 0 for none.", minimum=0)
-    beta: float = option(1.0, "Weight β of the bonus; 0 for a plain actor-critic.", minimum=0)
-    divisor: Literal["unbiased", "biased"] = option("unbiased", "σ divides by K − 1 (eq. 7) or by K.")
-    dense: bool = option(False, "Use the dense first layer for one-hot observations too.")
 
 
 class ActorCriticState(NamedTuple):

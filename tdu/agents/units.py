@@ -1,14 +1,13 @@
 """The unit in which values are learned (`reward_unit`), so that priors, bonus and learning rate fit rewards of any size."""
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 
+from tdu.agents.config import RewardUnit
 from tdu.options import MAX_ENVS
 from tdu.types import Array, State, Transition
-
-RewardUnit = Literal["one", "largest", "returns"]
 
 
 class Unit(NamedTuple):

@@ -1,12 +1,14 @@
 """`tdu list`: agents and environments."""
 
-from tdu import agents, environments, options
+from tdu import agents, options
 from tdu.cli.parser import Parser
-from tdu.environments.built_in import BUILT_IN
 
 
 def run(arguments: list[str]) -> int:
     Parser("list", "List agents and environments.").parse_args(arguments)
+    from tdu import environments  # imports JAX
+    from tdu.environments.built_in import BUILT_IN
+
     print("Agents (tdu train ENV --agent NAME):")
     for name, entry in agents.AGENTS.items():
         print(f"  {name:<16}{entry.summary}")

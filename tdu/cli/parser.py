@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NoReturn, get_args
 
 from tdu.errors import UserError
-from tdu.options import MAX_ENVS, MAX_EPISODES, MAX_STEPS, whole_number
+from tdu.options import MAX_ENVS, MAX_EPISODES, MAX_STEPS, Until, whole_number
 
 
 class _Refused(Exception):
@@ -108,8 +108,6 @@ def add_preset(parser: argparse.ArgumentParser) -> None:
 
 def add_length(parser: argparse.ArgumentParser, default: str) -> None:
     """Adds arguments for the length of a run and its number of environments."""
-    from tdu.run.runners.mastery import Until
-
     add = parser.add_argument
     words = f"maximum number of episodes (default: {default}; with --steps alone: no limit)"
     add("--episodes", type=whole("episodes", 1, MAX_EPISODES), metavar="N", help=words)

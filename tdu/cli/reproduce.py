@@ -16,7 +16,8 @@ def run(words: Sequence[str]) -> int:
         if (root / PACKAGE / "__init__.py").is_file():
             if str(root) not in sys.path:
                 sys.path.insert(0, str(root))
-            return int(importlib.import_module(f"{PACKAGE}.command").run(words))
+            parsed = importlib.import_module(f"{PACKAGE}.arguments").parse(words)
+            return int(importlib.import_module(f"{PACKAGE}.command").run(parsed))  # imports JAX
     raise UserError(
         "the experiments are in tdu's repository, not in the installed package; clone it and run this command there."
     )

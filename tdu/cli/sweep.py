@@ -7,10 +7,7 @@ from tdu import agents
 from tdu.cli.output import tell_failed
 from tdu.cli.parser import Parser, add_length, add_preset, add_watch, folder, watch_arguments, whole
 from tdu.errors import UserError, tell
-from tdu.options import describe
-from tdu.run import processes, progress, recording, sweeps, track
-from tdu.run.folder import make_folder
-from tdu.run.plan import DEFAULT_AGENT, refuse_unevaluated, refuse_without_ray
+from tdu.options import DEFAULT_AGENT, TRACKERS, describe
 
 _EXAMPLES = """\
 examples:
@@ -51,7 +48,7 @@ def run(arguments: list[str]) -> int:
     add("--paper-grid", action="store_true", help="the paper's grids of each agent")
     add_length(parser, "each environment's")
     add_watch(parser)
-    add("--track", choices=track.KINDS, help="log every run there too (default: only log.csv)")
+    add("--track", choices=TRACKERS, help="log every run there too (default: only log.csv)")
     words = "begin with one setting of every experiment; a sweep that was stopped then has some of each"
     add("--spread", action="store_true", help=words)
     add("--out", type=folder, metavar="DIR", help="the sweep's folder (default sweeps/…)")
@@ -64,6 +61,10 @@ def run(arguments: list[str]) -> int:
     parsed, left = parser.parse_known_args(arguments)
     if left:
         _refuse(left, parser, parsed.agent or [DEFAULT_AGENT])
+    from tdu.run import processes, progress, recording, sweeps, track  # imports JAX
+    from tdu.run.folder import make_folder
+    from tdu.run.plan import refuse_unevaluated, refuse_without_ray
+
     refuse_without_ray(parsed.engine, address=parsed.address)
     if parsed.address and len(parsed.address) > 1:
         raise UserError(f"a sweep runs on one cluster, not on {' and '.join(parsed.address)}; give one --address.")

@@ -1,29 +1,15 @@
 """`tdu train`: an agent on an environment, one seed or several."""
 
 import argparse
-import contextlib
 import dataclasses
-import glob
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-from tdu import agents, environments, options
-from tdu.cli.output import own_output, tell_failed
-from tdu.cli.parser import Parser, add_length, add_preset, add_trust, add_watch, folder, number, watch_arguments, whole
-from tdu.errors import UserError, tell
-from tdu.options import MAX_ACTORS, MAX_SEED
-from tdu.run import consent, progress, sweeps, track
-from tdu.run.folder import CONFIG, GreedyReturn, read_config, read_result, read_template
-from tdu.run.folder.records import EVALUATION_EPISODES
-from tdu.run.one_core import stay_on_one_core
-from tdu.run.plan import DEFAULT_AGENT, plan, refuse_unevaluated, refuse_without_ray, resolve
-from tdu.run.processes import Job, use_one_core
-from tdu.run.progress import Report
-from tdu.run.run import Run
-from tdu.run.signals import Interrupted
-from tdu.run.train import CHECKPOINT_SECONDS, train
+from tdu import agents, options
+from tdu.cli.output import own_output
+from tdu.cli.parser import Parser, add_length, add_preset, add_trust, add_watch, folder, number, whole
+from tdu.errors import UserError
+from tdu.options import CHECKPOINT_SECONDS, DEFAULT_AGENT, EVALUATION_EPISODES, MAX_ACTORS, MAX_SEED, TRACKERS
 
 _EXAMPLES = """\
 examples:
@@ -40,95 +26,14 @@ examples:
 
 def run(arguments: list[str]) -> int:
     parsed, given = parse(arguments)
+    from tdu.cli import training  # imports JAX
+    from tdu.run.plan import refuse_without_ray
+
     refuse_without_ray(parsed.engine, actors=parsed.actors, address=parsed.address)
     if parsed.engine == "ray" and parsed.seeds is not None:
         raise UserError("--engine ray is one run with many processes; start one run for each seed (--seed).")
     with own_output() as output:
-        return (_train_one if parsed.seeds is None else _train_seeds)(parsed, given, output)
-
-
-def _train_one(parsed: argparse.Namespace, given: dict[str, Any], output: TextIO) -> int:
-    if parsed.resume is True and parsed.out is not None and not parsed.out.exists():
-        raise UserError(f"{parsed.out} does not exist, so there is nothing to resume; start it without --resume.")
-    out = parsed.out or _default_out(parsed, given)
-    settings = _settings(parsed, given)
-    if parsed.resume and parsed.config is None and (out / CONFIG).exists():
-        settings["config"] = out
-    config = resolve(**settings).config
-    use_one_core()
-    announce = partial(tell, "compiling, which takes some seconds …")
-    shown, close = progress.display(parsed.progress, f"{config.agent} seed {config.seed}", output)
-    with contextlib.ExitStack() as at_the_end:
-        at_the_end.callback(close)
-        if not config.actors:
-            shown = _before_first(lambda: at_the_end.callback(stay_on_one_core()), shown)
-        try:
-            found = train(
-                **settings,
-                out=out,
-                resume=parsed.resume,
-                checkpoint_seconds=parsed.checkpoint_seconds,
-                progress=shown,
-                compiling=announce if parsed.progress in ("auto", "plain") else None,
-                track=parsed.track,
-                address=parsed.address,
-            )
-        except Interrupted as e:
-            tell(str(e))
-            return e.exit_code
-    result = read_result(out)
-    if parsed.progress != "json" and result is not None:
-        print(f"{progress.summary(result, _best(found, out))} Everything is in {out}.", file=output)
-    return 0
-
-
-def _best(run: Run, out: Path) -> tuple[GreedyReturn, int, str] | None:
-    """The best evaluation during a run, its episode, and the command that evaluates that agent again."""
-    if not run.evaluations:
-        return None
-    place = run.evaluations["greedy_return"].argmax()
-    numbers = {name: column[place].item() for name, column in run.evaluations.items()}
-    best = GreedyReturn(numbers["greedy_return"], numbers["standard_error"], numbers["evaluation_episodes"])
-    return best, numbers["episode"], f"tdu evaluate {out} --best"
-
-
-def _before_first(begin: Callable[[], object], show: Callable[[Report], None]) -> Callable[[Report], None]:
-    """`show`, with `begin` called before the first report. By then the environment has started its own processes."""
-    waiting = [begin]
-
-    def shown(report: Report) -> None:
-        if waiting:
-            waiting.pop()()
-        show(report)
-
-    return shown
-
-
-def _train_seeds(parsed: argparse.Namespace, given: dict[str, Any], output: TextIO) -> int:
-    out = parsed.out or _default_out(parsed, given)
-    planned = plan(**_settings(parsed, given))
-    environments.close(planned.env)
-    if out.exists() and not out.is_dir():
-        raise UserError(f"{out} is a file; choose another --out.")
-    if not parsed.resume and out.exists() and any(out.iterdir()):
-        raise UserError(f"{out} already exists; add --resume to continue it, or choose another --out.")
-    if parsed.resume is True and not out.exists():
-        raise UserError(f"{out} does not exist, so there is nothing to resume; start it without --resume.")
-    track.check(parsed.track, out)
-    if not parsed.resume:
-        refuse_unevaluated(planned.config.until_return, planned.config.evaluate_every)
-    if planned.note is not None:
-        tell(planned.note)
-    arguments = [*watch_arguments(parsed), *(["--resume-if-there"] if parsed.resume else [])]
-    settings, seeds = planned.config.to_json(), range(parsed.seeds)
-    jobs = [Job(f"seed {k}", arguments, out / f"seed_{k}", settings | {"seed": k}) for k in seeds]
-    outcomes = progress.run_jobs(jobs, parsed.progress)
-    for outcome in outcomes:
-        if outcome.code == 0 and outcome.result:
-            print(progress.summary(outcome.result), file=output)
-    failed = tell_failed(outcomes)
-    print(f"{len(outcomes) - failed} of {len(outcomes)} runs are in {out}.", file=output)
-    return 1 if failed else 0
+        return (training.one_run if parsed.seeds is None else training.seeds)(parsed, given, output)
 
 
 def parse(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
@@ -172,7 +77,7 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     words = "with --engine ray: number of actors, each with --num-envs environments (default: one per core)"
     add("--actors", type=whole("actors", 1, MAX_ACTORS), metavar="N", help=words)
     add("--address", help="the Ray cluster's address, HOST:PORT (default: a cluster is started on this machine)")
-    add("--track", choices=track.KINDS, help="also log every episode there (default: only log.csv)")
+    add("--track", choices=TRACKERS, help="also log every episode there (default: only log.csv)")
     general = dataclasses.asdict(agents.configure(agent, {}, "general")) if "general" in agents.presets(agent) else {}
     group = parser.add_argument_group(
         f"options of agent {agent}, with the paper's defaults" + (" and those of the preset general" if general else "")
@@ -216,31 +121,13 @@ def _agent_of(chosen: argparse.Namespace) -> str:
     if chosen.agent is not None:
         return str(chosen.agent)
     file = chosen.config or (chosen.out if chosen.resume else None)
-    if file and (chosen.config or (Path(file) / CONFIG).exists()):
+    if file is None:
+        return DEFAULT_AGENT
+    from tdu.run import consent  # imports JAX
+    from tdu.run.folder import CONFIG, read_template
+
+    if chosen.config or (Path(file) / CONFIG).exists():
         name = str(read_template(Path(file)).get("agent", DEFAULT_AGENT))
         consent.require(name, Path(file), trust=chosen.trust)
         return name
     return DEFAULT_AGENT
-
-
-def _settings(parsed: argparse.Namespace, given: dict[str, Any]) -> dict[str, Any]:
-    names = (
-        "env", "agent", "config", "seed", "episodes", "steps", "num_envs", "until", "preset", "engine", "actors",
-        "until_return", "success_return", "evaluate_every", "evaluation_episodes", "record", "record_every", "trust",
-    )  # fmt: skip
-    return {name: getattr(parsed, name) for name in names} | given
-
-
-def _default_out(parsed: argparse.Namespace, given: dict[str, Any]) -> Path:
-    """The folder of a run, or of several seeds, if none is given."""
-    config = resolve(**_settings(parsed, given)).config
-    name = [config.env, config.agent, *(f"{option}={value}" for option, value in given.items())]
-    if parsed.seeds is None:
-        name.append(f"seed{config.seed}")
-    out = sweeps.run_folder(Path("runs"), "-".join(name), config)
-    if not parsed.resume or out.exists():
-        return out
-    # The same run with other limits, if there is just one, is the run to be trained longer.
-    folders = [found.parent for found in out.parent.glob(f"{glob.escape(out.name[:-8])}????????/{CONFIG}")]
-    same = [found for found in folders if read_config(found).differs_only_in_limits(config)]
-    return same[0] if len(same) == 1 else out

@@ -1,6 +1,6 @@
 """The option `torso`: what a network computes of an observation before its hidden layers, and its activation.
 
-Ensembles and R2D2 share this file. A new torso is a value of `TorsoKind`, a function that returns a `Torso`,
+Ensembles and R2D2 share this file. A new torso is a value of `kinds.TorsoKind`, a function that returns a `Torso`,
 and a line in `make`.
 """
 
@@ -8,23 +8,16 @@ import functools
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from tdu.errors import UserError
 from tdu.networks import inputs
+from tdu.networks.kinds import TorsoKind
 from tdu.networks.mlp import Activation, Layers, init_layer, init_mlp, relu
 from tdu.types import Array, EnvSpec, Key
-
-TorsoKind = Literal["auto", "mlp", "conv", "layer_norm"]
-
-HELP = (
-    "Layers before the hidden layers: convolutions (conv), none (mlp), or convolutions for images only (auto). "
-    "layer_norm is auto with LayerNorm before every activation of the hidden layers."
-)
-"""Help text of the option."""
 
 
 class Torso(NamedTuple):

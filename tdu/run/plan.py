@@ -12,7 +12,7 @@ from tdu.agents import memory_trace
 from tdu.agents.r2d2.agent import RecurrentAgent
 from tdu.environments import MadeEnvironment
 from tdu.errors import UserError, setting, unknown
-from tdu.options import MAX_ACTORS, MAX_ENVS, MAX_EPISODES, MAX_SEED, MAX_STEPS, as_json, whole_number
+from tdu.options import DEFAULT_AGENT, MAX_ACTORS, MAX_ENVS, MAX_EPISODES, MAX_SEED, MAX_STEPS, as_json, whole_number
 from tdu.run import consent, recording
 from tdu.run.folder import RunConfig, read_template
 from tdu.run.processes import cores
@@ -26,8 +26,6 @@ from tdu.values import standard
 
 AnyAgent = Agent | RecurrentAgent
 Engine = Literal["local", "ray"]
-
-DEFAULT_AGENT = "tdu"
 
 
 class Resolved(NamedTuple):

@@ -8,24 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from tdu.errors import UserError, setting, unknown
+from tdu.options import TRACKERS
 from tdu.run.folder.records import RunResult
 from tdu.run.live_run import LiveRun, Observer
 from tdu.run.runners.rows import WALL_TIME, Row
-
-KINDS = {"tensorboard": "tensorboardX", "wandb": "wandb"}
-"""Where values are tracked, and the package that does it."""
 
 
 def check(kind: str | None, out: object) -> None:
     """Refuses an unknown kind, a missing package, and a run without a folder."""
     if kind is None:
         return
-    if kind not in KINDS:
-        raise unknown("value of track", kind, KINDS)
+    if kind not in TRACKERS:
+        raise unknown("value of track", kind, TRACKERS)
     if out is None:
         raise UserError(f"track={kind} needs the run's folder; give out.")
     try:
-        importlib.import_module(KINDS[kind])
+        importlib.import_module(TRACKERS[kind])
     except ModuleNotFoundError as e:
         raise UserError(
             f"{setting('track', kind)} needs the extra 'track' ({e.name} is missing): pip install 'tdu[track]'."

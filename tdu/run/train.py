@@ -9,7 +9,7 @@ from typing import Any, Literal, overload
 
 from tdu import agents, environments
 from tdu.errors import RunError, UserError, setting, tell
-from tdu.options import describe, unknown_option, whole_number
+from tdu.options import CHECKPOINT_SECONDS, describe, unknown_option, whole_number
 from tdu.run import progress as displays
 from tdu.run.callbacks import checked
 from tdu.run.folder import Folder, RunConfig, RunResult, best_return, evaluations_at, read_result
@@ -22,9 +22,6 @@ from tdu.run.runners.mastery import Until
 from tdu.run.runners.protocol import Clock
 from tdu.run.stored import load
 from tdu.run.track import check as check_tracking
-
-CHECKPOINT_SECONDS = 60.0
-"""Default time between checkpoints."""
 
 
 @overload

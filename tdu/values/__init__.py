@@ -11,9 +11,9 @@ from tdu.errors import UserError
 from tdu.types import EnvSpec, Values, Weights
 from tdu.values.dense import dense
 from tdu.values.one_hot import one_hot
-from tdu.values.shape import FOLDED, ONES, PLAIN, EnsembleKind, EnsembleShape
+from tdu.values.shape import FOLDED, ONES, PLAIN, EnsembleShape
 
-__all__ = ["FOLDED", "PLAIN", "EnsembleKind", "EnsembleShape", "dense", "make", "one_hot", "table"]
+__all__ = ["FOLDED", "PLAIN", "EnsembleShape", "dense", "make", "one_hot", "table"]
 
 
 def make(spec: EnvSpec, shape: EnsembleShape, *, weights: Weights = PLAIN, force_dense: bool = False) -> Values:

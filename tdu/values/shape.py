@@ -6,17 +6,17 @@ gradient of its own loss. The trunk has the mean of the heads' gradients, as in 
 """
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 
 from tdu.networks import torsos
+from tdu.networks.kinds import EnsembleKind, TorsoKind
 from tdu.networks.mlp import Layers, Linear, init_ensemble
 from tdu.types import Array, EnvSpec, Key, Optimiser, Weights
 
 P = TypeVar("P")
-EnsembleKind = Literal["networks", "heads"]
 Apply = Callable[[Layers, Array], Array]
 
 MAX_COUNT = 1 << 30
@@ -104,7 +104,7 @@ class EnsembleShape(NamedTuple):
     double: bool
     optimiser: Optimiser
     """Other than `Adam`, it makes every ensemble dense."""
-    torso: torsos.TorsoKind = "auto"
+    torso: TorsoKind = "auto"
     standard: bool = False
     """Whether observations that are vectors are standardised (`values/standard.py`)."""
     layout: EnsembleKind = "networks"

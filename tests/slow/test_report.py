@@ -613,7 +613,8 @@ def test_when_a_policy_was_first_as_good():
 
 
 def test_the_command_of_a_run_makes_the_same_run(sweep):
-    from tdu.cli.train import _settings, parse
+    from tdu.cli.train import parse
+    from tdu.cli.training import _settings
     from tdu.run.plan import resolve
 
     for run in collect.collect([sweep]).runs:

@@ -1,13 +1,15 @@
 """Options of R2D2 and its ensembles, with the paper's defaults (tables 4 and 5), and presets for smaller machines."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from tdu.agents.config import Presets, check_replay
-from tdu.agents.r2d2.sequences import Shape
 from tdu.errors import UserError
-from tdu.networks import torsos
+from tdu.networks.kinds import TORSO_HELP, TorsoKind
 from tdu.options import changed, option
+
+if TYPE_CHECKING:
+    from tdu.agents.r2d2.sequences import Shape
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Config:
     adam_eps: float = option(1e-3, "Adam's ε.", above=0)
     clip: float = option(40.0, "Largest norm of the gradient; larger ones are scaled down.", above=0)
     target_period: int = option(400, "Learning steps between copies of the target network.", minimum=1, maximum=10**8)
-    torso: torsos.TorsoKind = option("auto", torsos.HELP)
+    torso: TorsoKind = option("auto", TORSO_HELP)
     filters: tuple[int, ...] = option((32, 64, 64), "Filters of the convolutions; as many of them as fit the image.")
     pixels: int = option(
         0,
@@ -67,7 +69,9 @@ class Config:
         return self.exploiters + self.explorers
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> "Shape":
+        from tdu.agents.r2d2.sequences import Shape
+
         return Shape(self.burn_in, self.trace_length, self.replay_period)
 
     def __post_init__(self) -> None:

@@ -14,7 +14,7 @@ import jax
 
 from tdu import files
 from tdu.errors import RunError
-from tdu.options import MAX_ACTORS, MAX_ENVS, MAX_EPISODES, MAX_SEED, MAX_STEPS
+from tdu.options import EVALUATION_EPISODES, MAX_ACTORS, MAX_ENVS, MAX_EPISODES, MAX_SEED, MAX_STEPS
 from tdu.run.agent_file import Origin
 from tdu.run.runners import mastery
 from tdu.run.runners.mastery import Until
@@ -28,8 +28,6 @@ RECENT = 100
 
 Ending = Literal["mastered", "solved", "return", "budget"]
 
-EVALUATION_EPISODES = 100
-"""Default maximum number of evaluation episodes."""
 LIMITS = ("episodes", "steps", "until", "until_return")
 """The fields of a config that only determine where the run ends. A run can be trained longer by changing them."""
 WATCH = ("evaluate_every", "evaluation_episodes", "record", "record_every")

@@ -5,11 +5,11 @@ which it follows `EnvSpec.optimal_path` from the start. It is computed from the 
 """
 
 from collections.abc import Callable
-from typing import Literal
 
 import jax
 import jax.numpy as jnp
 
+from tdu.options import Until as Until
 from tdu.types import Array, EnvSpec, Params
 
 PERIOD = 5
@@ -17,10 +17,6 @@ PERIOD = 5
 
 CHECKS = 20
 """Checks in a row at full depth after which a task is mastered."""
-
-Until = Literal["mastered", "solved", "budget"]
-"""When a run ends before its budget is spent: once the task is mastered and solved by its own rule, once it is solved, or
-never."""
 
 
 def is_solving(spec: EnvSpec) -> bool:
