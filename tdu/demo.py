@@ -2,7 +2,6 @@
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -60,10 +59,9 @@ def draw(path: Path, results: dict[str, RunResult], logs: dict[str, dict[str, np
     figure = Figure(figsize=(9.5, 3.9), layout="constrained")
     height, tops = grid_of(figure, 2, 1, 2)
     for agent, log in logs.items():
-        style: dict[str, Any] = {"color": COLOURS[agent].light, "label": AGENTS[agent], "linewidth": 2}
         reached = [log["episode_len"][max(i - _WINDOW, 0) : i].max() for i in range(1, len(log["episode"]) + 1)]
-        height.plot(log["episode"], reached, **style)
-        tops.plot(log["episode"], log["total_return"], **style)
+        height.plot(log["episode"], reached, color=COLOURS[agent].light, label=AGENTS[agent], linewidth=2)
+        tops.plot(log["episode"], log["total_return"], color=COLOURS[agent].light, label=AGENTS[agent], linewidth=2)
         solved = results[agent].solved_episode
         if solved:
             at = (solved, log["total_return"][solved - 1])

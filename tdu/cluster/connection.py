@@ -1,5 +1,6 @@
 """Connecting to a Ray cluster, and the code that is sent to it. Needs the extra `ray`."""
 
+import logging
 import os
 import re
 import resource
@@ -38,18 +39,20 @@ def connect(address: str | None, workers: int | None) -> ModuleType:
         raise UserError("this process is connected to Ray already; call ray.shutdown() first.")
     if address is not None:
         _refuse_silence(address)
-    settings: dict[str, Any] = {
-        "runtime_env": {"env_vars": _environment_of_workers()},
-        "logging_level": "ERROR",
-        "log_to_driver": False,
-    }
-    if address in (None, "local"):
-        settings |= {"num_cpus": workers, "include_dashboard": False}
+    is_local = address in (None, "local")
+    if is_local:
         _refuse_low_limit(workers or cores())
     try:
         with warnings.catch_warnings():  # JAX warns of every fork; here a fork becomes another program at once
             warnings.filterwarnings("ignore", message=r"os\.fork\(\)", category=RuntimeWarning)
-            ray.init(address=address or "local", **settings)
+            ray.init(
+                address=address or "local",
+                runtime_env={"env_vars": _environment_of_workers()},
+                logging_level=logging.ERROR,
+                log_to_driver=False,
+                num_cpus=workers if is_local else None,
+                include_dashboard=False if is_local else None,
+            )
     except Exception as e:  # Ray raises plain Exceptions too
         ray.shutdown()
         raise UserError(_why_not_connected(address, str(e))) from None

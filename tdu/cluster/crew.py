@@ -44,7 +44,7 @@ class Crew:
         ray: ModuleType,
         *,
         give_work: Callable[[Process], None],
-        take_in: Callable[[str, Any], None],
+        take_in: Callable[[str, object], None],
         event: Callable[[str], None],
     ):
         self.ray, self._give_work, self._take_in, self.event = ray, give_work, take_in, event

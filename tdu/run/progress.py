@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, TextIO
+from typing import NamedTuple, TextIO
 
 from tdu.errors import unknown
 from tdu.run import processes
@@ -164,7 +164,7 @@ class Bars:
 
     def __init__(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn
+        from rich.progress import BarColumn, Progress, TaskID, TextColumn
         from rich.table import Column
 
         self._bars = Progress(
@@ -175,7 +175,7 @@ class Bars:
             console=Console(stderr=True),
             expand=True,
         )
-        self._tasks: dict[str, Any] = {}
+        self._tasks: dict[str, TaskID] = {}
         self._bars.start()
 
     def show(self, name: str, shown: Facts) -> None:

@@ -28,6 +28,7 @@ from tdu.environments import maps
 from tdu.environments.maps import Map
 from tdu.errors import UserError
 from tdu.run.folder import RunConfig, snapshots
+from tdu.run.folder.records import Json
 from tdu.run.runners.compiled import CompiledRunner
 from tdu.run.runners.interaction import run_key
 from tdu.run.runners.protocol import Clock, Runner, Saved
@@ -103,7 +104,7 @@ class Recorder:
         if self._map is not None:
             runner.start_trace()
 
-    def about(self) -> snapshots.Json:
+    def about(self) -> Json:
         examiner, here = self._examiner, self._map
         described = None
         if here is not None:
@@ -142,7 +143,7 @@ class Recorder:
         bonus, td, size = jax.tree.map(
             np.asarray, self._programs.quantiles(learner, self._key, np.uint32(clock.steps % 2**32))
         )
-        content: snapshots.Json = {"episode": clock.episodes, "steps": clock.steps}
+        content: Json = {"episode": clock.episodes, "steps": clock.steps}
         content |= {"bonus": _numbers(bonus), "td": _numbers(td), "td_size": _numbers(size)}
         if self._map is not None:
             layers = jax.tree.map(np.asarray, self._programs.layers(learner))

@@ -11,15 +11,15 @@ import operator
 import sys
 import zlib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tdu import files
 from tdu.errors import RunError, reading
 from tdu.run.folder.log import Stamp, matches
+from tdu.run.folder.records import Json
 
-Json = dict[str, Any]
 FORMAT = 1
 _MAX_BYTES = 2**30  # largest record that is read, and the largest size of its unpacked arrays together
 _MAX_ARRAY = 2**24  # largest size of an array in bytes, and largest count
@@ -99,7 +99,7 @@ def _check_header(about: Json) -> None:
         raise ValueError("its map has other layers")
 
 
-def _check_counts(counts: list[Any], most: int = _MAX_ARRAY) -> None:
+def _check_counts(counts: list[object], most: int = _MAX_ARRAY) -> None:
     if not all(isinstance(count, int) and 0 <= count <= most for count in counts):
         raise ValueError("a number is out of range")
 

@@ -9,7 +9,7 @@ import abc
 import collections
 import time
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ from tdu.agents.r2d2.sequences import Roll, empty_batch
 from tdu.environments.vector import VectorEnvironment
 from tdu.errors import UserError
 from tdu.metrics import on_host
+from tdu.run.folder.records import Json
 from tdu.run.runners import interaction, mastery
 from tdu.run.runners.acting import Actors
 from tdu.run.runners.meter import Episode
@@ -76,13 +77,13 @@ class SequenceRunner(Runner):
             rows += logged
         return rows
 
-    def _learning(self) -> dict[str, Any]:
+    def _learning(self) -> Json:
         """What a checkpoint holds of it, as JSON."""
         totals = {"learned": self._learned, "unlogged": self._unlogged}
         plain = {kind: {name: float(x) for name, x in metrics.items()} for kind, metrics in totals.items()}
         return plain | {"updates": self._updates, "logged_at": self._logged_at}
 
-    def _restore_learning(self, plain: dict[str, Any]) -> None:
+    def _restore_learning(self, plain: Json) -> None:
         self._updates, self._logged_at = plain["updates"], plain["logged_at"]
         self._learned, self._unlogged = (
             {name: np.float32(x) for name, x in plain[totals].items()} for totals in ("learned", "unlogged")
