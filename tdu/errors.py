@@ -67,7 +67,7 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as e:
-        raise RunError(f"cannot write {path} ({e.strerror or e}); what was saved before is intact.") from e
+        raise RunError(f"cannot write {path} ({e.strerror or e}); everything saved earlier is unchanged.") from e
 
 
 @contextlib.contextmanager

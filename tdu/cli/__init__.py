@@ -16,15 +16,15 @@ _COMMANDS = {
     "train": "train an agent on an environment",
     "check": "find what is wrong with an environment",
     "evaluate": "evaluate a run's agent",
-    "sweep": "many runs in one folder",
-    "score": "the scores of a sweep",
-    "report": "a page that shows runs and sweeps",
-    "plot": "the learning curves of runs and sweeps as a figure",
-    "watch": "a run's agent at play, as a film or as text",
-    "reproduce": "the paper's figures, from finished runs and new ones",
-    "list": "agents and environments",
-    "demo": "TDU beside two other agents on one hard task",
-    "mnist": "where bsuite's MNIST experiments find their data",
+    "sweep": "train many runs into one folder",
+    "score": "show the scores of a sweep",
+    "report": "make a web page of runs and sweeps",
+    "plot": "draw learning curves of runs and sweeps",
+    "watch": "show a run's agent as a film or as text",
+    "reproduce": "make the paper's figures, from finished and new runs",
+    "list": "list agents and environments",
+    "demo": "compare TDU with two other agents on one hard task",
+    "mnist": "show where bsuite's MNIST experiments look for their data",
 }
 
 _FILES = {"list": "listing"}  # A module called list would hide the built-in one here
@@ -85,8 +85,8 @@ def _dispatch(words: Sequence[str]) -> int:
         return int(command.run([*words[1:]]))
     parser = Parser(
         "",
-        "Deep exploration in reinforcement learning: an ensemble of value functions in which explorers are paid for the "
-        "disagreement of exploiters about the TD error of each transition.",
+        "Deep exploration in reinforcement learning. TDU trains an ensemble of value functions. Exploiters learn from the "
+        "reward. Explorers also get a bonus, which is large where the exploiters disagree about the TD error.",
         _EXAMPLES,
     )
     parser.usage = "tdu COMMAND …"

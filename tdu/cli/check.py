@@ -8,7 +8,7 @@ from tdu.options import MAX_SEED
 
 def run(arguments: list[str]) -> int:
     parser = Parser(
-        "check", "Play an environment at random and report what is wrong with it. The exit code is 2 if something is."
+        "check", "Play random actions in an environment and report problems. The exit code is 2 if there are any."
     )
     add = parser.add_argument
     add("env", metavar="ENV", help="environment id, e.g. python:my_module:make or gym:CartPole-v1")

@@ -10,7 +10,7 @@ from tdu.options import EPISODES, MAX_SEED
 
 def run(arguments: list[str]) -> int:
     parser = Parser(
-        "evaluate", "Evaluate a run's agent: episodes without learning, greedy on the mean value over its exploiters."
+        "evaluate", "Evaluate a run's agent: play episodes without learning, greedily on the exploiters' mean value."
     )
     add, episodes, seed = parser.add_argument, whole("episodes", 1, 10**6), whole("seed", 0, MAX_SEED)
     add("run", metavar="RUN", type=folder, help="the run's folder")
@@ -18,7 +18,8 @@ def run(arguments: list[str]) -> int:
     words = "seed of the episodes, independent of training (default 0)"
     add("--seed", type=seed, default=0, metavar="N", help=words)
     add_success(parser)
-    add("--best", action="store_true", help="the best agent of the run's --evaluate-every")
+    words = "use the best agent instead of the last one (for runs with --evaluate-every)"
+    add("--best", action="store_true", help=words)
     words = "act on the explorers' mean value, as in the paper's ablation (recurrent agents only)"
     add("--explorers", action="store_true", help=words)
     add("--agent", help="an agent of your own: python:MODULE:NAME (default: the one that the run names)")
@@ -40,11 +41,11 @@ def run(arguments: list[str]) -> int:
         if parsed.json:
             print(json.dumps(played), file=output)
         else:
-            acting = ", acting on its explorers' values," if parsed.explorers else "," if parsed.best else ""
-            best = " at its best" if parsed.best else ""
+            which = ["best agent"] * parsed.best + ["explorers' mean value"] * parsed.explorers
+            remark = f" ({', '.join(which)})," if which else ""
             words = return_words(played["mean_return"], played["standard_error"], played["episodes"])
             print(
-                f"{played['agent']}{best}{acting} seed {played['seed']} on {played['env']}: mean return {words} "
+                f"{played['agent']}{remark} seed {played['seed']} on {played['env']}: mean return {words} "
                 f"({played['min_return']:.3f} to {played['max_return']:.3f})"
                 f"{length_words(played['mean_length'], played['success_rate'])}.",
                 file=output,

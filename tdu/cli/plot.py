@@ -9,19 +9,19 @@ from tdu.errors import UserError, tell, unknown
 def run(arguments: list[str]) -> int:
     parser = Parser(
         "plot",
-        "Learning curves of runs or sweeps, a panel for each environment: the mean over seeds with its 95 % interval, as "
-        "far as all seeds have run.",
+        "Draw learning curves of runs or sweeps, one panel per environment. A curve is the mean over seeds with its 95 % "
+        "interval. It ends where the first seed ends.",
     )
     add = parser.add_argument
     add("folders", nargs="+", type=folder, metavar="DIR", help="runs or sweeps")
     add("--out", type=Path, required=True, metavar="FILE", help="figure.svg, .pdf or .png")
     add("--axis", help="the x axis: episodes, steps or seconds (default: steps for a budget of steps, else episodes)")
     words = (
-        "the y axis: a column of the log, for example bonus, loss or largest_q, or greedy_return, the return of the "
-        "evaluations by --evaluate-every (default episode_return)"
+        "the y axis: a column of the log (episode_return, bonus, loss, largest_q …), or greedy_return for the evaluations "
+        "of runs with --evaluate-every (default episode_return)"
     )
     add("--metric", default="episode_return", help=words)
-    words = "mean of the last N episodes (default: a fiftieth of the longest run)"
+    words = "average over the last N episodes (default: 2 %% of the longest run)"
     add("--smooth", type=whole("smooth", 1, 10**9), metavar="N", help=words)
     add("--by-seed", action="store_true", help="draw a line for each seed instead of mean and interval")
     parsed = parser.parse_args(arguments)
@@ -36,7 +36,9 @@ def run(arguments: list[str]) -> int:
         raise UserError(f"{parsed.out} exists and was not drawn by tdu; choose another --out.")
     collected = collect.collect(parsed.folders, with_records=False)
     if not collected.runs:
-        raise UserError("there are no runs in these folders; tdu report shows folders of results.")
+        raise UserError(
+            "there are no runs in these folders; give folders of runs or sweeps (tdu report shows folders of results)."
+        )
     how = {"metric": parsed.metric, "window": parsed.smooth, "by_seed": parsed.by_seed}
     draw(collected.runs, parsed.out, axis=parsed.axis, **how)
     print(f"Figure: {parsed.out}.")

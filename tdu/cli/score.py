@@ -16,9 +16,9 @@ def run(arguments: list[str]) -> int:
     add("folder", metavar="DIR", type=folder, help="the sweep's folder")
     add("--json", action="store_true", help="print JSON")
     add("--published", action="store_true", help="add published scores of other agents")
-    words = "draw bsuite's radar and bars, and Atari's learning curves, there"
+    words = "folder for figures: bsuite's radar and bars, Atari's learning curves"
     add("--figures", type=folder, metavar="DIR", help=words)
-    add("--bsuite-csv", type=folder, metavar="DIR", help="write logs in bsuite's format there, for its csv_load")
+    add("--bsuite-csv", type=folder, metavar="DIR", help="folder for logs in bsuite's format, for its csv_load")
     words = "also report the step at which evaluations first returned R"
     add("--target", type=number("target"), metavar="R", help=words)
     parsed = parser.parse_args(arguments)

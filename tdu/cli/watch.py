@@ -13,7 +13,8 @@ from tdu.options import MAX_SEED
 def run(arguments: list[str]) -> int:
     parser = Parser(
         "watch",
-        "Episodes of a run's agent: a film with --out, or text in the terminal (Deep Sea, Binary Tree and key_door).",
+        "Show episodes of a run's agent: as a film with --out, or as text in the terminal (Deep Sea, Binary Tree and "
+        "key_door).",
     )
     add, who = parser.add_argument, parser.add_mutually_exclusive_group()
     add("run", metavar="RUN", type=folder, help="the run's folder")
@@ -21,9 +22,11 @@ def run(arguments: list[str]) -> int:
     who.add_argument("--explorer", action="store_true", help="act greedily on an explorer, another one in each episode")
     who.add_argument("--greedy", action="store_true", help="act greedily on the exploiters' mean (default)")
     add("--episodes", type=whole("episodes", 1, 1000), default=1, metavar="E", help="number of episodes (default 1)")
-    add("--best", action="store_true", help="the best agent of the run's --evaluate-every")
+    words = "use the best agent instead of the last one (for runs with --evaluate-every)"
+    add("--best", action="store_true", help=words)
     add("--seed", type=whole("seed", 0, MAX_SEED), default=0, help="seed of the episodes (default 0)")
-    add("--out", type=Path, metavar="FILE", help="film.gif; or film.mp4, which needs ffmpeg or the extra films")
+    words = "file of the film: .gif, or .mp4, which needs ffmpeg or the extra films"
+    add("--out", type=Path, metavar="FILE", help=words)
     add("--fps", type=whole("fps", 1, 100), default=12, help="frames per second (default 12)")
     add_env(parser)
     parsed = parser.parse_args(arguments)

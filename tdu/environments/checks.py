@@ -132,7 +132,8 @@ def _hints(spec: EnvSpec, play: _Play) -> list[str]:
         )
     if not any(play.rewards):
         hints.append(
-            f"no reward was met in {count:,} random steps; either it is rare, and the agent has to explore, or it is missing."
+            f"no reward was found in {count:,} random steps; either it is rare, and the agent has to explore, or it is "
+            "missing."
         )
     is_bandit = max(_lengths(play), default=0) == 1
     if not is_bandit and all(np.array_equal(play.observations[0], x) for x in play.observations):

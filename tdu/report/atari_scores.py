@@ -90,10 +90,11 @@ def aggregate(rows: Sequence[Scored]) -> Json:
 
 
 def tests(rows: Sequence[Scored]) -> Json:
-    """Analyses of variance of HNS: TDU or not (the paper's), agent, both controlling for game; and agent × game."""
+    """Analyses of variance of HNS: TDU against other agents (the paper's), agent, and agent × game."""
     hns, games = [r.hns for r in rows], [r.game for r in rows]
+    is_tdu = [r.kind.startswith("tdu") for r in rows]
     found = {
-        "TDU or not, controlling for game": variance.anova(hns, [r.kind.startswith("tdu") for r in rows], games),
+        "TDU against other agents, controlling for game": variance.anova(hns, is_tdu, games),
         "agent, controlling for game": variance.anova(hns, [r.agent for r in rows], games),
         "agent × game": variance.interaction(hns, [r.agent for r in rows], games),
     }

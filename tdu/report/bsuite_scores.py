@@ -63,7 +63,7 @@ def write_csv(log: Mapping[str, np.ndarray], bsuite_id: str, folder: Path) -> Pa
     lines = (rows, *zip(*(column.tolist() for column in rows.values()), strict=True))
     text = "".join(",".join(map(str, line)) + "\n" for line in lines)
     if path.exists() and not text.startswith(path.read_text("utf-8")):
-        raise UserError(f"{path} exists and is another log; choose another folder.")
+        raise UserError(f"{path} exists with other content; choose another folder.")
     with writing(path):
         path.write_text(text, "utf-8")
     return path
@@ -103,7 +103,9 @@ def score_frame(frame: Any, *, settled: Sequence[str] = ()) -> list[ExperimentSc
 
     unknown = sorted(set(frame["bsuite_id"]) - set(sweep.SWEEP))
     if unknown:
-        raise UserError(f"'{unknown[0]}' is no id of bsuite 0.3.6; was the log written by another version?")
+        raise UserError(
+            f"'{unknown[0]}' is not an id of bsuite 0.3.6; was the log written by another version of bsuite?"
+        )
     joined = logging_utils.join_metadata(frame.copy())
     scores = []
     for experiment, rows in joined.groupby("bsuite_env"):
@@ -113,7 +115,7 @@ def score_frame(frame: Any, *, settled: Sequence[str] = ()) -> list[ExperimentSc
             score = info.score(rows) if stochastic is None else _deep_sea(rows, stochastic)
         except (KeyError, AttributeError, AssertionError) as e:
             raise UserError(
-                f"the logs of {experiment} lack what bsuite 0.3.6 logs ({e}); were they written by another version?"
+                f"the logs of {experiment} lack data that bsuite 0.3.6 logs ({e}); were they written by another version?"
             ) from None
         last = rows.groupby("bsuite_id")["episode"].max().drop(labels=settled, errors="ignore")
         scores.append(ExperimentScore(experiment, float(score), tuple(info.tags), bool((last >= info.episode).all())))

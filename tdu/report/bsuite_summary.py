@@ -35,12 +35,14 @@ def summarise(found: Iterable[StoredRun], damaged: dict[str, str], notes: list[s
         if not bsuite_id or not run.has_episodes:
             continue
         if config.num_envs > 1:
-            notes.append(f"{run.name} ran {config.num_envs} environments at once; bsuite's scores are defined for one.")
+            at_once = f"it ran {config.num_envs} environments at once"
+            notes.append(f"{run.name} has no bsuite score, because {at_once}; bsuite's scores are for one.")
             continue
         kept = by_seed.setdefault(config.seed, {}).setdefault(bsuite_id, run)
         if kept is not run:
             names = f"{config.env} and {kept.config.env}"
-            notes.append(f"{names} are one task; seed {config.seed} counts once in bsuite's scores, as {kept.name}.")
+            only = f"only one run of seed {config.seed}: {kept.name}"
+            notes.append(f"{names} are the same task, so bsuite's scores use {only}.")
     by_name: dict[str, list[ExperimentScore]] = {}
     for by_id in by_seed.values():
         for score in _scores(by_id, damaged):
@@ -101,7 +103,7 @@ def as_text(scored: Mapping[str, Scores], *, with_published: bool) -> list[str]:
     parts = [markdown_table(["bsuite experiment", *scored, *others], rows)]
     if len(names) > 1 and left_out:
         missing = ", ".join(left_out)
-        parts.append(f"The means, published ones too, leave out {len(left_out)} of 23 experiments: {missing}.")
+        parts.append(f"All means, also the published ones, leave out {len(left_out)} of 23 experiments: {missing}.")
     parts.append(markdown_table(["bsuite tag", *scored], tag_rows))
     if any(len(seeds) > 1 for s in scored.values() for seeds in s["by_seed"].values()):
         parts.append("Mean over seeds, with the lowest and the highest in brackets.")

@@ -32,7 +32,7 @@ class StoredRun(NamedTuple):
     agent: str  # The agent's label, with the budget where the agent has several on an environment
     config: runs.RunConfig
     result: runs.RunResult | None  # None while the run is not finished
-    state: str  # finished, running or cut off
+    state: str  # finished, running or interrupted
     date: str  # The day on which the newest of its files was written
     log: Log
     evaluations: Log  # evaluations.csv, and the evaluation at the run's end; empty without --evaluate-every
@@ -138,7 +138,7 @@ def read_run(folder: Path, *, with_record: bool = False) -> StoredRun:
     agent = label(config)
     if log and "episode" not in log:
         raise UserError("its log has no column episode.")
-    state = "finished" if result is not None else "running" if runs.is_in_use(folder) else "cut off"
+    state = "finished" if result is not None else "running" if runs.is_in_use(folder) else "interrupted"
     if invalid:
         notes.append(f"its log has values that are not finite in {', '.join(invalid)}; they are ignored.")
     if not log or not len(log["episode"]):

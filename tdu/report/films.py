@@ -77,7 +77,7 @@ def film(frames: Sequence[Frame], path: Path, frames_per_second: int) -> None:
 def check(path: Path) -> None:
     """Raises if no film can be written to the path."""
     if path.suffix not in KINDS:
-        raise UserError(f"{path} is not a known kind of film; end it with .gif or .mp4.")
+        raise UserError(f"{path} must end with .gif or .mp4.")
     if path.suffix == ".mp4" and _ffmpeg() is None:
         other = path.with_suffix(".gif")
         raise UserError(f"an .mp4 needs ffmpeg, which is not installed: pip install 'tdu[films]', or write {other}.")

@@ -31,14 +31,14 @@ def draw(
 ) -> None:
     """Draws the figure. The default axis is the budget's unit; the default window is a fiftieth of the longest run."""
     if path.suffix not in KINDS:
-        raise UserError(f"{path} is not a known kind of figure; end it with {', '.join(KINDS)}.")
+        raise UserError(f"{path} must end with {', '.join(KINDS[:-1])} or {KINDS[-1]}.")
     every = {key: [page_data.drawn_log(r) for r in seeds if r.has_episodes] for key, seeds in groups(shown).items()}
     logs = {key: having for key, some in every.items() if (having := [log for log in some if metric in log])}
     if not logs:
         if metric == page_data.GREEDY:
             raise UserError(f"no run here has evaluations for {metric}; train with --evaluate-every.")
         words = page_data.METRICS[metric]
-        raise UserError(f"no episode with {words} has ended in these runs; there is nothing to draw.")
+        raise UserError(f"these runs have no finished episode with a value of {words}; there is nothing to draw.")
     environments = list(dict.fromkeys(env for env, _ in logs))
     colours = palette.assign(agent for _, agent in logs)
     columns = min(len(environments), 3)

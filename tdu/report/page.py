@@ -117,7 +117,7 @@ def _headlines(grouped: Groups, colours: dict[str, str]) -> str:
 
 def _card(env: str, agent: str, seeds: Sequence[StoredRun], colour: palette.Colour) -> str:
     found, mastery = headline(seeds), mastered(seeds)
-    facts = {"First this good": first_as_good(seeds), "Mastered": mastery}
+    facts = {"First reached": first_as_good(seeds), "Mastered": mastery}
     if mastery is None:
         facts["Solved by the environment's rule"] = solved(seeds)
     lines = [f"{name}: {when}." for name, when in facts.items() if when is not None]
@@ -183,7 +183,7 @@ def _values(seeds: Sequence[StoredRun]) -> list[str]:
         return []
     largest, possible, first = max(found)
     if not any(allowed for _, allowed, _ in found):
-        return [f"Largest |Q|: {rounded(largest, 3)}. No reward was met."]
+        return [f"Largest |Q|: {rounded(largest, 3)}. No reward was found."]
     verdict = " The values have diverged." if largest > _DRIFT * max(possible, first) else ""
     return [f"Largest |Q|: {rounded(largest, 3)}; possible return: {rounded(possible, 3)}.{verdict}"]
 
@@ -263,7 +263,9 @@ def _curves(environments: Sequence[page_data.Data], count: int) -> str:
         for number, env in enumerate(environments)
     )
     more = count - _MAX_CHARTS
-    note = f'<p class="note">{more} more environments are only in the tables; make a page for them alone.</p>'
+    note = (
+        f'<p class="note">{more} more environments are only in the tables; make another page to see their curves.</p>'
+    )
     return charts + (note if more > 0 else "")
 
 
@@ -345,7 +347,7 @@ def _missing(collected: Collected) -> str:
     items += [f"{run.name}: {note}" for run in collected.runs for note in run.notes]
     items += [f"{one.name}: {note}" for one in collected.results for note in one.notes]
     items += _not_recorded(collected.runs)
-    for state in ("running", "cut off"):
+    for state in ("running", "interrupted"):
         names = [run.name for run in collected.runs if run.state == state]
         if names:
             items.append(f"{state}, shown as of the last checkpoint: {', '.join(names)}")

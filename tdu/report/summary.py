@@ -65,7 +65,9 @@ def _read(folder: Path) -> tuple[list[StoredRun], dict[str, str], list[str]]:
         notes += [f"{path.name}: {note}" for note in run.notes]
     if not found and not damaged:
         if (Path(folder) / runs.CONFIG).exists():
-            raise UserError(f"{folder} is a run itself; give the folder above it, or see tdu evaluate {folder}.")
+            raise UserError(
+                f"{folder} is a single run; give the folder that contains it, or use tdu evaluate {folder}."
+            )
         raise UserError(f"{folder} has no runs in it.")
     return with_budgets(found), damaged, notes
 

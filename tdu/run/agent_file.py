@@ -78,7 +78,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
             header = tensors.metadata() or {}
             arrays = {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118 (not a dictionary)
         if header.get("format") != _FORMAT or header.get("sha256") != _digest(header["content"], arrays):
-            raise ValueError("its checksum or its format is another one")
+            raise ValueError("its checksum or its format does not match")
         return files.parsed_json(header["content"].encode()), arrays
     except OSError as e:
         raise RunError(f"{path} cannot be read ({(e.strerror or str(e)).lower()}).") from None

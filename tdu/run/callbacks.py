@@ -42,7 +42,8 @@ def checked(callbacks: object, *, evaluates: bool) -> list[object]:
         hooks = [name for name in Callback._fields if getattr(one, name, None) is not None]
         if not hooks:
             raise UserError(
-                f"a callback is a function, or has methods named {', '.join(Callback._fields)}; not {one!r}."
+                f"a callback must be a function, or an object with a method named {' or '.join(Callback._fields)}, "
+                f"not {one!r}."
             )
         for name in dir(one):
             if name.startswith("on_") and name not in Callback._fields and callable(getattr(one, name)):
@@ -50,7 +51,7 @@ def checked(callbacks: object, *, evaluates: bool) -> list[object]:
         for name in hooks:
             _refuse_arguments(name, getattr(one, name))
         if hooks == ["on_evaluation"] and not evaluates:
-            raise UserError("on_evaluation is called after evaluations during the run; give evaluate_every too.")
+            raise UserError("on_evaluation needs evaluations during the run; add evaluate_every.")
     return made
 
 

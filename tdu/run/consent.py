@@ -36,6 +36,6 @@ def require(text: str, path: Path | None, *, trust: bool) -> None:
         typed(text)
     elif path is not None or text not in _typed:
         raise RunError(
-            f"{path or 'the config'} names {text}: this would import and run the module {module!r}. If you trust whoever "
-            "wrote it, add --trust (in Python trust=True)."
+            f"{path or 'the config'} names {text}, which imports and runs the module {module!r}. If you trust its author, "
+            "add --trust (in Python trust=True)."
         )

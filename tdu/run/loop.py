@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from tdu.errors import RunError, UserError
+from tdu.errors import RunError, UserError, setting
 from tdu.run.folder import EVALUATIONS, LEARNER_LOG, LOG, Folder, evaluations_at, latest_checkpoint, read_log
 from tdu.run.folder.log import Log, rows_of
 from tdu.run.folder.records import RunResult, version_changes, versions
@@ -68,12 +68,15 @@ class Loop:
         loaded = latest_checkpoint(folder.path, run.config, run.runner.save(), run.say, set_aside=True)
         if loaded is None:
             if self._resuming:
-                run.say("no checkpoint yet: it begins at episode 1.")
+                run.say("there is no checkpoint yet, so the run starts at episode 1.")
             folder.open_logs(run.columns, None, run.config)
             return
         saved, manifest = loaded
         if changes := version_changes(manifest.versions[-1]):
-            run.say(f"it was begun with other versions ({changes}): its numbers may differ from those of one version.")
+            run.say(
+                f"the run was started with other versions ({changes}), so its results may differ from those of a run with "
+                "one version."
+            )
         log = read_log(folder.path / LOG, upto=manifest.log.bytes)
         evaluations = evaluations_at(folder.path, manifest)
         try:
@@ -82,7 +85,7 @@ class Loop:
             if isinstance(e, UserError):
                 raise
             raise RunError(
-                f"checkpoint {manifest.step:012d} of {folder.path} is not of this run ({type(e).__name__}: {e})."
+                f"checkpoint {manifest.step:012d} of {folder.path} does not fit this run ({type(e).__name__}: {e})."
             ) from e
         folder.open_logs(run.columns, manifest, run.config)
 
@@ -98,7 +101,7 @@ class Loop:
         run.stopwatch.seconds_before = seconds
         run.runner.restore(saved)
         if not run.runner.exact:
-            run.say("the state of its environments cannot be restored: they begin new episodes.")
+            run.say("the environments cannot be restored, so they begin new episodes.")
         run.restore(log, evaluations)
         for observer in self._observers:
             observer.restore(saved)
@@ -141,7 +144,10 @@ class Loop:
     def _interruption(self) -> str:
         steps, episodes = self._run.runner.clock
         if self._run.folder is None:
-            return f"interrupted at episode {episodes} (step {steps}); it has no folder, so nothing is saved."
+            return (
+                f"interrupted at episode {episodes} (step {steps}); nothing was saved, because the run has no folder "
+                f"(give {setting('out')})."
+            )
         return (
             f"interrupted and saved at episode {episodes} (step {steps}) in {self._run.folder.path}; "
             "continue with the same command and --resume (in Python, resume=True)."

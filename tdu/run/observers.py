@@ -121,8 +121,8 @@ class Advisor(Observer):
             return
         advice = "try more steps" + (", or a larger beta" if "beta" in config else ", or the agent tdu")
         if config.get("return_steps", 1) > 1 and config.get("return_cut", "never") == "never":
-            advice += "; where one wrong step loses everything or leads back, try return_cut=worse"
-        run.say(f"no reward was met in {steps:,} steps; {advice}.")
+            advice += "; if one wrong step loses everything or leads back to the start, try return_cut=worse"
+        run.say(f"no reward was found in {steps:,} steps; {advice}.")
 
 
 def diverged(config: RunConfig, when: str) -> TrainingError:

@@ -118,8 +118,8 @@ def sentence(shown: Facts) -> str:
     depth = "" if shown["optimal_depth"] is None else f"  depth {shown['greedy_depth']} of {shown['optimal_depth']}"
     regret = "" if shown["regret"] is None else f"  regret {shown['regret']:.3f}"
     mean = "no episode has ended yet" if shown["return"] is None else f"last-100 return {shown['return']:.3f}"
-    most = "at most " if shown.get("may_end_early") else ""
-    left = "" if shown["seconds_left"] is None else f"{most}about {clock(shown['seconds_left'])} left  "
+    most = "at most" if shown.get("may_end_early") else "about"
+    left = "" if shown["seconds_left"] is None else f"{most} {clock(shown['seconds_left'])} left  "
     greedy = shown["greedy_return"]
     trained = (
         ""
@@ -264,7 +264,7 @@ def summary(result: RunResult, best: tuple[GreedyReturn, int, str] | None = None
     else:
         text += f"{result.episodes} episodes"
     if result.reached_return is not None:
-        text += f", ended by --until-return with {result.reached_return:.3f}"
+        text += f", ended when an evaluation returned {result.reached_return:.3f} (--until-return)"
     if result.mean_return is not None:
         text += f", mean return of the last {result.mean_return_episodes} episodes {result.mean_return:.3f}"
     text += f", {result.steps} steps at {result.steps_per_second or 0:,.0f} per second."
@@ -273,7 +273,9 @@ def summary(result: RunResult, best: tuple[GreedyReturn, int, str] | None = None
         text += f" The trained policy returns {return_words(greedy.mean, greedy.standard_error, greedy.episodes)}"
         text += "." if greedy.mean_length is None else f"{length_words(greedy.mean_length, greedy.success_rate)}."
         if best is not None and _is_better(best[0], greedy):
-            text += f" It was better at episode {best[1]}, with {best[0].mean:.3f}: {best[2]} evaluates that agent."
+            text += (
+                f" The best evaluation was {best[0].mean:.3f}, at episode {best[1]}; {best[2]} evaluates that agent."
+            )
     return text
 
 

@@ -120,7 +120,7 @@ class Run:
     def save(self, path: str | Path) -> None:
         """Writes a run that was trained without `out` to a new folder, as `tdu train` would have left it."""
         if self.moment is None:
-            raise RunError(f"this run is in {self.path} already; copy that folder.")
+            raise RunError(f"this run is already saved in {self.path}; copy that folder.")
         saved, seconds, learner_log, result = self.moment
         folder = Folder(path, resume=False)
         try:

@@ -52,7 +52,7 @@ def load(
     was_object = trained_on.source == environments.OBJECT
     if env is None and was_object:
         raise RunError(
-            f"{path} was trained on an object; from Python, tdu.load and tdu.evaluate take that object as env."
+            f"{path} was trained on a Python object; use tdu.load or tdu.evaluate in Python, and pass that object as env."
         )
     called = dataclasses.replace(config, agent=agent)
     made = make_environment(config.env if env is None else env, called)
@@ -101,7 +101,7 @@ def load_agent(path: str | Path, *, trust: bool = False) -> TrainedAgent:
     wanted = {name: (x.shape, x.dtype) for name, x in agent_file.named(like).items()}
     if wanted != {name: (x.shape, x.dtype) for name, x in arrays.items()}:
         raise RunError(
-            f"the networks in {path} are not those of {origin.agent} with its options; another version wrote it."
+            f"the networks in {path} do not fit {origin.agent} with the stored options; another version of tdu wrote it."
         )
     params = jax.tree.unflatten(jax.tree.structure(like), [arrays[name] for name in wanted])
     return TrainedAgent(spec, agent, params, origin)

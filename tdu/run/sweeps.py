@@ -127,13 +127,11 @@ def parse_grid(texts: Sequence[str]) -> dict[str, list[str]]:
         if not equals or not values or not all(values.split(",")):
             raise UserError(f"'{text}' is not a grid; write name=value,value.")
         if name in grid:
-            raise UserError(f"the grid names {name} twice; write all its values at once.")
+            raise UserError(f"--grid has {name} twice; write all its values in one --grid.")
         chosen = values.split(",")
         twice = next((v for v in chosen if chosen.count(v) > 1), None)
         if twice is not None:
-            raise UserError(
-                f"the grid names {name}={twice} twice; a list of numbers is written with x, as in {twice}x{twice}."
-            )
+            raise UserError(f"--grid has {name}={twice} twice; write a list of numbers with x, as in {twice}x{twice}.")
         grid[name] = [v.replace("x", ",") if re.fullmatch(r"\d+(x\d+)+", v) else v for v in chosen]
     return grid
 

@@ -129,7 +129,7 @@ def train(
     if checkpoint_seconds < 0 or not math.isfinite(checkpoint_seconds):
         raise UserError(f"checkpoint_seconds must be at least 0, not {checkpoint_seconds}.")
     if planned.config.record and out is None:
-        raise UserError("a recording is stored in the run's folder; give out.")
+        raise UserError("record needs a folder for the run; give out.")
 
     ignores_return = until == "budget" and until_return is None
 
@@ -169,7 +169,7 @@ def _of_each_seed(arguments: dict[str, Any]) -> list[dict[str, Any]]:
     is_list = isinstance(seeds, Iterable) and not isinstance(seeds, str)
     several = list(seeds) if is_list else range(whole_number("seeds", seeds, 1, 10**6))
     if seed is not None or not several or len(set(several)) < len(several):
-        raise UserError("seeds are several different seeds, or how many; give either seed or seeds.")
+        raise UserError("seeds must be a number of seeds or a list of different seeds; give seed or seeds, not both.")
     return [
         common
         | {"seed": one, "resume": resume and "if_there", "out": None if out is None else Path(out) / f"seed_{one}"}
@@ -202,8 +202,8 @@ def _goes_on(
     wanted = planned.config
     if not stored.differs_only_in_limits(wanted):
         raise RunError(
-            f"{name} was started with {stored.difference(wanted)}; resume it with the same settings, or start another run "
-            f"like it ({setting('config')}, and another {setting('out')})."
+            f"{name} was started with {stored.difference(wanted)}; resume it with the same settings, or start a new run "
+            f"from its config ({setting('config')}, with another {setting('out')})."
         )
     if stored.budget != wanted.budget and wanted.budget.spent(clock):
         raise RunError(

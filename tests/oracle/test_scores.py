@@ -71,9 +71,9 @@ def test_csv_is_read_by_bsuite(tmp_path):
 
 def test_a_log_of_another_version_is_refused(logs):
     frame = logs[(logs.agent == "good") & (logs.bsuite_id == "catch/0")].drop(columns="agent")
-    with pytest.raises(UserError, match="no id of bsuite"):
+    with pytest.raises(UserError, match="not an id of bsuite"):
         bsuite_scores.score_frame(frame.assign(bsuite_id="catch/99"))
-    with pytest.raises(UserError, match="lack what bsuite"):
+    with pytest.raises(UserError, match="lack data that bsuite"):
         bsuite_scores.score_frame(frame.drop(columns="total_regret"))
 
 
@@ -191,7 +191,7 @@ def test_runs_of_other_lengths_and_other_names_are_not_merged(tmp_path, capsys):
     assert set(found["agents"]) == {"tdu episodes=5", "tdu episodes=7"}
     assert found["agents"]["tdu episodes=5"]["environments"]["catch/0"]["episodes"] == 5
     (note,) = found["notes"]
-    assert "bsuite:catch/0 and catch/0 are one task" in note
+    assert "bsuite:catch/0 and catch/0 are the same task" in note
 
 
 def test_the_median_is_the_usual_one_with_the_unsolved_beyond_the_end():
@@ -231,7 +231,7 @@ DAMAGES = {
     "empty_result": (lambda f: (f / "result.json").write_text("{}"), "is not a run's result"),
     "another_version": (
         lambda f: (f / "log.csv").write_text("".join(_lines(f)).replace("total_regret", "regret")),
-        "lack what bsuite 0.3.6 logs",
+        "lack data that bsuite 0.3.6 logs",
     ),
 }
 

@@ -404,5 +404,5 @@ def test_a_checkpoint_whose_checksum_fits_and_whose_content_does_not_is_refused(
         del content["manifest_sha256"]
         digest = hashlib.sha256(canonical(content)).hexdigest()
         path.write_text(json.dumps(content | {"manifest_sha256": digest}))
-    with pytest.raises(RunError, match="is not of this run"):
+    with pytest.raises(RunError, match="does not fit this run"):
         resume(unfinished)

@@ -36,7 +36,7 @@ def columns(path):
         (["train", "--resume", "--out", "nowhere"], "nowhere does not exist, so there is nothing to resume"),
         (["sweep", "deep_sea:size=5", "--prior-scale", "3"], "--grid prior_scale=VALUE"),
         (["sweep", "deep_sea:size=5", "--bata", "3"], "unrecognized arguments: --bata 3"),
-        (["sweep", "deep_sea:size=5", "--grid", "hidden_sizes=64,64"], "is written with x, as in 64x64."),
+        (["sweep", "deep_sea:size=5", "--grid", "hidden_sizes=64,64"], "with x, as in 64x64."),
         (["reproduce", "deep_sea", "--pages", "--results", "nowhere"], "nowhere does not exist, so there are no rows"),
         (["train", "deep_sea:size=5", "--agent", "tud"], "unknown agent 'tud'; did you mean 'tdu'?"),
         (["train", "deep_sea:size=5", "--bata", "3"], "did you mean '--beta'?"),
@@ -147,7 +147,7 @@ def test_a_full_disk_is_reported_and_loses_nothing(tmp_path):
     uncached = os.environ | {"JAX_ENABLE_COMPILATION_CACHE": "false"}  # the limit would cut off what others read
     full = subprocess.run(command, capture_output=True, text=True, timeout=300, env=uncached)
     assert full.returncode == 2, full.stderr
-    assert "saved before is intact" in full.stderr
+    assert "saved earlier is unchanged" in full.stderr
     assert "Traceback" not in full.stderr
     assert not list((out / "checkpoints").iterdir())
     assert main(["train", *map(str, shared), "--resume"]) == 0

@@ -193,7 +193,7 @@ def test_an_unfinished_run_is_scored_as_its_last_checkpoint_has_it(unfinished, c
     swap(log, unfinished / "seed1" / "log.csv")
     code, found = score(unfinished, capsys)
     assert (code, list(found["damaged"])) == (2, ["seed0", "seed1"])
-    assert "log.csv is not the log it belongs to" in found["damaged"]["seed1"]
+    assert "does not match log.csv" in found["damaged"]["seed1"]
 
 
 @pytest.mark.parametrize("row", ["2,1", "2,inf,9,1.0", "2,1e400,9,1.0", f"2,{10**30},9,1.0"])

@@ -113,7 +113,7 @@ def test_a_run_without_reward_suggests_what_to_try(agent, options, words, monkey
     small = {"hidden_sizes": (8,), "min_replay": 16}
     small |= {"exploiters": 2, "explorers": 1} if agent == "tdu" else {}
     tdu.train(lock, agent, episodes=3, evaluation_episodes=0, progress=None, say=said.append, **small, **options)
-    assert "no reward was met in 180 steps" in said[-1]
+    assert "no reward was found in 180 steps" in said[-1]
     assert words in said[-1]
 
 

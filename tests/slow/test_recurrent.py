@@ -165,7 +165,7 @@ def test_a_mask_is_drawn_for_every_sequence():
 
 
 def test_counts_are_refused_where_a_call_may_be_no_step():
-    with pytest.raises(UserError, match="bonus counts needs environments of which every call is a step"):
+    with pytest.raises(UserError, match="bonus counts does not work"):
         runner_of(vector_of("theirs"), steps=40, bonus="counts")
 
 

@@ -326,7 +326,7 @@ def test_missing_parts_are_reported(sweep, tmp_path, capsys):
     assert "damaged is left out" in errors
     assert "empty is left out: it has no runs in it" in errors
     missing = (tmp_path / "page.html").read_text().partition('<section id="missing">')[2]
-    for words in ("damaged", "failed", "cut off", "its record is left out", "empty"):
+    for words in ("damaged", "failed", "interrupted", "its record is left out", "empty"):
         assert words in missing, words
     assert "without maps and distributions: trained without --record" in missing
 
@@ -550,7 +550,7 @@ def made_up(run, seed, *, steps, returns, budget, agent="bdqn"):
     config = dataclasses.replace(run.config, seed=seed, episodes=None, steps=budget, agent=agent)
     episode = np.arange(1, steps + 1)
     log = {"episode": episode, "steps": 3 * episode, "seconds": episode / 10, "episode_return": np.full(steps, returns)}
-    return run._replace(config=config, log=log, result=None, record=None, evaluations={}, state="cut off")
+    return run._replace(config=config, log=log, result=None, record=None, evaluations={}, state="interrupted")
 
 
 def test_a_budget_of_steps_is_drawn_over_steps_and_only_what_all_seeds_have_reached(browser, sweep, tmp_path):
@@ -579,7 +579,7 @@ def test_the_page_begins_with_the_result(browser, tried_out):
     assert float(browser.run("document.querySelector('.big').textContent")) == pytest.approx(mean, rel=1e-3, abs=1e-6)
     for words in (
         "2 seeds",
-        "First this good: step ",
+        "First reached: step ",
         "Largest |Q|",
         "possible return",
         "tdu train deep_sea",

@@ -238,7 +238,7 @@ def test_what_a_run_reports_is_what_a_sweep_reads():
     evaluation = {"episode": 200, "greedy_return": 1.0, "mean_length": 3.0, "success_rate": 0.5}
     tried_out = Report(None, 250, 300, 900, None, 4.0, 9.0, 200.0, True, None, 0.4, None, evaluation=evaluation)
     said = progress.sentence(progress.facts(tried_out))
-    assert said.startswith("at most about 3:20 left  last-100 return 0.400  trained policy 1.000")
+    assert said.startswith("at most 3:20 left  last-100 return 0.400  trained policy 1.000")
     assert "length 3.0, success rate 0.50 at episode 200  bonus" in said
 
 
@@ -348,7 +348,7 @@ def test_one_task_has_one_name_however_it_is_written(tmp_path, capsys):
     )
     assert (runs.read_config(run).env, runs.read_config(run).config["hidden_sizes"]) == ("deep_sea:size=4", [4, 4])
     assert cli.main(["score", str(run)]) == 2
-    assert "is a run itself" in capsys.readouterr().err
+    assert "is a single run" in capsys.readouterr().err
     assert cli.main(["score", str(tmp_path), "--bsuite-csv", str(tmp_path / "logs")]) == 2
     assert "no runs on bsuite's ids" in capsys.readouterr().err
 

@@ -93,7 +93,7 @@ def test_mistakes_are_one_sentence(deep_sea_run, tmp_path, capsys, monkeypatch):
     (tmp_path / "file").touch()
     for arguments, words in (
         ([str(deep_sea_run), "--head", "5"], "heads 0 to 4"),
-        ([str(deep_sea_run), "--out", str(tmp_path / "film.mov")], "end it with .gif or .mp4"),
+        ([str(deep_sea_run), "--out", str(tmp_path / "film.mov")], "must end with .gif or .mp4"),
         ([str(deep_sea_run), "--out", str(tmp_path / "film.mp4")], "needs ffmpeg"),
         ([str(tmp_path)], "not a run's folder"),
         ([str(deep_sea_run), "--out", str(tmp_path / "file" / "film.gif")], "cannot write"),
@@ -219,7 +219,7 @@ def test_the_figure_of_a_paper(deep_sea_run, tmp_path, capsys):
     (tmp_path / "mine.svg").write_text("<svg><text>tdu</text></svg>")
     os.mkfifo(tmp_path / "fifo.svg")
     refused = ("mine.png", "mine.svg", "fifo.svg")
-    for name, words in (*((name, "not drawn by tdu") for name in refused), ("figure.txt", "end it with")):
+    for name, words in (*((name, "not drawn by tdu") for name in refused), ("figure.txt", "must end with")):
         assert main(["plot", str(deep_sea_run), "--out", str(tmp_path / name)]) == 2
         assert words in capsys.readouterr().err
 

@@ -147,7 +147,7 @@ def test_a_folder_of_games_is_scored_printed_and_drawn(folder, tmp_path, capsys)
     hns = [[((10 + 20.7) / 35.3), (14 + 20.7) / 35.3], [900 / 1187.5, 1000 / 1187.5]]
     assert found["agents"]["tdu"]["all"]["mean"] == pytest.approx(np.mean(hns))
     assert found["agents"]["tdu"][atari_scores.HARD]["games"] == 1
-    test = found["anova"]["all"]["TDU or not, controlling for game"]
+    test = found["anova"]["all"]["TDU against other agents, controlling for game"]
     assert (test["factor_freedom"], test["residual_freedom"]) == (1, 5)
     assert test["p"] < 0.01
     figures = tmp_path / "figures"
@@ -155,7 +155,7 @@ def test_a_folder_of_games_is_scored_printed_and_drawn(folder, tmp_path, capsys)
     out = capsys.readouterr().out
     assert "| pong | -8.0 (0.360) | 12.0 (0.926) |" in out
     assert "| venture | 50.0 (0.042) | 950.0 (0.800) | 1188 | 1970.7 |" in out
-    assert "TDU or not, controlling for game" in out
+    assert "TDU against other agents, controlling for game" in out
     assert sorted(p.name for p in figures.iterdir()) == sorted(atari_scores.FIGURES)
     assert all((figures / name).stat().st_size > 10_000 for name in atari_scores.FIGURES)
     (figures / "atari_hns.png").write_bytes(b"mine")

@@ -78,7 +78,7 @@ class Folder:
                 f"{self.path} already exists; continue it (--resume, or resume=True{begun}) or choose another folder (--out)."
             )
         if names and CONFIG not in names:
-            raise RunError(f"{self.path} has files but no {CONFIG} of a run; choose another --out.")
+            raise RunError(f"{self.path} has files that are not a run; choose another --out.")
 
     def withdraw(self) -> None:
         """Deletes the folder of a run that could not start: if this object created both, and it has no checkpoint."""
@@ -345,16 +345,16 @@ def _reason_against(folder: Path, config: RunConfig, result: RunResult | None = 
     def reason_against(manifest: checkpoints.Manifest) -> str | None:
         if result is not None:
             if result.checkpoint_sha256 not in (None, manifest.sha256()):
-                return f"it is not the one in {RESULT}"
+                return f"it does not match {RESULT}"
             for name in (LEARNER_LOG, EVALUATIONS, RECORD):
                 size = (folder / name).stat().st_size if (folder / name).exists() else 0
                 if size != manifest.other_logs.get(name, EMPTY).bytes:
-                    return f"{name} is not the log it belongs to"
+                    return f"it does not match {name}"
         if without_limits(manifest.run) != run:
             return "it belongs to another run"
         for name, stamp in ((LOG, manifest.log), *manifest.other_logs.items()):
             if not matches(folder / name, stamp):
-                return f"{name} is not the log it belongs to"
+                return f"it does not match {name}"
         return None
 
     return reason_against

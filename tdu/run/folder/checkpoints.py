@@ -91,7 +91,7 @@ class Manifest:
         if not all(0 <= number <= _MOST for number in (manifest.step, manifest.seconds, *(s.bytes for s in stamps))):
             raise ValueError("a number in its manifest is out of range")
         if not all(map(_OURS.fullmatch, manifest.parts)):
-            raise ValueError("its manifest names other files")
+            raise ValueError("its manifest lists unknown files")
         texts = [text for of_packages in manifest.versions for text in (*of_packages, *of_packages.values())]
         if not texts or not all(isinstance(text, str) for text in texts):
             raise ValueError("its manifest has no versions")
@@ -256,7 +256,7 @@ def _latest(folder: Path, use: Callable[[Path], T], say: Say, *, set_aside: bool
 def _manifest(path: Path, reason_against: ReasonAgainst) -> Manifest:
     manifest = Manifest.read(path / _MANIFEST)
     if manifest.step != int(path.name):
-        raise ValueError(f"it is of step {manifest.step}")
+        raise ValueError(f"its manifest is that of step {manifest.step}")
     if reason := reason_against(manifest):
         raise ValueError(reason)
     return manifest

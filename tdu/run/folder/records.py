@@ -237,7 +237,7 @@ class RunResult:
         fields = _Fields(content | {"has_solved_rule": "solved_episode" in content}, path, "result")
         result = cls(**fields.read(cls))
         if (result.optimal_depth is None) != (result.greedy_depth is None):
-            raise fields.wrong("it has one of optimal_depth and greedy_depth")
+            raise fields.wrong("it has only one of optimal_depth and greedy_depth")
         return result
 
 
@@ -291,10 +291,10 @@ class _Fields:
             self._check(name, isinstance(value, list), "a list")
             for i, one in enumerate(value):
                 _Fields({name: one}, self._path, self._record)._value(name, kinds[0])
-                self._check(name, all(isinstance(text, str) for text in one.values()), f"a table of texts at {i}")
+                self._check(name, all(isinstance(text, str) for text in one.values()), f"a table of strings at {i}")
         elif hint is str:
             is_fine = isinstance(value, str) and value.isprintable() and len(value) <= _LONGEST_TEXT
-            self._check(name, is_fine, "a text that can be shown")
+            self._check(name, is_fine, "printable text")
         elif hint is bool:
             self._check(name, isinstance(value, bool), "true or false")
         else:

@@ -96,7 +96,7 @@ def _check_header(about: Json) -> None:
     _check_counts([about["exploiters"], about["explorers"], here["rows"], here["columns"]])
     _check_counts([here["goal"], *here["cells"]], most=min(here["rows"] * here["columns"], _MAX_ARRAY) - 1)
     if here["layers"] and here["layers"]["visits"] != [2, len(here["cells"])]:
-        raise ValueError("its map has other layers")
+        raise ValueError("its map has unknown layers")
 
 
 def _check_counts(counts: list[object], most: int = _MAX_ARRAY) -> None:
@@ -114,5 +114,5 @@ def _checked_size(about: Json, snapshot: Json) -> int:
     arrays = {name: unpacked(snapshot["maps"][name]) for name in (about["map"]["layers"] if about["map"] else {})}
     for name, array in arrays.items():
         if array.shape != tuple(about["map"]["layers"][name]):
-            raise ValueError(f"{name} has another shape")
+            raise ValueError(f"{name} has the wrong shape")
     return sum(array.nbytes for array in arrays.values())

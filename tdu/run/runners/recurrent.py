@@ -156,8 +156,8 @@ class RecurrentRunner(SequenceRunner):
         super().__init__(env.spec, agent, budget, until, in_python)
         if agent.observe is not None and in_python is not None and in_python.env.skips:
             raise UserError(
-                f"bonus counts needs environments of which every call is a step, and {env.spec.name} spends some on "
-                "beginning an episode; make it with autoreset SAME_STEP."
+                f"the bonus counts does not work with {env.spec.name}, because some of its calls only reset an episode; "
+                "make it with the autoreset mode SAME_STEP."
             )
         self._seed, config = seed, agent.config
         self._size = num_envs if in_python is None else in_python.size

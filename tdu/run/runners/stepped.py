@@ -56,7 +56,8 @@ class SteppedEnvironments:
         """Lets others use environments that can be restored exactly; refuses to lend any other."""
         if not self.env.exact:
             raise UserError(
-                f"{self.spec.name} cannot be restored to its present state, so it cannot be used meanwhile."
+                f"{self.spec.name} cannot be saved and restored, so it cannot be evaluated during the run; leave "
+                "evaluate_every out."
             )
         state = None if self._now is None else self.env.save()
         yield

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from tdu.environments.vector import VectorEnvironment
-from tdu.errors import UserError
+from tdu.errors import UserError, setting
 from tdu.metrics import on_host
 from tdu.run.runners import mastery
 from tdu.run.runners.meter import EpisodeMeter
@@ -39,7 +39,7 @@ class StepwiseRunner(Runner):
     ):
         if agent.one_stream and env.size > 1:
             raise UserError(
-                f"this agent learns from consecutive steps of one environment and cannot take {env.size}; use num_envs 1."
+                f"this agent learns from consecutive steps of one environment; use {setting('num_envs')} 1, not {env.size}."
             )
         super().__init__(env.spec, agent, budget, until, SteppedEnvironments(env))
         self._agent = agent
