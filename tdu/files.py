@@ -10,6 +10,9 @@ import tempfile
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+Json = dict[str, Any]
+"""A JSON object."""
+
 _PIECE = 2**20
 _MAX_JSON = 2**26  # Largest JSON file that is read
 _MAX_DEPTH = 32  # Deepest nesting of JSON that is read
@@ -50,12 +53,12 @@ def read_bytes(path: Path, limit: int) -> bytes:
         return f.read()
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> Json:
     """The JSON object in a file; an OSError or a ValueError if there is none."""
     return parsed_json(read_bytes(path, _MAX_JSON))
 
 
-def parsed_json(text: bytes) -> dict[str, Any]:
+def parsed_json(text: bytes) -> Json:
     """A JSON object. Anything else, and very deep nesting, is a ValueError."""
     try:
         content = json.loads(text)

@@ -11,10 +11,10 @@ from typing import NamedTuple, SupportsFloat, TypeVar
 import numpy as np
 
 from tdu.environments import atari, parse
+from tdu.files import Json
 from tdu.report import figures, text, variance
 from tdu.report.collect import StoredRun
 from tdu.run.folder.log import Log
-from tdu.run.folder.records import Json
 
 POINTS = 40  # Points of a learning curve
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from tdu.environments import bsuite, parse
 from tdu.environments.bsuite_twins.experiments import DEEP_SEAS
 from tdu.errors import UserError
+from tdu.files import Json
 from tdu.report import bsuite_scores, figures
 from tdu.report.bsuite_scores import ExperimentScore
 from tdu.report.collect import StoredRun
 from tdu.report.text import markdown_table, number_words, published
 from tdu.run import sweeps
-from tdu.run.folder.records import Json
 
 FIGURES = ("bsuite_radar.png", "bsuite_bars.png")
 

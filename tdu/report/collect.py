@@ -14,11 +14,12 @@ import numpy as np
 
 from tdu import agents, files, user_code
 from tdu.errors import UserError
+from tdu.files import Json
 from tdu.options import as_json
 from tdu.report import readme
 from tdu.run import folder as runs
 from tdu.run.folder.log import Log
-from tdu.run.folder.records import LARGEST_REAL, RECENT, WATCH, Json
+from tdu.run.folder.records import LARGEST_REAL, RECENT, WATCH
 from tdu.run.folder.snapshots import Record
 
 ROWS, TEXT, FILM = "runs.csv", "README.md", "film.gif"

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tdu.files import Json
 from tdu.report import curves
 from tdu.report.collect import StoredRun, budget_axis, groups
 from tdu.run.folder.log import Log
-from tdu.run.folder.records import Json
 from tdu.run.folder.snapshots import Record
 
 Data = Json

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 
 from tdu.errors import UserError
+from tdu.files import Json
 from tdu.report import atari_scores, bsuite_scores, bsuite_summary, figures
 from tdu.report.collect import StoredRun, groups, read_run, with_budgets
 from tdu.report.headline import headline, median, reached
 from tdu.report.text import markdown_table, number_words
 from tdu.run import folder as runs
-from tdu.run.folder.records import Json
 
 Summary = Json
 

@@ -18,8 +18,8 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from tdu.errors import RunError
+from tdu.files import Json
 from tdu.run.folder import RunResult, read_result
-from tdu.run.folder.records import Json
 from tdu.run.signals import handled
 
 

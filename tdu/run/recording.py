@@ -27,8 +27,8 @@ from tdu.agents.r2d2.agent import RecurrentAgent
 from tdu.environments import maps
 from tdu.environments.maps import Map
 from tdu.errors import UserError
+from tdu.files import Json
 from tdu.run.folder import RunConfig, snapshots
-from tdu.run.folder.records import Json
 from tdu.run.runners.compiled import CompiledRunner
 from tdu.run.runners.interaction import run_key
 from tdu.run.runners.protocol import Clock, Runner, Saved

@@ -11,16 +11,17 @@ from pathlib import Path
 
 from tdu import files
 from tdu.errors import RunError, reading, writing
+from tdu.files import Json
 from tdu.run.folder import checkpoints, snapshots
 from tdu.run.folder.lock import LOCKS, Lock
 from tdu.run.folder.lock import is_in_use as is_in_use
 from tdu.run.folder.log import EMPTY, GrowingFile, Log, LogWriter, matches
 from tdu.run.folder.log import read_log as read_log
 from tdu.run.folder.records import GreedyReturn as GreedyReturn
-from tdu.run.folder.records import Json, template, versions, without_limits, written_json
 from tdu.run.folder.records import RunConfig as RunConfig
 from tdu.run.folder.records import RunResult as RunResult
 from tdu.run.folder.records import read_json as read_json
+from tdu.run.folder.records import template, versions, without_limits, written_json
 from tdu.run.runners.protocol import Clock, Saved
 from tdu.run.runners.rows import Column, Row
 

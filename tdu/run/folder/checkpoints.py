@@ -33,6 +33,7 @@ from safetensors import SafetensorError, safe_open
 
 from tdu import files
 from tdu.errors import RunError
+from tdu.files import Json
 from tdu.run.folder.log import Stamp
 from tdu.run.folder.records import canonical
 from tdu.run.runners.protocol import Gone, Saved
@@ -59,11 +60,11 @@ class Manifest:
 
     format: int
     step: int
-    run: dict[str, Any]
+    run: Json
     """The config of the run that it belongs to."""
     seconds: float
     """Time spent running."""
-    plain: dict[str, Any]
+    plain: Json
     log: Stamp
     other_logs: dict[str, Stamp]
     """By file name."""
@@ -103,7 +104,7 @@ class Manifest:
     def write(self, path: Path) -> None:
         files.write_flushed(path, canonical(self._content() | {"manifest_sha256": self.sha256()}))
 
-    def _content(self) -> dict[str, Any]:
+    def _content(self) -> Json:
         content = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         content["log"] = self.log._asdict()
         for several, stamps in (("other_logs", self.other_logs), ("parts", self.parts)):
@@ -120,7 +121,7 @@ def save(
     saved: Saved,
     *,
     step: int,
-    run: dict[str, Any],
+    run: Json,
     seconds: float,
     log: Stamp,
     other_logs: dict[str, Stamp],

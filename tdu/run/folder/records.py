@@ -14,14 +14,13 @@ import jax
 
 from tdu import files
 from tdu.errors import RunError
+from tdu.files import Json
 from tdu.options import EVALUATION_EPISODES, MAX_ACTORS, MAX_ENVS, MAX_EPISODES, MAX_SEED, MAX_STEPS
 from tdu.run.agent_file import Origin
 from tdu.run.runners import mastery
 from tdu.run.runners.mastery import Until
 from tdu.run.runners.protocol import Budget, Clock
 from tdu.types import EnvSpec
-
-Json = dict[str, Any]
 
 RECENT = 100
 """`mean_return` is the mean over this many last episodes."""

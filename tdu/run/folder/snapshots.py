@@ -17,8 +17,8 @@ import numpy as np
 
 from tdu import files
 from tdu.errors import RunError, reading
+from tdu.files import Json
 from tdu.run.folder.log import Stamp, matches
-from tdu.run.folder.records import Json
 
 FORMAT = 1
 _MAX_BYTES = 2**30  # largest record that is read, and the largest size of its unpacked arrays together

@@ -21,8 +21,8 @@ from tdu.agents.r2d2.replay import Replay, check_room
 from tdu.agents.r2d2.sequences import Roll, empty_batch
 from tdu.environments.vector import VectorEnvironment
 from tdu.errors import UserError
+from tdu.files import Json
 from tdu.metrics import on_host
-from tdu.run.folder.records import Json
 from tdu.run.runners import interaction, mastery
 from tdu.run.runners.acting import Actors
 from tdu.run.runners.meter import Episode
