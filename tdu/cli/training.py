@@ -26,8 +26,8 @@ from tdu.run.train import train
 def one_run(parsed: argparse.Namespace, given: dict[str, Any], output: TextIO) -> int:
     if parsed.resume is True and parsed.out is not None and not parsed.out.exists():
         raise UserError(f"{parsed.out} does not exist, so there is nothing to resume; start it without --resume.")
-    out = parsed.out or _default_out(parsed, given)
-    settings = _settings(parsed, given)
+    out = parsed.out or default_out(parsed, given)
+    settings = run_settings(parsed, given)
     if parsed.resume and parsed.config is None and (out / CONFIG).exists():
         settings["config"] = out
     config = resolve(**settings).config
@@ -81,8 +81,8 @@ def _before_first(begin: Callable[[], object], show: Callable[[Report], None]) -
 
 
 def seeds(parsed: argparse.Namespace, given: dict[str, Any], output: TextIO) -> int:
-    out = parsed.out or _default_out(parsed, given)
-    planned = plan(**_settings(parsed, given))
+    out = parsed.out or default_out(parsed, given)
+    planned = plan(**run_settings(parsed, given))
     environments.close(planned.env)
     if out.exists() and not out.is_dir():
         raise UserError(f"{out} is a file; choose another --out.")
@@ -107,7 +107,7 @@ def seeds(parsed: argparse.Namespace, given: dict[str, Any], output: TextIO) -> 
     return 1 if failed else 0
 
 
-def _settings(parsed: argparse.Namespace, given: dict[str, Any]) -> dict[str, Any]:
+def run_settings(parsed: argparse.Namespace, given: dict[str, Any]) -> dict[str, Any]:
     names = (
         "env", "agent", "config", "seed", "episodes", "steps", "num_envs", "until", "preset", "engine", "actors",
         "until_return", "success_return", "evaluate_every", "evaluation_episodes", "record", "record_every", "trust",
@@ -115,9 +115,9 @@ def _settings(parsed: argparse.Namespace, given: dict[str, Any]) -> dict[str, An
     return {name: getattr(parsed, name) for name in names} | given
 
 
-def _default_out(parsed: argparse.Namespace, given: dict[str, Any]) -> Path:
+def default_out(parsed: argparse.Namespace, given: dict[str, Any]) -> Path:
     """The folder of a run, or of several seeds, if none is given."""
-    config = resolve(**_settings(parsed, given)).config
+    config = resolve(**run_settings(parsed, given)).config
     name = [config.env, config.agent, *(f"{option}={value}" for option, value in given.items())]
     if parsed.seeds is None:
         name.append(f"seed{config.seed}")

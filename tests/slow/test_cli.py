@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from gate import gated, wait_for_runs
 
-from tdu.cli import main, train
+from tdu.cli import main, train, training
+from tdu.run.plan import resolve
 
 FAST = ["--hidden-sizes", "8", "--exploiters", "2", "--explorers", "1", "--batch-size", "8", "--min-replay", "16"]
 
@@ -239,12 +240,12 @@ def test_ctrl_c_saves_and_the_run_goes_on(tmp_path):
 def test_a_default_folder_is_one_run_s(tmp_path, monkeypatch):
     """Options that look alike as a file's name are two runs."""
     monkeypatch.chdir(tmp_path)
-    places = [train._default_out(*train.parse(["deep_sea:size=5", "--beta", beta])) for beta in ("1e-3", "1e+3")]
+    places = [training.default_out(*train.parse(["deep_sea:size=5", "--beta", beta])) for beta in ("1e-3", "1e+3")]
     assert places[0] != places[1]
     assert len({place.name[:-8] for place in places}) == 1
     parsed, given = train.parse(["deep_sea:size=5", "--beta", "2"])
-    config = train.plan(**train._settings(parsed, given)).config
-    assert train._default_out(parsed, given).name == f"deep_sea-size=5-tdu-beta=2-seed0-{config.digest()}"
+    config = resolve(**training.run_settings(parsed, given)).config
+    assert training.default_out(parsed, given).name == f"deep_sea-size=5-tdu-beta=2-seed0-{config.digest()}"
 
 
 def test_the_demo_leaves_a_table_a_picture_and_a_page(tmp_path, capsys):

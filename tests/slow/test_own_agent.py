@@ -55,7 +55,7 @@ def test_train_evaluate_report_and_plot(here, capsys, monkeypatch):
     assert main(["report", "run", "--out", "page.html"]) == 0
     page = (here / "page.html").read_text()
     assert NAME in page
-    assert f"--agent {NAME}" in page
+    assert f"<span>--agent</span> <span>{NAME}</span>" in page
     assert main(["plot", "run", "--out", "curves.svg"]) == 0
 
 
@@ -96,12 +96,12 @@ def test_what_is_no_agent_is_refused(name, words, capsys):
 def test_an_agent_that_was_loaded_under_another_name_is_not_imported(here, monkeypatch):
     train = ["train", "deep_sea:size=4", "--agent", NAME, *SMALL, "--episodes", "2", "--evaluation-episodes", "0"]
     assert main([*train, "--progress", "none", "--out", "run"]) == 0
-    (here / "mine.py").write_text((here / "my_bonus.py").read_text())
+    (here / "my_other_bonus.py").write_text((here / "my_bonus.py").read_text())
     forget(monkeypatch)
     (here / "my_bonus.py").write_text("raise SystemExit('imported')")
-    mine = "python:mine:RANGE"
-    assert main(["evaluate", "run", "--agent", mine, "--episodes", "1"]) == 0
-    with pytest.raises(tdu.UserError, match="mine:RANGE is not recurrent"):
-        tdu.evaluate("run", agent=mine, explorers=True)
+    other = "python:my_other_bonus:RANGE"
+    assert main(["evaluate", "run", "--agent", other, "--episodes", "1"]) == 0
+    with pytest.raises(tdu.UserError, match="my_other_bonus:RANGE is not recurrent"):
+        tdu.evaluate("run", agent=other, explorers=True)
     with pytest.raises(tdu.UserError, match="trust"):
-        tdu.load("run", agent=mine).train(episodes=4)
+        tdu.load("run", agent=other).train(episodes=4)

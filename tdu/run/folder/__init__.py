@@ -79,7 +79,7 @@ class Folder:
                 f"{self.path} already exists; continue it (--resume, or resume=True{begun}) or choose another folder (--out)."
             )
         if names and CONFIG not in names:
-            raise RunError(f"{self.path} has files that are not a run; choose another --out.")
+            raise RunError(f"{self.path} has files but no config.json, so it is not a run; choose another --out.")
 
     def withdraw(self) -> None:
         """Deletes the folder of a run that could not start: if this object created both, and it has no checkpoint."""
