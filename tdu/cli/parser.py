@@ -39,7 +39,7 @@ class Parser(argparse.ArgumentParser):
 def folder(text: str) -> Path:
     """The type of a folder argument."""
     if not text.strip():
-        raise argparse.ArgumentTypeError("an empty name is not a folder")
+        raise argparse.ArgumentTypeError("the folder's name must not be empty")
     return Path(text)
 
 
@@ -73,7 +73,8 @@ def number(name: str) -> Callable[[str], float]:
 def add_trust(parser: argparse.ArgumentParser) -> None:
     """Adds the argument that allows to import what a run's folder names."""
     words = (
-        "import the module that a run or config file names (python:MODULE:NAME, gym:MODULE:NAME); it can be any code"
+        "allow tdu to import the module that a run or config file names (python:MODULE:NAME, gym:MODULE:NAME); "
+        "this runs the module's code"
     )
     parser.add_argument("--trust", action="store_true", help=words)
 
@@ -82,8 +83,8 @@ def add_env(parser: argparse.ArgumentParser) -> None:
     """Adds the argument that names a run's environment again, and `add_trust`'s."""
     parser.add_argument(
         "--env",
-        help="the environment of the episodes (default: the run's), for example python:MODULE:NAME with a version that "
-        "renders; typing it consents to importing it",
+        help="the environment of the episodes (default: the run's), for example one that renders. "
+        "A python:MODULE:NAME typed here is imported without --trust",
     )
     add_trust(parser)
 
@@ -116,8 +117,8 @@ def add_length(parser: argparse.ArgumentParser, default: str) -> None:
     add("--num-envs", type=whole("num_envs", 1, MAX_ENVS), metavar="N", help=words)
     add(
         "--until", choices=get_args(Until),
-        help="what ends a run early: its greedy policy has mastered the task (default), the task is solved by its own "
-        "rule, or nothing (budget)",
+        help="when a run ends early: when its greedy policy has mastered the task (mastered, the default), when the "
+        "environment's rule counts the task as solved (solved), or never (budget)",
     )  # fmt: skip
     words = "end a run when an evaluation reaches this mean return (needs --evaluate-every)"
     add("--until-return", type=number("until_return"), metavar="X", help=words)
@@ -130,7 +131,7 @@ def add_watch(parser: argparse.ArgumentParser) -> None:
     add_success(parser)
     words = "store snapshots for the maps of tdu report, in record.jsonl"
     parser.add_argument("--record", action="store_true", help=words)
-    words = "store a snapshot every E episodes; the default schedule costs less than a twentieth of the time"
+    words = "store a snapshot every E episodes (default: a schedule that takes less than 5 %% of the time)"
     parser.add_argument("--record-every", type=whole("record_every", 1, MAX_EPISODES), metavar="E", help=words)
 
 

@@ -24,35 +24,37 @@ def _refuse(left: list[str], parser: Parser, names: list[str]) -> None:
     option = left[0].removeprefix("--").partition("=")[0].replace("-", "_")
     if any(option in {name for name, *_ in describe(agents.find(agent).config)} for agent in names):
         raise UserError(f"{left[0]} is an option of the agent; in a sweep, write --grid {option}=VALUE,VALUE…")
-    parser.error(f"unrecognized arguments: {' '.join(left)}")
+    raise UserError(f"unexpected argument '{left[0]}'; see tdu sweep --help.")
 
 
 def run(arguments: list[str]) -> int:
     parser = Parser(
         "sweep",
-        "Many runs in one folder: every environment with every agent, every value of the grid and every seed. "
-        "Starting it again continues the runs that are missing or were interrupted.",
+        "Train every agent on every environment with every value of the grid and every seed, in one folder. "
+        "The same command again continues missing and interrupted runs.",
         _EXAMPLES,
     )
     add = parser.add_argument
     add(
         "targets", nargs="+", metavar="TARGET",
-        help="an environment id; a bsuite experiment (deep_sea: all its settings); bsuite: all 468; bsuite:testing or "
-        "bsuite:TAG: a part of it; atari:exploration, atari:ablation or atari:57: games of Atari",
+        help="an environment id; a bsuite experiment (deep_sea: all its settings); bsuite: all 468 settings; bsuite:testing "
+        "or bsuite:TAG: a part of bsuite; atari:exploration, atari:ablation or atari:57: sets of Atari games",
     )  # fmt: skip
     add("--agent", action="append", help="an agent, or your own: python:MODULE:NAME; may be given several times")
     add_preset(parser)
     add("--seeds", type=whole("seeds", 1, 10**6), default=1, help="seeds 0 … SEEDS-1 of every run (default 1)")
     words = "values of an option; may be given several times"
     add("--grid", action="append", default=[], metavar="NAME=V,V", help=words)
-    add("--paper-grid", action="store_true", help="the paper's grids of each agent")
+    add("--paper-grid", action="store_true", help="try the values that the paper tried for each agent")
     add_length(parser, "each environment's")
     add_watch(parser)
-    add("--track", choices=TRACKERS, help="log every run there too (default: only log.csv)")
+    add("--track", choices=TRACKERS, help="also log to TensorBoard or Weights & Biases (default: only log.csv)")
     words = "begin with one setting of every experiment; a sweep that was stopped then has some of each"
     add("--spread", action="store_true", help=words)
     add("--out", type=folder, metavar="DIR", help="the sweep's folder (default sweeps/…)")
-    add("--engine", choices=("local", "ray"), default="local", help="where it runs (default local)")
+    add(
+        "--engine", choices=("local", "ray"), default="local", help="run on this machine (local, the default) or on Ray"
+    )
     words = "the Ray cluster's address (default: a cluster is started on this machine)"
     add("--address", action="append", help=words)
     add("--workers", type=whole("workers", 1, 10**6), help="runs at a time (default: one per core)")
@@ -69,9 +71,11 @@ def run(arguments: list[str]) -> int:
     if parsed.address and len(parsed.address) > 1:
         raise UserError(f"a sweep runs on one cluster, not on {' and '.join(parsed.address)}; give one --address.")
     if parsed.address and parsed.workers is not None:
-        raise UserError("--workers is for this machine; the cluster at --address runs one run per core.")
+        raise UserError(
+            "--workers is for this machine; leave it out, because the cluster at --address runs one run per core."
+        )
     if parsed.grid and parsed.paper_grid:
-        raise UserError("--grid and --paper-grid are two grids; give one of them.")
+        raise UserError("give either --grid or --paper-grid, not both.")
     track.check(parsed.track, parsed.targets)
     refuse_unevaluated(parsed.until_return, parsed.evaluate_every)
     planned: dict[str, sweeps.Cell] = {}
@@ -92,7 +96,7 @@ def run(arguments: list[str]) -> int:
     jobs = sweeps.missing(cells, out)
     jobs = [job._replace(arguments=[*job.arguments, *watch_arguments(parsed)]) for job in jobs]
     if len(jobs) < len(cells):
-        tell(f"{len(cells) - len(jobs)} of {len(cells)} runs are there already.")
+        tell(f"{len(cells) - len(jobs)} of {len(cells)} runs are finished already.")
     engine: progress.Engine = processes.run_all
     if parsed.engine == "ray" and jobs:
         from tdu.cluster import sweep as distributed

@@ -55,7 +55,7 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     add_trust(parser)
     add_preset(parser)
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--seed", type=whole("seed", 0, MAX_SEED), help="seed of everything random (default 0)")
+    which.add_argument("--seed", type=whole("seed", 0, MAX_SEED), help="random seed (default 0)")
     which.add_argument("--seeds", type=whole("seeds", 1, 10**6), help="run seeds 0 … SEEDS-1, one process per core")
     add_length(parser, "the environment's")
     add("--out", type=folder, metavar="DIR", help="the run's folder (default runs/…)")
@@ -65,11 +65,11 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     add("--resume-if-there", dest="resume", action="store_const", const="if_there", help=argparse.SUPPRESS)
     add_watch(parser)
     words = (
-        "maximum number of greedy episodes at the end, within a tenth of the steps trained; 0 for none "
-        f"(default {EVALUATION_EPISODES})"
+        "maximum number of evaluation episodes; at the end of a run they take at most a tenth of its steps; 0 for "
+        f"none (default {EVALUATION_EPISODES})"
     )
     add("--evaluation-episodes", type=whole("evaluation_episodes", 0, 10**6), metavar="N", help=words)
-    seconds, words = number("checkpoint_seconds"), f"time between checkpoints (default {CHECKPOINT_SECONDS:g})"
+    seconds, words = number("checkpoint_seconds"), f"seconds between checkpoints (default {CHECKPOINT_SECONDS:g})"
     add("--checkpoint-seconds", type=seconds, default=CHECKPOINT_SECONDS, metavar="X", help=words)
     add("--progress", choices=("auto", "plain", "json", "none"), default="auto", help="how to show progress")
     words = "ray: actors, replay and learner are processes of a Ray cluster (recurrent agents; default local)"
@@ -77,7 +77,7 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     words = "with --engine ray: number of actors, each with --num-envs environments (default: one per core)"
     add("--actors", type=whole("actors", 1, MAX_ACTORS), metavar="N", help=words)
     add("--address", help="the Ray cluster's address, HOST:PORT (default: a cluster is started on this machine)")
-    add("--track", choices=TRACKERS, help="also log every episode there (default: only log.csv)")
+    add("--track", choices=TRACKERS, help="also log to TensorBoard or Weights & Biases (default: only log.csv)")
     general = dataclasses.asdict(agents.configure(agent, {}, "general")) if "general" in agents.presets(agent) else {}
     group = parser.add_argument_group(
         f"options of agent {agent}, with the paper's defaults" + (" and those of the preset general" if general else "")

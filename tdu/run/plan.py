@@ -102,7 +102,9 @@ def resolve(
         source = path or "the config"
         template = config.to_json() if isinstance(config, RunConfig) else read_template(Path(config))
         if env is None and environments.parse(template.get("env", "")).source == environments.OBJECT:
-            raise UserError(f"{source} is of a run on an object, which a file cannot hold; give the environment too.")
+            raise UserError(
+                f"{source} belongs to a run on a Python object, which no file stores; give the environment too."
+            )
         if env is None and "env" in template:
             env = template["env"]
             consent.require(env, path, trust=trust)
@@ -114,7 +116,9 @@ def resolve(
             consent.require(its_agent, path, trust=trust)
             agent = its_agent
         if agent != its_agent:
-            notes.append(f"{source} is of a run of {its_agent}, so {agent} has its own default options")
+            notes.append(
+                f"{source} is the config of {its_agent}, so its agent options are ignored and {agent} uses its defaults"
+            )
         elif preset is None:
             options = template.get("config", {}) | options
             preset = template.get("preset")
@@ -131,20 +135,20 @@ def resolve(
         preset = agents.default_preset(agent, of_the_paper=env_id.is_of_the_paper, kind=env_id.kind)
         if preset == "general":
             notes.append(
-                f"{agent} has the preset general, because this is not one of the paper's environments; "
-                "preset paper has the paper's settings"
+                f"{agent} uses the preset general, because this is not one of the paper's environments; "
+                "the preset paper has the paper's settings"
             )
         elif is_recurrent:
             notes.append(
-                f"{agent} has the preset {preset}, which fits one machine; "
-                "preset paper has the paper's settings, for a cluster"
+                f"{agent} uses the preset {preset}, which fits one machine; "
+                "the preset paper has the paper's settings, for a cluster"
             )
     if engine == "ray" and chosen.get("actors") is None:
         chosen["actors"] = cores()
     if chosen.get("actors") is not None and not is_recurrent:
         raise UserError(
-            f"actors are for recurrent agents, for example tdu_r2d2, and {agent} is not recurrent; "
-            "tdu sweep --engine ray runs many of its runs on a cluster."
+            f"{agent} is not recurrent, so one run cannot use a cluster; use tdu sweep --engine ray for many runs, or a "
+            "recurrent agent such as tdu_r2d2."
         )
     if chosen.get("num_envs") is None:
         num_envs = 1 if environments.is_made(env) else agents.default_num_envs(agent, preset)
@@ -191,9 +195,7 @@ def refuse_without_ray(engine: str | None, **settings: Any) -> None:
 def refuse_unevaluated(until_return: float | None, evaluate_every: int | None) -> None:
     """Refuses a return to be reached by evaluations without evaluations."""
     if until_return is not None and evaluate_every is None:
-        raise UserError(
-            f"{setting('until_return')} is compared with evaluations during the run; give {setting('evaluate_every')} too."
-        )
+        raise UserError(f"{setting('until_return')} needs evaluations during the run; add {setting('evaluate_every')}.")
 
 
 def _refuse_unused(made: MadeEnvironment, options: dict[str, Any]) -> None:

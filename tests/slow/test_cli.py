@@ -36,7 +36,7 @@ def columns(path):
         (["train", "atari", "--episodes", "1"], "'atari' alone is not an environment; write atari/freeway"),
         (["train", "--resume", "--out", "nowhere"], "nowhere does not exist, so there is nothing to resume"),
         (["sweep", "deep_sea:size=5", "--prior-scale", "3"], "--grid prior_scale=VALUE"),
-        (["sweep", "deep_sea:size=5", "--bata", "3"], "unrecognized arguments: --bata 3"),
+        (["sweep", "deep_sea:size=5", "--bata", "3"], "unexpected argument '--bata'"),
         (["sweep", "deep_sea:size=5", "--grid", "hidden_sizes=64,64"], "with x, as in 64x64."),
         (["reproduce", "deep_sea", "--pages", "--results", "nowhere"], "nowhere does not exist, so there are no rows"),
         (["train", "deep_sea:size=5", "--agent", "tud"], "unknown agent 'tud'; did you mean 'tdu'?"),

@@ -278,7 +278,7 @@ def test_a_listener_that_is_no_cluster_is_refused_soon(monkeypatch):
     [
         (["--agent", "tdu_r2d2", "--actors", "2"], "add --engine ray"),
         (["--agent", "tdu_r2d2", "--address", "here:1"], "add --engine ray"),
-        (["--agent", "tdu", "--engine", "ray", "--actors", "2"], "actors are for recurrent agents"),
+        (["--agent", "tdu", "--engine", "ray", "--actors", "2"], "tdu is not recurrent"),
         (["--agent", "r2d2", "--engine", "ray", "--actors", "0"], "actors must be"),
         (["--agent", "r2d2", "--engine", "ray", "--seeds", "2"], "--seed"),
         (["--agent", "r2d2", "--engine", "ray", "--address", "127.0.0.1:1"], "no Ray cluster answers at 127"),

@@ -369,7 +369,7 @@ def test_presets_follow_the_environment_and_are_reported():
         expected = agents.configure("tdu_r2d2", {}, preset)
         assert agents.configure("tdu_r2d2", plan.config.config) == expected
         assert plan.config.num_envs == envs
-        assert plan.note.startswith(f"tdu_r2d2 has the preset {preset},")
+        assert plan.note.startswith(f"tdu_r2d2 uses the preset {preset},")
     assert resolve(Diary(), "r2d2").config.num_envs == 1
     assert resolve("deep_sea", "r2d2", num_envs=3).config.num_envs == 3
     with pytest.raises(UserError, match="preset general is for other agents"):

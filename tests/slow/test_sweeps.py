@@ -166,7 +166,7 @@ def test_a_sweep_goes_on_and_one_failure_harms_no_other(tmp_path, monkeypatch, c
     (garbled,) = out.glob("deep_sea*/result.json")
     garbled.write_text("{")
     again = run(*arguments, check=1)
-    assert "1 of 3 runs are there already" in again.err
+    assert "1 of 3 runs are finished already" in again.err
     assert "result.json cannot be read" in again.err
     assert "Traceback" not in again.err
     garbled.unlink()
@@ -297,7 +297,7 @@ def _log(folder):
             "one cluster, not on a:1 and b:1",
         ),
         (["deep_sea:size=4", "--grid", "bata=1"], "did you mean 'beta'"),
-        (["deep_sea:size=4", "--grid", "beta=1", "--paper-grid"], "two grids"),
+        (["deep_sea:size=4", "--grid", "beta=1", "--paper-grid"], "not both"),
         (["deep_sea:size=4", "--agent", "tdv"], "did you mean 'tdu'"),
         (["deep_sea:size=4", "--seeds", "0"], "seeds must be"),
         (["deep_sea:size=4", "--workers", "0"], "workers must be"),
@@ -308,7 +308,7 @@ def _log(folder):
         (["deep_sea:size=4,size=5"], "gives size twice"),
         (["deep_sea/²"], "deep_sea/0 to deep_sea/20 do"),
         (["deep_sea:size=4", "--episodes", "-1"], "episodes must be"),
-        (["deep_sea:size=4", "--out", ""], "an empty name"),
+        (["deep_sea:size=4", "--out", ""], "must not be empty"),
         (["deep_sea:size=4", "--until-return", "1", "--out", "NEW"], "give --evaluate-every"),
         (
             ["deep_sea:size=4", "--engine", "ray", "--address", "127.0.0.1:1", "--out", "NEW"],

@@ -61,7 +61,7 @@ def test_the_paper_s_settings_are_for_the_paper_s_environments(env, preset):
     for agent in ("tdu", "bdqn", "qu", "q_ucb", "dqn", "qex", "cts", "rnd", "nns"):
         chosen, _, _, words = resolve(env, agent)
         assert agents.configure(agent, {}, preset) == agents.configure(agent, chosen.config)
-        assert words is None if preset == "paper" else words.startswith(f"{agent} has the preset general, because")
+        assert words is None if preset == "paper" else words.startswith(f"{agent} uses the preset general, because")
         assert label(chosen) == (agent if preset == "paper" else f"{agent} general")
     chosen, _, _, words = resolve(env, "su")
     assert agents.configure("su", {}) == agents.configure("su", chosen.config)
