@@ -67,7 +67,7 @@ def columns(path):
         (["train", "deep_sea:size=5", "--checkpoint-seconds", "x"], "tdu: checkpoint_seconds must be a number"),
         (["train", "deep_sea:size=5", "--resume"], "does not exist, so there is nothing to resume"),
         (["train", "deep_sea:size=5", "--resume", "--seeds", "2"], "does not exist, so there is nothing to resume"),
-        (["train", "deep_sea:size=5", "--seeds", "2", "--until-return", "1"], "give --evaluate-every"),
+        (["train", "deep_sea:size=5", "--seeds", "2", "--until-return", "1"], "add --evaluate-every"),
         (["train", "deep_sea:size=5", "--episodes", "0"], "episodes must be a whole number from 1"),
         (["train", "deep_sea:size=5", "--episodes", "3000000000"], "episodes must be a whole number from 1"),
         (["train", "deep_sea:size=5", "--checkpoint-seconds", "-1"], "checkpoint_seconds must be at least 0"),

@@ -309,7 +309,7 @@ def _log(folder):
         (["deep_sea/²"], "deep_sea/0 to deep_sea/20 do"),
         (["deep_sea:size=4", "--episodes", "-1"], "episodes must be"),
         (["deep_sea:size=4", "--out", ""], "must not be empty"),
-        (["deep_sea:size=4", "--until-return", "1", "--out", "NEW"], "give --evaluate-every"),
+        (["deep_sea:size=4", "--until-return", "1", "--out", "NEW"], "add --evaluate-every"),
         (
             ["deep_sea:size=4", "--engine", "ray", "--address", "127.0.0.1:1", "--out", "NEW"],
             "no Ray cluster answers at 127",
