@@ -614,16 +614,16 @@ def test_when_a_policy_was_first_as_good():
 
 def test_the_command_of_a_run_makes_the_same_run(sweep):
     from tdu.cli.train import parse
-    from tdu.cli.training import _settings
+    from tdu.cli.training import run_settings
     from tdu.run.plan import resolve
 
     for run in collect.collect([sweep]).runs:
         program, verb, *arguments = collect.command(run.config, [run.config.seed]).split()
         assert (program, verb) == ("tdu", "train")
-        assert resolve(**_settings(*parse(arguments))).config == run.config
+        assert resolve(**run_settings(*parse(arguments))).config == run.config
     watched = dataclasses.replace(run.config, evaluate_every=5, until_return=0.5, success_return=0.2, record=True)
     again = collect.command(watched, [watched.seed]).split()[2:]
-    assert resolve(**_settings(*parse(again))).config == watched
+    assert resolve(**run_settings(*parse(again))).config == watched
     config = dataclasses.replace(run.config, env="object:Mine")
     assert collect.command(config, [0]) is None
 

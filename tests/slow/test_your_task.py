@@ -483,7 +483,7 @@ def test_a_template_that_is_none_is_refused(tmp_path):
     with pytest.raises(RunError, match="missing"):
         plan(config=tmp_path / "no.json")
     quiet(Corridor(), episodes=2, out=tmp_path / "run")
-    with pytest.raises(UserError, match="which a file cannot hold"):
+    with pytest.raises(UserError, match="no file stores"):
         plan(config=tmp_path / "run")
     assert plan(Corridor(), config=tmp_path / "run").config.episodes == 2
     with pytest.raises(UserError, match="an environment is missing"):
