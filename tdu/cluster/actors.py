@@ -61,6 +61,7 @@ class ReplayProcess:
         self._changed = threading.Condition()
         self._is_open = False
         self._news: list[Rolled] = []
+        self._sent: list[Rolled] = []  # the last answer of `news`, which may not have arrived yet
 
     def begin(self, config: RunConfig, counters: Counters, start_at: int, lineage: int) -> str:
         """Makes an empty replay; refuses one that does not fit in this machine's memory."""
@@ -165,15 +166,16 @@ class ReplayProcess:
         with self._changed:
             self._changed.wait_for(lambda: self._news, patience)
             news, self._news = self._news, []
+            self._sent = news
             filled = {"sequences": len(self._replay), "capacity": self._replay.capacity}
             return news, filled | {"learns_from": self._learns_from, "ahead": max(self._ahead, 0)}
 
     def snapshot(self) -> tuple[list[Rolled], Stored, np.ndarray] | str:
-        """Of one moment: the messages until then, what there is to store, and the priorities."""
+        """Of one moment: the messages until then, those of the last answer again; what there is to store; the priorities."""
         with self._changed:
             if not self._is_open:
                 return ELSEWHERE
-            news, self._news = self._news, []
+            news, self._news = [*self._sent, *self._news], []
             ids = self._replay.ids
             there = {
                 "oldest": ids.start, "next": ids.stop, "lineage": self._lineage,

@@ -146,6 +146,17 @@ def test_no_actor_acts_beyond_the_budget(rolls):
     assert replay._steps == 200
 
 
+def test_a_checkpoint_counts_messages_that_are_on_their_way(rolls):
+    """An answer of `news` may not have arrived when a checkpoint is made. Its messages are sent again, and count once."""
+    replay = filled(rolls[:4])
+    on_their_way, _ = replay.news(0.0)
+    found, *_ = replay.snapshot()
+    assert len(on_their_way) == 4
+    assert [rolled[:3] for rolled in found] == [rolled[:3] for rolled in on_their_way]
+    assert replay.news(0.0)[0] == []
+    assert replay.snapshot()[0] == []
+
+
 def test_a_replay_comes_back_from_its_segments(rolls):
     replay = filled(rolls)
     ids = replay._replay.ids
