@@ -77,8 +77,13 @@ def reached(seeds: Sequence[StoredRun], target: float) -> Reached | None:
 
 
 def first_as_good(seeds: Sequence[StoredRun]) -> Reached | None:
-    """The step at which each seed's policy was first as good as at the end, within a standard error."""
+    """The step at which each seed's policy was first as good as at the end, within a standard error. None where every
+    episode of every seed returned the same: nothing was reached.
+    """
     found: dict[int, int | None] = {}
+    returns = [run.log["episode_return"] for run in seeds if "episode_return" in run.log]
+    if returns and np.ptp(np.concatenate(returns)) == 0:
+        return None
     for run in seeds:
         trained = run.trained_return
         if run.evaluations and trained is not None:

@@ -106,7 +106,7 @@ class TrainedAgent:
             is_index = spec.num_states is not None and shape[1:] == ()
             if not shape or shape == spec.observation_shape or not (shape[1:] == spec.observation_shape or is_index):
                 return None
-        elif not isinstance(observation, list):
+        elif not isinstance(observation, list) or (observation and np.isscalar(observation[0])):
             return None
         if self.agent.evaluator.remembers:
             raise UserError("an agent with a memory acts on one observation at a time.")

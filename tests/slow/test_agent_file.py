@@ -47,6 +47,9 @@ def test_a_saved_agent_acts_without_its_environment(make, tmp_path):
         np.testing.assert_array_equal(loaded.values(observation), agent.values(observation))
         assert loaded.act(observation) == agent.act(observation)
     batch = observations if isinstance(observations[0], dict) else np.asarray(observations)
+    if make is Nested:
+        with pytest.raises(tdu.UserError, match=r"shape \(5,\)"):
+            agent.act([0] * 5)
     assert isinstance(loaded.act(batch), np.ndarray)
     assert loaded.act(batch).tolist() == [agent.act(one) for one in observations]
     np.testing.assert_allclose(loaded.values(batch), [agent.values(one) for one in observations], rtol=1e-5, atol=1e-6)

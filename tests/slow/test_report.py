@@ -606,6 +606,8 @@ def test_when_a_policy_was_first_as_good():
     assert str(headline.reached([first, later], 0.5)) == "1 of 2 seeds"
     assert str(headline.reached([first, later, first], 0.1)) == "1 of 2 seeds"
     assert str(headline.first_as_good([first])) == "step 200"
+    assert headline.first_as_good([first._replace(log={"episode_return": np.zeros(9)})]) is None
+    assert headline.first_as_good([first._replace(log={"episode_return": np.arange(9.0)})]) is not None
     found = headline.headline([first, later])
     assert (found.seeds, found.mean, found.low, found.high, found.best) == (2, 0.25, 0, 1, 0.9)
     assert (found.mean_length, found.success_rate) == (9, 0.6)
