@@ -1,4 +1,4 @@
-"""Short forms of what kills runs and damages their folders; `benchmarks/` has the long ones."""
+"""Short versions of the kill and damage tests of runs; the long versions are in `benchmarks/`."""
 
 import json
 import subprocess

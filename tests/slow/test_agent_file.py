@@ -1,4 +1,4 @@
-"""A trained agent alone: batches of observations, saved and loaded without its environment."""
+"""A trained agent without its environment: it acts on batches, and it is saved and loaded."""
 
 import gymnasium
 import numpy as np
@@ -13,7 +13,7 @@ HOW = {"episodes": 8, "evaluation_episodes": 0, "progress": None, "say": lambda 
 
 
 class Nested(Corridor):
-    """The same with an observation of two parts."""
+    """Corridor with an observation of two parts."""
 
     def __init__(self):
         super().__init__()
@@ -29,7 +29,7 @@ class Nested(Corridor):
 
 
 def examples(env):
-    """Observations of an environment."""
+    """Five random observations of an environment."""
     space = env.observation_space
     space.seed(0)
     return [space.sample() for _ in range(5)]
@@ -53,7 +53,7 @@ def test_a_saved_agent_acts_without_its_environment(make, tmp_path):
     assert isinstance(loaded.act(batch), np.ndarray)
     assert loaded.act(batch).tolist() == [agent.act(one) for one in observations]
     np.testing.assert_allclose(loaded.values(batch), [agent.values(one) for one in observations], rtol=1e-5, atol=1e-6)
-    agent.save(tmp_path / "agent.safetensors")  # replaces an agent
+    agent.save(tmp_path / "agent.safetensors")  # replaces an earlier agent
 
 
 @pytest.mark.parametrize("name", ["su", "tdu_ac", "nns", "tdu_r2d2"])
@@ -86,7 +86,8 @@ def test_a_wrong_observation_is_the_caller_s(tmp_path):
 
 def test_a_damaged_file_is_refused(tmp_path):
     path = tmp_path / "agent.safetensors"
-    tdu.train(small.SEA, **HOW, **small.settings("tdu")).agent.save(path)
+    agent = tdu.train(small.SEA, **HOW, **small.settings("tdu")).agent
+    agent.save(path)
     good = path.read_bytes()
     assert b"pickle" not in good
     spoilt = (b"", good[:-4], good[:-1] + bytes([good[-1] ^ 1]), good.replace(b"deep_sea", b"deep_tea"))
@@ -94,8 +95,9 @@ def test_a_damaged_file_is_refused(tmp_path):
         path.write_bytes(content)
         with pytest.raises(tdu.UserError, match="agent"):
             tdu.load_agent(path)
-        with pytest.raises(tdu.UserError, match="agent"):  # another file is not overwritten
-            tdu.load_agent(path).save(path)
+        with pytest.raises(tdu.UserError, match="agent"):
+            agent.save(path)
+        assert path.read_bytes() == content
     with pytest.raises(tdu.UserError, match="cannot be read"):
         tdu.load_agent(tmp_path / "missing")
     with pytest.raises(tdu.UserError, match="cannot be read"):

@@ -1,4 +1,4 @@
-"""Agents that are more than a choice of bonus: noisy networks, successor uncertainties, the actor-critic."""
+"""Agents with parts of their own: noisy networks, successor uncertainties and the actor-critic."""
 
 import functools
 import re
@@ -96,7 +96,7 @@ SU |= {"likelihood_variance": 4.0, "prior_variance": 0.5}
 
 @functools.cache
 def su(successor="table"):
-    """The agent, its state at the start, and its `observe` compiled."""
+    """The agent, its initial state and its compiled `observe`."""
     agent = agents.AGENTS["su"].make(GRID, agents.configure("su", SU | {"successor": successor}))
     return agent, jax.jit(agent.init)(jax.random.key(0)), jax.jit(agent.observe)
 
@@ -112,7 +112,7 @@ def transitions(n=12, key=0):
 
 @functools.cache
 def su_outputs(successor):
-    """φ and ψ before they are cut, as functions of the agent's state and an observation."""
+    """φ and ψ before they are clipped at 0, as a function of the agent's state and an observation."""
     shape = values.EnsembleShape(1, SU["hidden_sizes"], 0.0, target_period=4, double=False, optimiser=Adam(1e-3))
     spec = GRID._replace(num_actions=2 * SU["features"])
     local = values.one_hot(spec, shape)
@@ -127,7 +127,7 @@ def su_features(state, observation, successor="table"):
 
 
 def test_su_s_posterior_by_hand():
-    """The inverse of its covariance is I/θ + Σ φφᵀ/β."""
+    """The inverse covariance is I/θ + Σ φφᵀ/β."""
     _, state, observe = su()
     precision = np.eye(6) / 0.5
     for t in transitions(5):
@@ -139,7 +139,7 @@ def test_su_s_posterior_by_hand():
 
 
 def test_su_s_posterior_keeps_its_precision():
-    """A prior that is 10⁵ times as wide as the noise, and a thousand transitions in three directions: float64's numbers."""
+    """With a prior variance 10⁵ times the noise's, float32 equals float64 after 1,000 transitions in three directions."""
     rng = np.random.default_rng(0)
     directions = rng.uniform(0, 3, (3, 6))
     met = directions[rng.integers(0, 3, 1000)].astype(np.float32)
@@ -169,7 +169,7 @@ def test_su_samples_its_posterior():
 
 @pytest.mark.parametrize("successor", ["table", "network"])
 def test_su_s_loss_and_slope_by_hand(successor):
-    """One learning step on a replay of one transition: the loss, and the first step of Adam on w."""
+    """Checks the loss of one learning step on one transition, and Adam's first step on w."""
     agent, state, observe = su(successor)
     mean, acting = jnp.linspace(-1, 1.2, 6), jnp.linspace(1, -0.5, 6)
     t = Transition(jnp.int32(1), jnp.int32(0), jnp.float32(2.0), jnp.float32(1.0), jnp.int32(3), {})
@@ -188,7 +188,7 @@ def test_su_s_loss_and_slope_by_hand(successor):
 
 
 def test_su_s_table_by_hand():
-    """All ones at first; one learning step moves the row and action met, by Adam's first step, and nothing else."""
+    """The table starts at one. A learning step changes only the visited row and action, by Adam's first step."""
     agent, state, observe = su()
     for s in range(4):
         np.testing.assert_array_equal(su_features(state, jnp.int32(s))[1], 1.0)
@@ -208,7 +208,7 @@ def test_su_s_table_by_hand():
 
 
 def test_su_s_table_moves_like_adam():
-    """Thirty learning steps on rows that repeat and rest are those of Adam on the whole table, targets too."""
+    """Thirty learning steps equal Adam on the whole table, including targets. Some rows repeat, some are unused."""
     spec, adam = GRID._replace(num_actions=3), Adam(1e-2)
     table = values.table(spec, values.EnsembleShape(1, (8,), 0.0, target_period=4, double=False, optimiser=adam))
     state, dense = jax.jit(table.init)(jax.random.key(0)), jnp.ones((4, 3))
@@ -236,7 +236,7 @@ def test_su_s_table_moves_like_adam():
 
 def test_su_s_table_needs_a_one_hot_observation():
     vectors = GRID._replace(num_states=None)
-    for successor in ("table", "network"):  # the network is what it has already
+    for successor in ("table", "network"):  # the network is the default here
         with pytest.raises(UserError, match="one-hot"):
             agents.AGENTS["su"].make(vectors, agents.configure("su", SU | {"successor": successor}))
     agents.AGENTS["su"].make(vectors, agents.configure("su", SU))
@@ -244,7 +244,7 @@ def test_su_s_table_needs_a_one_hot_observation():
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_su_solves_deep_sea(seed):
-    """The short form of Deep Sea 20 in 1,500 episodes, which docs/agents/su.md reports."""
+    """A short version of the result in docs/agents/su.md: Deep Sea 20 in 1,500 episodes."""
     run = tdu.train("deep_sea:size=10", "su", seed=seed, episodes=750, evaluation_episodes=0, progress=None)
     assert run.result["solved_episode"] is not None
 
@@ -264,7 +264,7 @@ def test_su_stays_finite_where_the_prior_is_wide():
 
 @pytest.mark.parametrize("env", ["deep_sea:size=4", DeepSea(4)])
 def test_su_ends_where_its_sample_is_not_finite(env):
-    """In the compiled and the stepwise runner. The square of 10³⁷ is infinite in float32."""
+    """Covers the compiled and the stepwise runner. The square of 10³⁷ is infinite in float32."""
     with pytest.raises(TrainingError, match="posterior sample stopped being finite"):
         tdu.train(env, "su", episodes=100, evaluation_episodes=0, progress=None, prior_variance=1e74)
 
@@ -282,7 +282,7 @@ def test_lambda_returns_are_rlax_s_and_stop_where_told():
 
 
 def test_generic_loss_by_hand():
-    """Any policy loss sees r + β·σ; the critics see r; nothing flows back through σ."""
+    """Any policy loss uses r + β·σ, and the critics use r. No gradient flows through σ."""
     weights = jnp.array([1.0, 3.0, 5.0])
     batch = next(iter(transitions()))._replace(r_t=jnp.array([0.5, -1.0]))
 
@@ -305,7 +305,7 @@ AC = {"hidden_sizes": (8,), "sequence_length": 8, "entropy_cost": 0.1, "discount
 
 @functools.cache
 def actor_critic(**options):
-    """The agent, and what happens to its state in eight transitions, of which the fourth ends an episode, and in learning."""
+    """The agent, and a function that observes eight transitions and learns. The fourth one ends an episode."""
     agent = agents.AGENTS["tdu_ac"].make(GRID, agents.configure("tdu_ac", AC | options))
     data = jax.tree.map(lambda *x: jnp.stack(x), *transitions(8))
 
@@ -327,7 +327,7 @@ def ac_start(critics):
 
 
 def test_without_bonus_the_critics_change_nothing():
-    """β = 0 is a plain actor-critic: its policy learns the same whatever the critics are."""
+    """β = 0 is a plain actor-critic: the critics do not affect its policy."""
     policy = ac_start(2).policy
     learned = {
         (beta, critics): actor_critic(beta=beta, critics=critics)[1](ac_start(critics)._replace(policy=policy))

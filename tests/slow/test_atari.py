@@ -1,4 +1,4 @@
-"""Atari games: what is seen and earned is what a plain reference over ALE gives, and games come back exactly."""
+"""Atari games: observations and rewards equal a plain reference on ALE, and games are restored exactly."""
 
 import csv
 import json
@@ -17,11 +17,11 @@ cv2 = pytest.importorskip("cv2")
 
 GAMES = ("montezuma_revenge", "breakout", "qbert", "freeway", "skiing")
 CAP = 1200
-"""Frames, so that episodes are cut off too."""
+"""Maximum number of frames per episode, so that truncation is tested too."""
 
 
 class Reference:
-    """One game, written down as the paper's table says, without a thought for speed."""
+    """One game, implemented from the paper's table, without regard to speed."""
 
     def __init__(self, game, seed):
         self.ale = ale_py.ALEInterface()
@@ -89,7 +89,7 @@ def test_a_game_is_the_plain_reference_step_by_step(game, monkeypatch):
 
 
 def _noted(text, seeds, noops):
-    """The seed of a text, and what ours draws from it: ALE's seed, or how many frames nothing is done."""
+    """The seed of a text. Also records what our code derives from it: ALE's seed or the number of no-op frames."""
     found = environments.python.number(text)
     if text.endswith("noops"):
         noops.append(int(np.random.default_rng(found).integers(31)))
@@ -137,9 +137,10 @@ def test_games_come_back_to_where_they_were(game, monkeypatch, capsys):
     play(env, 150, 0)
     arrays, plain = env.save()
     plain = json.loads(json.dumps(plain))
+    now = env._now.copy()
     onward = play(env, 120, 1)
     again = environments.make(f"atari/{game}:size=42", 1, num_envs=2)
-    np.testing.assert_array_equal(again.restore(arrays, plain), again._now)
+    np.testing.assert_array_equal(again.restore(arrays, plain), now)
     assert f"steps of atari/{game}:size=42, about" in capsys.readouterr().err
     for one, other in zip(onward, play(again, 120, 1), strict=True):
         for x, y in zip(one.after, other.after, strict=True):

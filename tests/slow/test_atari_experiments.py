@@ -1,4 +1,4 @@
-"""The three Atari experiments: their runs are the paper's, and their verdicts follow the rules on rows made by hand."""
+"""The three Atari experiments: their runs are the paper's, and their verdicts on synthetic rows follow the rules."""
 
 import dataclasses
 
@@ -25,7 +25,7 @@ def identities(name, preset):
 
 
 def scores(settings, games, value, *, seeds=3, noise=0.01):
-    """A run for each setting, game and seed, with the score `value(setting, game)` and some noise."""
+    """A run for each setting, game and seed. Its score is `value(setting, game)` plus noise."""
     draws = np.random.default_rng(3)
     return [
         Scored(name, name, game, seed, 0.0, value(name, game) + noise * draws.normal())
@@ -53,9 +53,9 @@ def test_the_main_experiment_has_the_paper_s_runs():
 
 
 def test_the_ablations_have_the_paper_s_runs():
-    """Nine pairs of N and λ, two more β, and three of the explorers' policy; there are ten heads in every run.
+    """Nine pairs of N and λ, two more values of β, and three settings of the explorers' policy, with ten heads each.
 
-    The curves of β have two points more, with 10 % and 30 % of the frames, of three β and two policies.
+    The curves of β, for three values and two policies, have two more points: 10 % and 30 % of the frames.
     """
     cells = atari_ablations.cells("paper")
     assert len(identities("atari_ablations", "paper")) == (9 + 2 + 3) * 8 * 3 + 2 * 6 * 8 * 3
@@ -135,7 +135,7 @@ def test_a_page_shows_every_row_of_its_plans(name, tmp_path):
 
 
 def test_a_row_counts_under_the_name_of_its_setting():
-    """The row of β = 1 is that of N = 5, λ = 0 too; a row's score is given back in the game's unit."""
+    """The row of β = 1 also counts as N = 5, λ = 0. Scores are converted back to the game's unit."""
     plan = atari_ablations.PLANS["laptop"]
     cell = next(cell for name, _, cell in plan.runs() if name == "β = 1")
     found = plan.scored([row_of(cell, 0.25)])
@@ -186,7 +186,7 @@ def test_dense_games_may_lose_a_tenth(gain, word):
 
 
 def test_small_runs_are_compared_where_one_game_is_never_scored_on():
-    """All runs on Montezuma's Revenge may well score nothing."""
+    """All runs on Montezuma's Revenge may score zero."""
     games = atari.PLANS["laptop"].games
 
     def value(agent, game):

@@ -1,4 +1,4 @@
-"""Hostile or damaged folders of runs: one sentence, no code run, nothing outside the folder touched, nothing lost."""
+"""Hostile or damaged run folders: one error sentence, no code executed, no outside file touched, nothing lost."""
 
 import base64
 import contextlib
@@ -41,10 +41,9 @@ def train(out, **changes):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A finished run, and one that was killed after several checkpoints."""
+    """A finished run, and a run that was killed after several checkpoints."""
     folder = tmp_path_factory.mktemp("made")
     train(folder / "finished")
-    train(folder / "cut", callbacks=[tdu.Callback(on_episode=lambda row: row["episode"] < 12)])
     with pytest.raises(Killed):
         train(folder / "unfinished", callbacks=[tdu.Callback(on_episode=kill)], evaluate_every=2, evaluation_episodes=1)
     return folder
@@ -78,13 +77,13 @@ def refused(capsys, *words):
 
 
 def rewrite(path, **changes):
-    """Writes other values into a record, with a checksum that fits."""
+    """Changes values of a record and updates its checksum."""
     content = json.loads(path.read_text()) | changes
     del content["sha256"]
     path.write_text(json.dumps(content | {"sha256": hashlib.sha256(canonical(content)).hexdigest()}))
 
 
-# Checkpoints out of reach.
+# Missing or unreadable checkpoints.
 
 
 def missing(checkpoints):
@@ -118,7 +117,7 @@ def test_a_run_whose_checkpoints_are_out_of_reach_does_not_begin_anew(unfinished
     assert resume(unfinished).result["episodes"] == 30
 
 
-# Links out of the folder.
+# Links that leave the folder.
 
 
 @pytest.mark.parametrize("name", ["log.csv", "learner.csv", "evaluations.csv", ".lock"])
@@ -258,7 +257,7 @@ def test_a_record_is_not_unpacked_beyond_its_size(tmp_path, shape):
     assert largest < 2**23
 
 
-# Code that a folder names.
+# Code named in a folder.
 
 TASK = """
 from tdu import environments
@@ -279,7 +278,7 @@ QUICK = TINY | {"env": "python:task:make", "episodes": 3}
 
 @pytest.fixture
 def calls(tmp_path, monkeypatch):
-    """The working folder has a module task.py; the function counts the calls of its environment."""
+    """A function that counts how often the environment of `task.py` in the working folder was made."""
     (tmp_path / "task.py").write_text(TASK)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "called").touch()
@@ -332,11 +331,11 @@ def test_the_config_of_a_loaded_run_needs_consent_too(calls, monkeypatch, tmp_pa
             use()
 
 
-# A page, a score and a figure of a sweep in which one run is bad.
+# Pages, scores and figures of a sweep with one damaged run.
 
 
 def log_with(out, **cells):
-    """Writes other values into the first row of a run's log. The run is unfinished then, and has no checkpoints."""
+    """Changes values in the first row of a run's log. Also deletes the run's result and checkpoints."""
     (out / "result.json").unlink()
     shutil.rmtree(out / "checkpoints")
     lines = (out / "log.csv").read_text().splitlines()
@@ -367,7 +366,7 @@ def option_with(out, **changes):
     lambda out: (out / "record.jsonl").symlink_to("/dev/zero"),
 ])  # fmt: skip
 def test_one_bad_run_does_not_spoil_the_others(finished, tmp_path, capsys, harm):
-    bad = shutil.copytree(finished, finished.parent / "bad")
+    bad = shutil.copytree(finished, finished.parent / "spoilt")
     harm(bad)
     page = tmp_path / "page.html"
     assert cli.main(["report", str(finished.parent), "--out", str(page)]) in (0, 2)
@@ -380,7 +379,7 @@ def test_one_bad_run_does_not_spoil_the_others(finished, tmp_path, capsys, harm)
     assert "deep_sea:size=4" in captured.out
     assert 'class="card"' in text
     assert (tmp_path / "figure.svg").stat().st_size > 1000
-    assert "bad" in captured.err + text
+    assert "spoilt" in captured.err + text
 
 
 def test_results_are_read_from_regular_files_only(tmp_path, capsys):

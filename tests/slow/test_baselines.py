@@ -1,4 +1,4 @@
-"""The three stages by which the settings of figure 1's other methods are chosen, and the verdict on C3."""
+"""The three stages that choose the settings of figure 1's other methods, and the verdict on C3."""
 
 import itertools
 
@@ -11,7 +11,7 @@ from reproduction.rows import RunRow
 
 
 def made(one, solved):
-    """The row of a run that was solved at an episode, or not."""
+    """The row of a run solved at episode `solved`; None is unsolved."""
     episodes = solved or one.episodes
     return RunRow(*rows.identity(one), solved, episodes, 9, float(bool(solved)), 50, 1.0, "abc1234", "a processor")
 
@@ -36,7 +36,7 @@ def test_the_best_setting_solves_most_and_then_soonest():
     def solved(setting, one):
         beta = setting["beta"]
         if beta == 1.0 and deep_sea_runs.size_of(one.env) == 20:
-            return None  # the fastest where it is solved, but solves two of four
+            return None  # fastest where solved, but solves only two of four
         return {1.0: 10, 0.1: 300, 0.01: 200, 5.0: 400, 10.0: 500}.get(beta)
 
     found = stage_one("qex", solved)
@@ -74,7 +74,7 @@ def test_what_is_missing_follows_the_rows():
 
 
 def all_stages(solved):
-    """Rows of every stage; `solved` has an agent, whether Deep Sea is stochastic, and the size."""
+    """Rows of every stage; `solved` takes an agent, whether Deep Sea is stochastic, and the size."""
 
     def at(one):
         return solved(one.agent, deep_sea_runs.is_stochastic(one.env), deep_sea_runs.size_of(one.env))

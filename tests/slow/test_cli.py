@@ -1,4 +1,4 @@
-"""The command line as a user meets it: real processes, exit codes, one sentence on stderr."""
+"""The command line: real processes, exit codes, and one sentence on stderr."""
 
 import json
 import os
@@ -139,13 +139,13 @@ def test_seeds_are_runs_like_any_other(tmp_path, capsys):
 
 
 def test_a_full_disk_is_reported_and_loses_nothing(tmp_path):
-    """A limit on the size of files stands for the full disk: the system refuses the write the same way."""
+    """A file size limit simulates the full disk: the system refuses the write in the same way."""
     out = tmp_path / "run"
     shared = ["deep_sea:size=20", "--episodes", 100, "--until", "budget", "--out", out, *FAST]
 
     limited = ["bash", "-c", 'ulimit -f 96 && exec "$@"', "bash", sys.executable, "-m", "tdu", "train"]
     command = [*limited, *map(str, shared), "--checkpoint-seconds", "0"]
-    uncached = os.environ | {"JAX_ENABLE_COMPILATION_CACHE": "false"}  # the limit would cut off what others read
+    uncached = os.environ | {"JAX_ENABLE_COMPILATION_CACHE": "false"}  # the limit would truncate the shared cache
     full = subprocess.run(command, capture_output=True, text=True, timeout=300, env=uncached)
     assert full.returncode == 2, full.stderr
     assert "saved earlier is unchanged" in full.stderr
@@ -213,7 +213,7 @@ def test_what_an_environment_prints_spoils_no_json(tmp_path, monkeypatch):
 
 
 def test_ctrl_c_saves_and_the_run_goes_on(tmp_path):
-    """A real process, a real signal, and the exit code that a shell expects."""
+    """Uses a real process and a real signal, and checks the exit code that a shell expects."""
     out = tmp_path / "run"
     words = "train python:gate:make --episodes 40 --agent dqn --out run --hidden-sizes 4 --batch-size 4 --progress none"
     heeding = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); import tdu.cli as c; "
@@ -238,7 +238,7 @@ def test_ctrl_c_saves_and_the_run_goes_on(tmp_path):
 
 
 def test_a_default_folder_is_one_run_s(tmp_path, monkeypatch):
-    """Options that look alike as a file's name are two runs."""
+    """Different options that give the same file name are different runs."""
     monkeypatch.chdir(tmp_path)
     places = [training.default_out(*train.parse(["deep_sea:size=5", "--beta", beta])) for beta in ("1e-3", "1e+3")]
     assert places[0] != places[1]

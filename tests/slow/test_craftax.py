@@ -1,4 +1,4 @@
-"""Full Craftax through our adapter equals the library, stepped by hand. Compiling both takes most of a minute."""
+"""Full Craftax through our adapter equals the library's own steps. Compiling both takes most of a minute."""
 
 import jax
 import numpy as np
@@ -9,7 +9,7 @@ NAME = "Craftax-Symbolic-v1"
 
 
 def raw(number):
-    """A key as the library's own code would make it."""
+    """A key in the format of the library's own code."""
     return jax.random.key_data(jax.random.key(number))
 
 

@@ -1,4 +1,4 @@
-"""Runs whose files were changed, lost or mixed up: the same numbers, an earlier moment that is said, or one sentence."""
+"""Runs with changed, lost or swapped files give the same numbers, a reported earlier checkpoint, or one sentence."""
 
 import dataclasses
 import json
@@ -24,7 +24,7 @@ TINY = {
 
 
 class Killed(BaseException):
-    """Stands for the end of the process."""
+    """Represents the end of the process."""
 
 
 def killed(report):
@@ -63,7 +63,7 @@ def checkpoints(out):
 
 
 def swap(a, b):
-    """Two files or folders change places."""
+    """Swaps two files or folders."""
     parked = a.with_name("aside")
     a.rename(parked)
     b.rename(a)
@@ -148,7 +148,7 @@ def test_a_config_that_was_changed_or_has_no_checksum_is_refused(unfinished, cap
     path.write_text(json.dumps(content))
     assert "sha256 is missing" in score(unfinished, capsys)[1]["damaged"]["seed0"]
     changed = dataclasses.replace(RunConfig.from_json(content | {"sha256": original}, path), seed=13)
-    path.write_text(json.dumps(changed.to_file()))  # the checkpoints hold the config too
+    path.write_text(json.dumps(changed.to_file()))  # the checkpoints store the config too
     with pytest.raises(RunError, match="another run"):
         tdu.load(unfinished / "seed0")
 

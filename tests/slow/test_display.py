@@ -1,4 +1,4 @@
-"""A run whose display is lost, or cannot show a character, goes on. Help is quick, and Ctrl-C is no traceback."""
+"""A run continues if its display is lost or cannot show a character. Help is quick. Ctrl-C prints no traceback."""
 
 import io
 import os
@@ -30,7 +30,7 @@ def python(code, *arguments, **settings):
 
 
 def test_a_run_without_any_display_is_a_run_like_any_other(tmp_path):
-    """`>&-` closes a descriptor, and the next file that is opened would get its number."""
+    """`>&-` closes a descriptor, and the next opened file would get its number."""
     command = f'exec "{sys.executable}" -m tdu train deep_sea:size=4 --episodes 12 --progress plain --evaluate-every 5 '
     command += f'{" ".join(TINY)} --out "{tmp_path / "run"}" <&- >&- 2>&-'
     ended = subprocess.run(["sh", "-c", command], env=environment(**ASCII), timeout=300, check=False)
@@ -117,9 +117,9 @@ def test_help_needs_no_jax(command):
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux")
 @pytest.mark.parametrize("library", ["_multiarray_umath", "jaxlib"])
 def test_ctrl_c_while_modules_are_imported_is_no_traceback(library, tmp_path):
-    """Also an extension module does not drop it, after which the command would go on."""
+    """An extension module must not swallow the interrupt, because then the command would continue."""
     command = [sys.executable, "-m", "tdu", "train", "deep_sea:size=5", "--out", str(tmp_path / "run")]
-    # The tests may run where Ctrl-C is ignored, and processes inherit that.
+    # The tests may run with Ctrl-C ignored, and child processes inherit that.
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)

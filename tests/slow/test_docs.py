@@ -1,4 +1,4 @@
-"""The code on the pages and in examples/ runs, made shorter; links, lengths and generated tables of the pages."""
+"""Short versions of the code in the docs and in examples/. Links, lengths and generated tables of the pages."""
 
 import importlib.util
 import json
@@ -93,7 +93,7 @@ def test_the_example_of_an_own_task_trains():
 
 
 def test_the_example_s_lock_is_opened():
-    """With the example's settings. Without the cut, one seed of five opens it (`results/lock.csv`)."""
+    """Uses the example's settings. Without `return_cut`, one seed of five opens the lock (`results/lock.csv`)."""
     example = imported("examples/lock.py")
     is_open = {"evaluate_every": 20, "until_return": 0.95}
     run = tdu.train(example.make(), episodes=400, return_cut="worse", progress=None, say=[].append, **is_open)
@@ -108,7 +108,7 @@ def test_the_example_s_lock_is_opened():
         ("dqn", {}, "try more steps, or the agent tdu"),
     ],
 )
-def test_a_run_without_reward_suggests_what_to_try(agent, options, words, monkeypatch):
+def test_a_run_without_reward_suggests_what_to_try(agent, options, words):
     said, lock = [], imported("examples/lock.py").make()
     small = {"hidden_sizes": (8,), "min_replay": 16}
     small |= {"exploiters": 2, "explorers": 1} if agent == "tdu" else {}

@@ -1,4 +1,4 @@
-"""What evaluations report beside the return: the length of episodes and success. And a run that ends at a return."""
+"""Evaluations also report episode lengths and success. A run can end when an evaluation reaches a return."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ TINY = {
 
 
 class Successful(Sign):
-    """Says at the end whether both answers were right. Some environments say nothing before the end."""
+    """Reports only at the end whether both answers were right, as some environments do."""
 
     def step(self, action):
         observation, reward, over, cut, info = super().step(action)
@@ -26,7 +26,7 @@ class Successful(Sign):
 
 
 def several(mode):
-    return VectorWrapper(SyncVectorEnv([Successful] * 2, autoreset_mode=mode))  # wrapped, it resets itself
+    return VectorWrapper(SyncVectorEnv([Successful] * 2, autoreset_mode=mode))  # the wrapped vector resets itself
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_success_that_the_environment_reports_is_counted(make, tmp_path):
     run = tdu.train(make(), episodes=40, evaluation_episodes=30, out=tmp_path / "run", seed=1, **TINY)
     played = tdu.evaluate(tmp_path / "run", env=make(), episodes=40)
     assert played["mean_length"] == 2
-    assert 0 <= played["success_rate"] <= played["mean_return"] / 2  # a success is worth 2, and less may be had without
+    assert 0 <= played["success_rate"] <= played["mean_return"] / 2  # a success returns 2, a failure 0 or 1
     assert run.result["greedy_return"]["mean_length"] == 2
     assert run.result["greedy_return"]["success_rate"] is not None
     assert tdu.evaluate(tmp_path / "run", env=make(), episodes=40, success_return=2.5)["success_rate"] == 0

@@ -1,4 +1,4 @@
-"""What XLA makes of a program for users, looked at in a process that compiles as theirs do."""
+"""Checks what XLA compiles for users, in a process with the users' compiler settings."""
 
 import os
 import subprocess

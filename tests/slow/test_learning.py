@@ -1,4 +1,4 @@
-"""Agents that are a choice of bonus and behaviour learn. The others are in test_twins.py."""
+"""Agents defined by a choice of bonus and behaviour learn. test_twins.py tests the others."""
 
 import pytest
 import small
@@ -6,7 +6,7 @@ import small
 from tdu import agents
 
 ELSEWHERE = ("su", "nns", "rnd", "tdu_ac")
-"""In test_twins.py; agents with a memory in test_recurrent.py."""
+"""Tested in test_twins.py; recurrent agents are tested in test_recurrent.py."""
 
 HERE = [name for name, entry in agents.AGENTS.items() if name not in ELSEWHERE and not entry.is_recurrent]
 
@@ -17,7 +17,7 @@ def test_an_agent_learns(name):
 
 
 def test_epsilon_greedy_learns_small_deep_sea_and_not_large():
-    """It is exploration that the DQN lacks, and nothing else: the same one learns where chance finds the chest."""
+    """DQN lacks only exploration: the same DQN learns where random actions find the chest."""
     small.assert_learns("dqn")
     run = small.trained("dqn", 1, "deep_sea:size=12,mapping_seed=8")
     assert run.log["loss"][-1] > 0

@@ -1,4 +1,4 @@
-"""A run is trained longer: it equals the run that had the larger budget from the start."""
+"""A run that is trained longer equals a run that had the larger budget from the start."""
 
 import json
 
@@ -16,7 +16,7 @@ SEA = "deep_sea:size=4"
 
 
 def assert_same(run, other):
-    """Equal logs, agents and results, but for time and checksums."""
+    """Asserts that logs, agents and results are equal, except for times and checksums."""
     for ours, theirs in ((run.log, other.log), (run.evaluations, other.evaluations)):
         assert list(ours) == list(theirs)
         for name in ours.keys() - {"seconds"}:

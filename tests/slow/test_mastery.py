@@ -20,7 +20,7 @@ def run(env="deep_sea:size=4", **settings):
 
 
 def depth_of(agent, path):
-    """By hand: how far the agent's own actions follow the path."""
+    """The number of steps for which the agent's own actions follow the path."""
     wrong = [i for i, (state, action) in enumerate(path) if agent.act(state) != action]
     return wrong[0] if wrong else len(path)
 

@@ -1,4 +1,4 @@
-"""No option is idle: each changes what an agent computes, or is refused in a sentence."""
+"""Every option changes what an agent computes, or is refused with one sentence."""
 
 import dataclasses
 import functools
@@ -33,14 +33,14 @@ NEEDS = {
     "eager_steps": {"learn_period": 2},
 }
 NEEDS |= {"resolution": {"bonus": "counts"}}
-"""Options that mean something beside another one only; alone they are refused."""
+"""Options that need another option; alone they are refused."""
 
 KINDS = dict.fromkeys(("dense", "torso", "resolution", "successor"), tuple(SPECS))
 KINDS |= dict.fromkeys(("filters", "pixels"), ("image",))
-"""Where an option is looked at, if not on vectors alone."""
+"""Observations on which an option is tested; the default is vectors alone."""
 
 REFUSED = {"su": {"bootstrap", "observations"}, "bdqn": {"explorer_prob"}, "q_ucb": {"explorer_prob"}}
-"""Options that an agent has and can do nothing with."""
+"""Options that an agent has but always refuses."""
 
 
 def tiny(name):
@@ -50,7 +50,7 @@ def tiny(name):
 
 @functools.cache
 def program(name, kind, options):
-    """All that an agent computes, as text: its first state, acting, storing, learning, and what it would do when done."""
+    """Everything an agent computes, as text: initial state, acting, storing, learning and final values."""
     spec = SPECS[kind]
     agent = agents.find(name).make(spec, agents.configure(name, dict(options)))
     if isinstance(agent, RecurrentAgent):
@@ -75,11 +75,11 @@ OF_THE_RUNNER = (
     "replay_period", "replay_capacity", "priority_exponent", "importance_exponent", "compress", "min_replay", "learn_period",
     "rollout", "mask_prob",
 )  # fmt: skip
-"""Options of an agent with a memory that its runner uses."""
+"""Options of a recurrent agent that its runner uses."""
 
 
 def recurrent_program(spec, agent):
-    """The same of an agent with a memory; how it is run is beside what it computes."""
+    """The same for a recurrent agent, plus the options that its runner uses."""
     config = agent.config
 
     def everything(key, observation):
@@ -101,11 +101,11 @@ def recurrent_program(spec, agent):
 
 
 def another(name, field):
-    """A legal value of a field that is not the one it has."""
+    """A legal value of a field that differs from its current one."""
     config = agents.AGENTS[name].config
     hint, now = get_type_hints(config)[field.name], tiny(name).get(field.name, field.default)
     if field.name == "min_replay":
-        return now + 1  # the replay's capacity is not far
+        return now + 1  # the replay's capacity limits it
     if isinstance(now, tuple):
         return (5,)
     if choices := get_args(hint):
@@ -119,7 +119,7 @@ def another(name, field):
 
 
 def effect(name, kind, before, option, value):
-    """What giving an option does to an agent: "changed", "refused", or "nothing"."""
+    """The effect of an option on an agent: "changed", "refused" or "nothing"."""
     try:
         after = program(name, kind, tuple((before | {option: value}).items()))
     except UserError:
@@ -131,7 +131,7 @@ def effect(name, kind, before, option, value):
     "name", [n for n, entry in agents.AGENTS.items() if not entry.is_recurrent] + ["tdu_r2d2_prior"]
 )
 def test_every_option_changes_the_agent_or_is_refused(name):
-    """On every kind of observation; it is refused for good only where the table says so."""
+    """Tests every relevant kind of observation. Only options in `REFUSED` are refused on all of them."""
     fields = {field.name: field for field in dataclasses.fields(agents.AGENTS[name].config)}
     found = {}
     for option, field in fields.items():

@@ -1,4 +1,4 @@
-"""An agent of the user's on the command line."""
+"""A user's own agent on the command line."""
 
 import json
 import sys
@@ -17,14 +17,14 @@ NAME = "python:my_bonus:RANGE"
 
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
-    text = EXAMPLE.read_text().replace('RANGE = agents.AGENTS["range"] =', "RANGE =")  # other tests do not see it
+    text = EXAMPLE.read_text().replace('RANGE = agents.AGENTS["range"] =', "RANGE =")  # hidden from other tests
     (tmp_path / "my_bonus.py").write_text(text)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def forget(monkeypatch):
-    """Until the test's end, the agent's module is not imported yet."""
+    """Removes the agent's module from the imported modules until the test ends."""
     monkeypatch.delitem(sys.modules, "my_bonus")
     agents._of_user.cache_clear()
 

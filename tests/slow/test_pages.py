@@ -1,4 +1,4 @@
-"""What is committed under results/ and said of it in the README: made again from the rows, bit for bit."""
+"""Pages under results/ are reproduced from their rows bit for bit, and the docs quote them correctly."""
 
 import csv
 import json
@@ -19,7 +19,7 @@ def text_of(path):
 
 @pytest.mark.parametrize("name", list(catalogue.grids()))
 def test_every_page_and_figure_is_made_again_bit_for_bit(name, tmp_path):
-    """From as many committed rows as the page says it was made from; later rows do not change that."""
+    """Uses the number of committed rows that the page states; later rows do not matter."""
     page = ROOT / "results" / name / pages.PAGE
     preset, counts = pages.made_from(page)
     every = reproduce.read_all(ROOT / "results", pytest.fail)

@@ -1,4 +1,4 @@
-"""Processes that runs are given to: what they print, how they end, what they send back; local, and on a real Ray cluster."""
+"""Processes that execute runs, locally and on a real Ray cluster: their output, their end and what they send back."""
 
 import contextlib
 import fcntl
@@ -49,7 +49,7 @@ OURS = os.pathsep.join(filter(None, (str(Path(tdu.__file__).parents[1]), os.envi
 
 
 def run_scripts(folder, scripts, *, tell=lambda name, report: None, **settings):
-    """The outcomes of Python scripts in place of runs; or what `run_all` raised. One that hangs is a failure."""
+    """The outcomes of Python scripts in place of runs, or what `run_all` raised. Fails if a script hangs."""
     jobs = []
     for name, text in scripts.items():
         (folder / f"{name}.py").write_text("import json, os, signal, subprocess, sys, time\n" + textwrap.dedent(text))
@@ -105,7 +105,7 @@ def test_only_a_report_is_one():
 
 
 def test_a_run_may_leave_a_process_behind(tmp_path):
-    """It holds the pipes open and goes on to print; the run is over all the same, and nothing more of it is reported."""
+    """The process keeps the pipes open and keeps printing. The run still ends, and nothing more of it is reported."""
     left = "import os, sys, time\nwhile os.path.exists(sys.argv[2]):\n print(sys.argv[1], flush=True); time.sleep(0.05)"
     left += "\n open(os.path.join(sys.argv[2], 'printed'), 'a').close()"
     scripts = {
@@ -136,7 +136,7 @@ def test_a_run_may_leave_a_process_behind(tmp_path):
 
 @pytest.mark.parametrize(("script", "grace"), [("saves", 600), ("stays", 1)])
 def test_processes_get_time_to_end_and_no_more(tmp_path, script, grace):
-    """One saves its work, and prints more than a pipe holds; one ignores the signal."""
+    """One process saves its work and prints more than a pipe can hold. The other one ignores the signal."""
     scripts = {
         "saves": """
             def save(*_):
@@ -253,7 +253,7 @@ def users_folder(tmp_path):
 
 
 def run_in(folder, *arguments, timeout=600, **variables):
-    """Python as a console script runs it: the working folder is not on its path."""
+    """Runs Python like a console script: the working folder is not on its path."""
     ended = subprocess.run(
         [sys.executable, "-P", *arguments],
         cwd=folder,
@@ -283,7 +283,7 @@ def test_a_user_s_modules_are_found_and_hide_no_package(users_folder, engine):
 
 @pytest.fixture(scope="module")
 def other_cluster():
-    """The address of a cluster that says of itself that it has another Ray, and variables by which Ray finds it."""
+    """The address of a cluster that reports another Ray version, and variables by which Ray finds it."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # Ray's sockets need a short path
@@ -370,7 +370,7 @@ ON_RAY = """
 
 
 def test_on_ray_a_run_waits_for_a_lock_and_comes_back_whole(other_cluster, users_folder, tmp_path):
-    """A cluster is started although another one is there; one run finds a lock, the other does not see the sweep's folder."""
+    """A cluster starts although another one exists. One run finds a lock; the other cannot see the sweep's folder."""
     address, variables = other_cluster
     cells = sweeps.plan(["deep_sea:size=3"], ["tdu"], seeds=2, grid=SMALL, episodes=3)
     jobs = [cell.job(tmp_path / "out") for cell in cells]
@@ -410,7 +410,7 @@ def test_on_ray_a_run_waits_for_a_lock_and_comes_back_whole(other_cluster, users
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system does not tell where processes run")
 def test_a_process_stays_on_its_core_until_it_is_crowded(tmp_path):
-    """Children of it go where they like."""
+    """Its child processes may use every core."""
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("there is one core only")
     script = """

@@ -1,4 +1,4 @@
-"""R2D2's parts, each against something plainer than itself."""
+"""Each part of R2D2 against a simpler implementation."""
 
 import functools
 from dataclasses import replace
@@ -48,7 +48,7 @@ def parts(prior=0.0, **options):
 
 
 def some_steps(length, size, seed=0):
-    """Sequences with an end of the task, an episode that is cut off, and the beginnings after them."""
+    """Sequences with a termination, a truncation, and the first steps after them."""
     rng = np.random.default_rng(seed)
     steps = Steps(
         observation=rng.normal(size=(length, size, 3)).astype(np.float32),
@@ -60,7 +60,7 @@ def some_steps(length, size, seed=0):
         discount=np.ones((length, size), np.float32),
         valid=np.ones((length, size), bool),
     )
-    steps.discount[3, 0], steps.first[4, 0] = 0.0, True  # an end of the task
+    steps.discount[3, 0], steps.first[4, 0] = 0.0, True  # a termination
     steps.valid[5, 1], steps.first[6, 1] = False, True  # a time limit: step 5 shows the last observation
     return steps
 
@@ -77,7 +77,7 @@ def sigmoid(x):
 
 
 def on_paper(params, memory, seen):
-    """Values [H, A] and memory of one network after one step: torso, LSTM and dueling heads, number by number."""
+    """Values [H, A] and memory of one network after one step, in NumPy: torso, LSTM and dueling heads."""
     params = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
     x = seen.observation
     for w, b in params.torso.layers:
@@ -103,7 +103,7 @@ def on_paper(params, memory, seen):
 
 @pytest.mark.parametrize("scale", [0.0, 0.3])
 def test_a_network_is_its_formulas(scale):
-    """Torso, LSTM, dueling heads and λ·P against NumPy; every bias is made to count."""
+    """Torso, LSTM, dueling heads and λ·P against NumPy, with nonzero biases."""
     net, _ = parts(prior=scale)
     params = net.init(jax.random.key(3))
     rng = np.random.default_rng(4)
@@ -126,7 +126,7 @@ def test_a_network_is_its_formulas(scale):
 
 
 def one_by_one(net, params, memory, steps):
-    """Values [T, B, H, A] a step and a sequence at a time, forgetting by hand."""
+    """Values [T, B, H, A], one step of one sequence at a time, with explicit resets of the memory."""
     columns = []
     for b in range(steps.action.shape[1]):
         lstm, rows = jax.tree.map(lambda x, b=b: x[b : b + 1], memory), []
@@ -141,7 +141,7 @@ def one_by_one(net, params, memory, steps):
 
 
 def by_hand(q, target, batch):
-    """Errors [H, T, B], σ [T, B]: plain loops over the paper's formulas."""
+    """Errors [H, T, B] and σ [T, B], by plain loops over the paper's formulas."""
     steps, begin = batch.steps, SHAPE.burn_in
     unsquash = lambda x: float(td.unsquash(np.float32(x)))  # noqa: E731
     squash = lambda x: float(td.squash(np.float32(x)))  # noqa: E731
@@ -205,17 +205,17 @@ def test_nothing_after_the_end_of_the_task_counts_and_the_last_observation_of_a_
 
     q, _ = changed(0, 0)
     later, _ = changed(4, 0)
-    np.testing.assert_array_equal(q[4:, 0], np.asarray(changed(3, 0)[0])[4:, 0])  # forgotten at the beginning
+    np.testing.assert_array_equal(q[4:, 0], np.asarray(changed(3, 0)[0])[4:, 0])  # a new episode resets the memory
     assert not np.array_equal(q[3, 0], later[3, 0])
     cut = jax.tree.map(np.copy, batch.steps)
-    cut.observation[5, 1] += 1.0  # what the time limit ended on
+    cut.observation[5, 1] += 1.0  # the last observation before the time limit
     _, after, _ = made.update(state, batch._replace(steps=cut))
     assert after[1] != before[1]
     assert after[0] == before[0]
 
 
 def test_burn_in_brings_the_memory_up_to_date_without_gradient():
-    """The same step as from the memory that the burn-in leads to."""
+    """The learning step equals one that starts from the memory after the burn-in."""
     net, made = parts()
     _, without = parts(burn_in=0)
     state, batch = made.init(jax.random.key(0)), some_batch(net)
@@ -384,7 +384,7 @@ def test_a_stream_is_cut_into_overlapping_sequences():
     assert [piece.start for piece in pieces] == [0, 4, 8, 12, 16, 20]
     for piece in pieces:
         np.testing.assert_array_equal(piece.steps.action, np.arange(piece.start, piece.start + SHAPE.length))
-        assert piece.memory == piece.start  # what was remembered after the step before
+        assert piece.memory == piece.start  # the memory after the previous step
     again.restore(*writer.save(), exact=True)
     more = [w.extend(0, stream(4, seed=1), memory[:4]) for w in (writer, again)]
     assert len(more[0]) == 1
@@ -397,7 +397,7 @@ def replay_config(capacity, **options):
 
 
 def filled_replay(count, *, capacity=6, compress=False, steps=None, spec=SPEC, streams=2):
-    """A replay with `count` sequences of each of two streams, and the streams."""
+    """A replay with `count` sequences of each stream, and the steps of the streams."""
     config = replay_config(capacity, compress=compress)
     kept = replay.Replay(spec, config, memory=np.zeros(1, np.float32), streams=streams)
     steps = steps or [stream(SHAPE.length + 4 * count, seed, spec.carried_shape, spec.dtype) for seed in range(streams)]
@@ -433,13 +433,13 @@ def test_sequences_are_drawn_by_priority_and_weighted_against_it():
     ratio = drawn.weights[drawn.ids == 0][0] / drawn.weights[drawn.ids == 2][0]
     np.testing.assert_allclose(ratio, (weights[2] / weights[0]) ** 0.6, rtol=1e-5)
     assert drawn.weights.max() == 1.0
-    kept.update_priorities(np.array([99, -1]), np.array([5.0, 5.0]))  # gone, or never there
+    kept.update_priorities(np.array([99, -1]), np.array([5.0, 5.0]))  # deleted, or never stored
     np.testing.assert_allclose(kept.priorities()[2], 4.0, rtol=1e-12)
     assert kept.largest_priority == 4.0
 
 
 def stacks(count, seed=0):
-    """Stacks of four frames as Atari gives them, with an episode that begins in the middle of a block."""
+    """Stacks of four frames as in Atari, with an episode that begins in the middle of a block."""
     rng = np.random.default_rng(seed)
     shown = rng.integers(1, 256, size=(count, 6, 5), dtype=np.uint8)
     observations = np.zeros((count, 6, 5, 4), np.uint8)
@@ -599,7 +599,7 @@ def test_every_bonus_pays_explorers(name):
         state = made.observe(state, seen)
         assert int(state.bonus.sum()) == 12
     learned, _, metrics = jax.jit(made.update)(state, batch)
-    if name == "rnd":  # the first error has nothing to be compared with: it is normal
+    if name == "rnd":  # the first bonus is 0: no earlier error normalises it
         state = learned
         learned, _, metrics = jax.jit(made.update)(state, batch)
     unpaid, _, _ = jax.jit(free.update)(state, batch)

@@ -1,4 +1,4 @@
-"""An agent with a memory on a Ray cluster: what counts, the ratio of learning to acting, segments that come back, chaos."""
+"""A recurrent agent on a Ray cluster: counters, the ratio of learning to acting, replay segments, and kills."""
 
 import csv
 import dataclasses
@@ -42,7 +42,7 @@ NOTHING_YET = Counters(0, {}, None, 0)
 
 @pytest.fixture(scope="module")
 def rolls():
-    """What two rollouts hand over, one after the other."""
+    """What two rollouts return in turn."""
     env = environments.make(CONFIG.env)
     agent = make_agent(CONFIG, env.spec)
     params = agent.params(agent.init(jax.random.key(0)))
@@ -60,7 +60,7 @@ def opened(counters=NOTHING_YET, start_at=0, lineage=0):
 
 
 def filled(rolls):
-    """A replay that nobody learns from, and so holds up nobody."""
+    """A replay that makes no actor wait, although nothing learns from it."""
     replay = opened()
     replay.open()
     replay._slack = 10**9
@@ -84,7 +84,7 @@ def test_two_rollouts_see_and_do_different_things(rolls):
         np.array_equal(a.steps.action, b.steps.action) for a, b in zip(one.sequences, other.sequences, strict=True)
     )
     assert [e.length for e in one.episodes] == [4] * 4
-    assert [e.steps for e in one.episodes] == [7, 8, 15, 16] or one.episodes[-1].steps <= 20
+    assert [e.steps for e in one.episodes] == [8, 8, 16, 16]
 
 
 def test_a_process_that_does_not_serve_reports_it(rolls):
@@ -119,18 +119,18 @@ def test_the_ratio_is_held_from_both_sides(rolls):
         assert replay.sample(updates, patience=20) is not None
         with replay._changed:
             begun = replay._steps - replay._learns_from
-            assert begun >= 40 * (updates + 1)  # a batch is due, and given
+            assert begun >= 40 * (updates + 1)  # a batch is due and is returned
             assert (
                 begun <= 40 * (updates + 1) + replay._slack + 20
-            )  # and acting is no further ahead, but for one that is let in
+            )  # acting is ahead by the slack and one message at most
     wait_until(lambda: not replay._may_act)
     held = replay._steps
     time.sleep(0.1)
-    assert replay._steps == held  # nobody learns: nobody acts
+    assert replay._steps == held  # without learning, acting stops
     assert handing.is_alive()
-    assert replay.sample(10**6, patience=0.01) is None  # and nothing is due to who has learned so much
+    assert replay.sample(10**6, patience=0.01) is None  # the learner is far ahead, so no batch is due
     handing.join(20)
-    assert not handing.is_alive()  # which lets the others on
+    assert not handing.is_alive()  # and acting continues
 
 
 def test_no_actor_acts_beyond_the_budget(rolls):
@@ -147,7 +147,7 @@ def test_no_actor_acts_beyond_the_budget(rolls):
 
 
 def test_a_checkpoint_counts_messages_that_are_on_their_way(rolls):
-    """An answer of `news` may not have arrived when a checkpoint is made. Its messages are sent again, and count once."""
+    """A checkpoint may be made before an answer of `news` arrives. Its messages are sent again and count once."""
     replay = filled(rolls[:4])
     on_their_way, _ = replay.news(0.0)
     found, *_ = replay.snapshot()
@@ -179,13 +179,13 @@ def test_a_replay_comes_back_from_its_segments(rolls):
         jax.tree.map(np.testing.assert_array_equal, again._replay.sequence(id_), replay._replay.sequence(id_))
     np.testing.assert_allclose(again._replay.priorities(), replay._replay.priorities(), rtol=1e-12)
     assert again.snapshot()[1]["lineage"] == 0
-    # Without the one in the middle the others are used, and no name of a segment will stand for two contents.
+    # Without the middle segment the others are used. The lineage changes, so that no segment name has two contents.
     holed = opened(start_at=there["oldest"])
     for part in (parts[0], parts[2]):
         holed.put_back(part, there["oldest"], priorities)
     assert holed.open() == len(ids) - size
     assert holed.snapshot()[1]["lineage"] == 1
-    # Nor where the last one is lost, or all of them.
+    # The same holds if the last segment is lost, or all of them.
     for left in (parts[:2], []):
         shortened = opened(start_at=there["oldest"])
         for part in left:
@@ -214,7 +214,7 @@ def test_a_damaged_segment_is_named_and_the_others_are_read(tmp_path):
 
     save(1, a=segment("a", 1), b=segment("b", 2))
     save(2, a=segment("a", 1), b=segment("b", 2), c=segment("c", 3))
-    assert fetched == ["a", "b", "c"]  # what is there already is not fetched again
+    assert fetched == ["a", "b", "c"]  # existing segments are not fetched again
     old, new = (tmp_path / f"{step:012d}" / "segment-a.safetensors" for step in (1, 2))
     assert old.stat().st_ino == new.stat().st_ino
     new.write_bytes(new.read_bytes()[:-1] + b"!")
@@ -258,7 +258,7 @@ def test_a_run_names_a_damaged_segment_and_goes_on_with_the_others(rolls):
 
 
 def test_a_cluster_of_another_version_is_reported_in_one_sentence(monkeypatch, capsys):
-    """The words are Ray's own."""
+    """The exception is Ray's own."""
     import ray
     from ray._private.utils import check_version_info
 
@@ -389,8 +389,7 @@ def children(pid):
 
 
 def test_a_run_on_a_cluster_finishes(tmp_path):
-    """As `tdu train` is typed, first with a head that is killed. The best agent is the one that was evaluated, and nobody
-    acts once the steps are spent."""
+    """Runs `tdu train`, first with a killed head. The best agent is the evaluated one, and acting ends with the budget."""
     out, steps = tmp_path / "run", 3000
     options = [word for name, value in OPTIONS.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     typed = f"train key_door:size=3,limit=8 --agent tdu_r2d2 --engine ray --actors 1 --num-envs 2 --steps {steps}"
@@ -415,7 +414,7 @@ def test_a_run_on_a_cluster_finishes(tmp_path):
     assert first.returncode == 2
     assert "GCS" in messages.splitlines()[-1]
     assert "Traceback" not in messages
-    assert not out.exists()  # nothing was done yet
+    assert not out.exists()  # nothing had been computed yet
     process = subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ | _ROOT)
     assert process.returncode == 0, process.stderr
     assert "os.fork" not in process.stderr
@@ -436,7 +435,7 @@ def test_a_run_on_a_cluster_finishes(tmp_path):
 
 
 def test_a_run_outlives_its_processes_on_a_real_cluster(tmp_path):
-    """The short form of `benchmarks/ray_chaos.py`: an actor, the learner, the replay and a node are killed."""
+    """A short version of `benchmarks/ray_chaos.py`: an actor, the learner, the replay and a node are killed."""
     script = Path(__file__).parents[2] / "benchmarks" / "ray_chaos.py"
     out = tmp_path / "chaos.json"
     command = [sys.executable, str(script), "--minutes", "0.1", "--patience", "10", "--out", str(out)]

@@ -1,4 +1,4 @@
-"""What --record keeps: the very numbers of the agent, without changing the run, and the same bytes after a kill."""
+"""--record stores the agent's exact numbers, does not change the run, and writes the same bytes after a kill."""
 
 import json
 import shutil
@@ -33,7 +33,7 @@ HOW = {"seed": 1, "episodes": 80, "until": "budget", "evaluation_episodes": 0, *
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
-    """A run that recorded, its folder, and what it recorded."""
+    """A recorded run, its folder and its record."""
     folder = tmp_path_factory.mktemp("recorded") / "run"
     run = tdu.train(SEA, "tdu", out=folder, record_every=4, **HOW)
     record = runs.read_record(folder, run.config, pytest.fail)
@@ -91,7 +91,7 @@ def test_values_and_path_are_the_trained_agent_s(recorded):
 
 
 def test_sigma_is_the_spread_of_td_errors(recorded):
-    """Before the first step, targets are the networks themselves, so σ follows from the heads' values alone."""
+    """Before the first step, target networks equal the networks, so σ follows from the heads' values alone."""
     run, _, record = recorded
     agent = run.agent.agent
     first = agent.params(agent.init(interaction.first_keys(tdu.run_key(HOW["seed"]))[0]))
@@ -178,7 +178,7 @@ def test_an_agent_without_recording_is_refused(tmp_path):
     for agent in ("tdu_ac", "r2d2"):
         with pytest.raises(UserError, match=f"agent {agent} cannot be recorded"):
             tdu.train(SEA, agent, out=tmp_path / agent, record=True, episodes=1)
-        assert not (tmp_path / agent).exists()  # so that it can be run there without
+        assert not (tmp_path / agent).exists()  # the folder stays free for a run without --record
     assert main(["sweep", SEA, "--agent", "dqn", "--agent", "r2d2", "--record", "--out", str(tmp_path / "sweep")]) == 2
     assert not (tmp_path / "sweep").exists()
 
@@ -227,7 +227,7 @@ def test_a_damaged_record_is_refused(recorded, tmp_path):
     _, folder, record = recorded
     lines = (folder / "record.jsonl").read_bytes().splitlines(keepends=True)
     path = tmp_path / "record.jsonl"
-    path.write_bytes(b"".join(lines)[:-10])  # half a line at its end
+    path.write_bytes(b"".join(lines)[:-10])  # half a line at the end
     assert len(snapshots.read(path).snapshots) == len(record.snapshots) - 1
     assert snapshots.read(tmp_path / "nothing") is None
     wrong = json.loads(lines[1])

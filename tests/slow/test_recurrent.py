@@ -1,4 +1,4 @@
-"""Runs of agents with a memory: what reaches the replay is what happened; one that is put back goes on as it would have."""
+"""Runs of recurrent agents: the replay stores what happened, and a restored run continues exactly."""
 
 import functools
 import json
@@ -33,7 +33,7 @@ TINY = {
 }  # fmt: skip
 SIZE = 3
 ROOM = environments.make("key_door:size=3,limit=7,observation=features")
-"""Compiled, with a time limit and an end of the task."""
+"""A compiled environment with truncations and terminations."""
 
 
 @functools.cache
@@ -43,7 +43,7 @@ def agent_of(spec, name="tdu_r2d2", **options):
 
 
 def vector_of(kind, size=SIZE, make=Diary):
-    """B environments in Python: ours, or a vector of Gymnasium's that spends a call on every new episode."""
+    """B environments in Python: our vector, or Gymnasium's, which uses one call to begin each episode."""
     parts = [(lambda row=row: make(row) if make is Diary else make()) for row in range(size)]
     together = SyncVectorEnv(parts)
     vector = environments.make(together if kind == "ours" else VectorWrapper(together), 0)
@@ -81,12 +81,12 @@ def stored(runner):
 
 
 def assert_true(steps):
-    """A sequence is consecutive steps of consecutive episodes, each with what came before it."""
+    """Asserts that steps and episodes are consecutive, and that each step has the previous action and reward."""
     row, episode, time, length = steps.observation.T
     np.testing.assert_array_equal(steps.first, time == 0)
     ends = ~steps.valid
     np.testing.assert_array_equal(ends, (time == length) & (episode % 2 == 0))
-    assert not ((time == length) & (episode % 2 == 1)).any()  # an end of the task is not looked at
+    assert not ((time == length) & (episode % 2 == 1)).any()  # the observation after a termination is not stored
     assert len(set(row)) == 1
     gives = steps.valid
     np.testing.assert_array_equal(steps.reward[gives], steps.action[gives] + 1)
@@ -104,7 +104,7 @@ def assert_true(steps):
 
 @pytest.mark.parametrize("kind", ["ours", "theirs"])
 def test_what_is_stored_is_what_happened_and_what_was_remembered_then(kind):
-    """Without learning, a memory that is recomputed from the sequence before is the one that was stored."""
+    """Without learning, a memory recomputed from the previous sequence equals the stored one."""
     runner = runner_of(vector_of(kind), steps=240, min_replay=200)
     rows = finished(runner)
     sequences = stored(runner)
@@ -122,7 +122,7 @@ _DIARY = EnvSpec("diary", (4,), 2)
 
 @functools.cache
 def memory_after(spec=_DIARY, name="tdu_r2d2"):
-    """The network's memory after some steps in a row."""
+    """A function that returns the network's memory after several steps."""
     config = agents.configure(name, TINY | {"explorers": 1}, "memory")
     net = network.make(spec, config)
     return jax.jit(lambda params, memory, shown: net.unroll(params, memory, shown)[1])
@@ -135,10 +135,10 @@ def remembered(params, memory, steps, *of):
 
 
 def memories_of(runner, sequences, *of):
-    """Memories that were stored and are not empty, each of which leads to that of the sequence after it."""
+    """The stored memories that are not zero. Asserts that each one leads to the memory of the next sequence."""
     params, looked_at = runner.params(), []
     for (stream, start), (steps, memory) in sequences.items():
-        if (stream, start + 4) in sequences and not steps.first[4]:  # where an episode begins, all is forgotten anyway
+        if (stream, start + 4) in sequences and not steps.first[4]:  # a new episode resets the memory anyway
             recomputed = remembered(params, memory, jax.tree.map(lambda x: x[:4], steps), *of)
             after = sequences[stream, start + 4][1]
             jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6), recomputed, after)
@@ -222,7 +222,7 @@ def state_of(runner):
 def test_one_seed_twice_is_one_run_and_one_that_is_put_back_goes_on_as_it_would_have(kind, tmp_path):
     def made(seed=1):
         env = ROOM if kind == "compiled" else vector_of("ours")
-        return runner_of(env, seed=seed, steps=320, replay_capacity=30)  # so small that sequences are forgotten
+        return runner_of(env, seed=seed, steps=320, replay_capacity=30)  # small enough to delete old sequences
 
     whole, twin, other = made(), made(), made(seed=2)
     rows = finished(whole)
@@ -230,7 +230,7 @@ def test_one_seed_twice_is_one_run_and_one_that_is_put_back_goes_on_as_it_would_
     first = [row for _ in range(9) for row in twin.advance()]
     checkpoints.save(
         tmp_path, twin.save(), step=9, run={}, seconds=0.0, log=EMPTY, other_logs={}, versions=[{"tdu": "1"}]
-    )  # as on the disk, through and through
+    )  # through real files
     again = made()
     saved, _ = checkpoints.load_latest(tmp_path, again.save(), lambda manifest: None, print)
     assert json.loads(json.dumps(saved.plain)) == saved.plain
@@ -256,7 +256,7 @@ def test_environments_that_cannot_be_restored_begin_new_streams():
 
 
 def test_a_run_of_a_memory_task_is_trained_loaded_evaluated_and_acts(tmp_path):
-    """Length 3: what was shown first has to be said last."""
+    """Length 3: the last action must repeat the first observation."""
     options = TINY | {"trace_length": 10, "replay_period": 5, "batch_size": 16, "lstm_size": 16, "hidden_sizes": (16,)}
     options |= {
         "exploiters": 1,
@@ -279,7 +279,7 @@ def test_a_run_of_a_memory_task_is_trained_loaded_evaluated_and_acts(tmp_path):
     assert evaluated["mean_return"] > 0.9
     assert tdu.load(tmp_path / "run", best=True).agent.spec == loaded.agent.spec
     best, last = ((tmp_path / "run" / place).glob("*/arrays.safetensors") for place in ("best", "checkpoints"))
-    assert next(best).stat().st_size < 1000 < next(last).stat().st_size  # it is kept to act, without the replay
+    assert next(best).stat().st_size < 1000 < next(last).stat().st_size  # stored for acting only, without the replay
     answers = []
     for bit in (-1.0, 1.0):
         loaded.agent.begin_episode()
@@ -296,7 +296,7 @@ def test_a_run_of_a_memory_task_is_trained_loaded_evaluated_and_acts(tmp_path):
 
 
 class Listening(TrainedAgent):
-    """Counts what it acts on."""
+    """Counts its actions."""
 
     acted = 0
 
@@ -306,7 +306,7 @@ class Listening(TrainedAgent):
 
 
 def test_evaluation_in_a_vector_that_waits_does_not_look_at_what_is_over(monkeypatch):
-    """Episodes of two steps, five of them: ten looks, whichever way the vector begins its episodes."""
+    """Five episodes of two steps are ten actions, whichever way the vector begins its episodes."""
     monkeypatch.setattr("tdu.run.trained.TrainedAgent", Listening)
     spec = vector_of("ours", 1, Sign).spec
     agent = agent_of(spec)
@@ -318,7 +318,7 @@ def test_evaluation_in_a_vector_that_waits_does_not_look_at_what_is_over(monkeyp
 
 
 def counting_agent(gathers):
-    """Remembers how often it has acted since the episode began; its learner keeps what `observe` is given."""
+    """An agent whose memory counts its actions in the episode. Its learner stores what `observe` receives."""
 
     def begin(params, key):
         return jnp.zeros((), jnp.int32)
@@ -381,7 +381,7 @@ def test_a_replay_that_does_not_fit_is_refused_before_anything_starts(tmp_path):
     with pytest.raises(UserError, match=r"needs \d+\.\d GB of memory .* the largest replay_capacity that fits is \d+"):
         tdu.train("deep_sea:size=4", "r2d2", episodes=1, replay_capacity=10**8, out=out, say=lambda words: None)
     assert not out.exists()
-    out.mkdir()  # the user's own stays
+    out.mkdir()  # an existing folder is kept
     with pytest.raises(UserError, match="the largest replay_capacity"):
         tdu.train("deep_sea:size=4", "r2d2", episodes=1, replay_capacity=10**8, out=out, say=lambda words: None)
     assert out.exists()
@@ -413,7 +413,7 @@ def test_a_run_is_evaluated_on_its_explorers_too(tmp_path):
 
 
 def test_a_vector_of_one_s_own_is_trained_on_as_it_is():
-    """As many environments as it has, whatever the preset's number is."""
+    """The run uses all environments of the vector, whatever the preset's number is."""
     run = tdu.train(SyncVectorEnv([Sign] * 3), "r2d2", steps=90, evaluation_episodes=0, say=lambda words: None)
     assert run.result["steps"] >= 90
     assert run.config.num_envs == 3

@@ -26,7 +26,7 @@ EVIL = "<script>alert(1)</script>"
 
 @pytest.fixture(scope="module")
 def sweep(tmp_path_factory):
-    """TDU with a record and BDQN, two seeds each, and one folder with an evil name."""
+    """TDU and BDQN, two seeds each. Three runs are recorded, and one folder has a malicious name."""
     folder = tmp_path_factory.mktemp("report") / "sweep"
     how = {"episodes": 70, "until": "budget", "evaluation_episodes": 2, **SMALL}
     for seed in (0, 1):
@@ -38,7 +38,7 @@ def sweep(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def written(sweep, tmp_path_factory):
-    """The page."""
+    """The path of the page."""
     out = tmp_path_factory.mktemp("page") / "report.html"
     assert main(["report", str(sweep), "--out", str(out), "--title", EVIL]) == 0
     return out
@@ -54,7 +54,7 @@ def browser():
 
 
 def table(browser, name):
-    """A table's cells as the page has them; numbers are the exact ones."""
+    """The cells of a table on the page, with exact numbers."""
     rows = browser.run(
         f"[...document.querySelector('table[aria-label=\"{name}\"]').rows].map(r => [...r.cells].map("
         "c => c.dataset.value ?? c.textContent))"
@@ -124,7 +124,7 @@ def test_the_numbers_are_the_log_s(browser, written, sweep):
 def test_the_curves_are_the_log_s(browser, written, sweep):
     browser.open(written)
     logs = [runs.read_log(sweep / f"tdu-{seed}" / "log.csv") for seed in (0, 1)]
-    last = np.mean([log["episode_return"][-1] for log in logs])  # of 70 episodes, one is averaged
+    last = np.mean([log["episode_return"][-1] for log in logs])  # for 70 episodes, the window is one episode
     entries = browser.run(
         "[...document.querySelectorAll('.curves .legend > span')].map(s => [s.textContent, s.lastChild.textContent])"
     )
@@ -139,7 +139,7 @@ def test_the_curves_are_the_log_s(browser, written, sweep):
 
 def test_the_slider_moves_the_map_and_play_plays(browser, written, sweep):
     browser.open(written)
-    assert len(captions(browser)) == 3  # those that have recorded
+    assert len(captions(browser)) == 3  # the recorded runs
     record = runs.read_record(sweep / "tdu-0", runs.read_config(sweep / "tdu-0"), pytest.fail)
     last = captions(browser)
     assert all(words.startswith("Episode 70,") for words in last)
@@ -213,7 +213,7 @@ def test_every_choice_of_a_chart_draws(browser, written):
 
 @pytest.fixture(scope="module")
 def tried_out(tmp_path_factory):
-    """Two seeds whose policy was tried out every 20 of 70 episodes."""
+    """Two runs of 70 episodes with an evaluation every 20 episodes."""
     folder = tmp_path_factory.mktemp("tried") / "out"
     for seed in (0, 1):
         tdu.train(SEA, "bdqn", seed=seed, out=folder / str(seed), episodes=70, until="budget", evaluation_episodes=2,
@@ -363,7 +363,7 @@ def test_mistakes_are_one_sentence(sweep, tmp_path, capsys):
 
 
 def results(folder):
-    """A folder as experiments leave it, with what a page must not believe."""
+    """A folder of an experiment, with malicious text that a page must escape."""
     folder.mkdir()
     with open(folder / "runs.csv", "w", newline="") as f:
         csv.writer(f).writerows([["env", "seed", "score"], [EVIL, "3", "0.25"], ["sea", "4", ""]])
@@ -428,7 +428,7 @@ def test_the_page_of_results_has_its_text_figures_and_rows(browser, tmp_path):
     assert [row["score"] for row in table(browser, "runs.csv")] == ["0.25", "–"]
     text = (folder / "report.html").read_text()
     assert "<script>alert" not in text
-    assert text.count("gone.svg") == 2  # where it would be, and in the list
+    assert text.count("gone.svg") == 2  # in its place and in the list
     assert "secret.svg" in text
 
 
@@ -468,12 +468,12 @@ def test_curves_are_means_of_the_last_episodes():
     np.testing.assert_array_equal(own, [np.nan, 1.0, 2.0, 5.5, np.nan])
     band = curves.band(np.array([[1.0, 1, np.nan], [3.0, np.nan, np.nan]]))
     np.testing.assert_array_equal(band.mean, [2, np.nan, np.nan])
-    assert band.high[0] - 2 == pytest.approx(12.706, abs=1e-3)  # Student's t of one degree, times one
+    assert band.high[0] - 2 == pytest.approx(12.706, abs=1e-3)  # Student's t with one degree of freedom, times one
     assert np.isnan(band.high[1])
 
 
 def test_the_mean_ends_where_the_first_seed_ends():
-    """A mean over the seeds that are left would be 1 here, where it is 0.5."""
+    """A mean over the remaining seeds would rise from 0.5 to 1 here."""
     two = np.array([[0.0, 1, 1, 1, 1, np.nan], [0.0, 0, 0, np.nan, np.nan, np.nan]])
     np.testing.assert_array_equal(curves.band(two).mean, [0, 0.5, 0.5, np.nan, np.nan, np.nan])
     without = np.vstack([two, np.full((1, 6), np.nan)])  # a seed without any value does not count
@@ -546,7 +546,7 @@ def test_agents_without_recording_differ_from_unrecorded_runs(sweep):
 
 
 def made_up(run, seed, *, steps, returns, budget, agent="bdqn"):
-    """A run with a budget of steps, one step per episode."""
+    """A run with a budget of steps and three steps per episode."""
     config = dataclasses.replace(run.config, seed=seed, episodes=None, steps=budget, agent=agent)
     episode = np.arange(1, steps + 1)
     log = {"episode": episode, "steps": 3 * episode, "seconds": episode / 10, "episode_return": np.full(steps, returns)}
@@ -554,7 +554,7 @@ def made_up(run, seed, *, steps, returns, budget, agent="bdqn"):
 
 
 def test_a_budget_of_steps_is_drawn_over_steps_and_only_what_all_seeds_have_reached(browser, sweep, tmp_path):
-    """One seed of return 1 has run twice as far as one of return 0: the mean is 0.5, and never 1."""
+    """The seed with return 1 has twice the steps of the seed with return 0. The mean is 0.5 and never 1."""
     run = collect.collect([sweep]).runs[0]
     seeds = [made_up(run, 0, steps=40, returns=1.0, budget=600), made_up(run, 1, steps=20, returns=0.0, budget=600)]
     assert collect.budget_axis(seeds) == "steps"

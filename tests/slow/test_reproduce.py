@@ -1,4 +1,4 @@
-"""`tdu reproduce`: rows are neither lost nor made twice, runs go on, pages come out the same from the same rows."""
+"""`tdu reproduce`: no row is lost or computed twice, runs resume, and equal rows give equal pages."""
 
 import os
 import signal
@@ -35,7 +35,7 @@ def test_a_row_comes_back_as_it_was_written(tmp_path):
     path = tmp_path / "deep_sea" / FILE
     unsolved = ROW._replace(seed=1, solved_episode=None, episodes=10_000, score=0.0, seconds=None)
     official = ROW._replace(env='catch/0, "x"', limit=None, solved_episode=None, successes=None)
-    for row in (ROW, unsolved, official, ROW._replace(seconds=9.0, commit="later")):  # the last is the first again
+    for row in (ROW, unsolved, official, ROW._replace(seconds=9.0, commit="later")):  # the last one repeats the first
         rows.append(path, row)
     assert rows.read(path, pytest.fail) == [ROW, unsolved, official]
 
@@ -58,7 +58,7 @@ def test_a_damaged_row_is_named_and_the_rest_goes_on_and_nothing_is_taken_out(tm
     path = tmp_path / FILE
     rows.append(path, ROW)
     with open(path, "a") as f:
-        f.write(line)  # and the line's end is missing too
+        f.write(line)  # the line break is missing too
     said = []
     assert rows.read(path, said.append) == [ROW]
     assert len(said) == 1
@@ -115,7 +115,7 @@ def test_a_run_has_one_name_in_every_grid():
 
 
 def test_runs_of_different_lengths_are_different_runs(tmp_path, monkeypatch):
-    """Limits of steps are in a row's identity, and two lengths that are run together each leave their own row."""
+    """The step limit is part of a row's identity. Two lengths in one command give one row each."""
     long, short = (deep_sea_3(0)._replace(episodes=None, steps=n) for n in (60, 30))
     tiny(monkeypatch, long, short)
     assert cli.main(asking(tmp_path)) == 0
@@ -127,7 +127,7 @@ def test_runs_of_different_lengths_are_different_runs(tmp_path, monkeypatch):
 
 
 def test_what_has_to_be_shown_is_in_the_laptop_s_grids():
-    """The published grid holds the thinned one, and both are as large as they should be."""
+    """The paper's grid contains the laptop's grid, and both have the expected size."""
     for name, grid in catalogue.grids().items():
         thin, whole = ({rows.identity(c) for c in grid.cells(preset)} for preset in ("laptop", "paper"))
         assert thin < whole or grid.next_cells or name.startswith("atari"), (
@@ -178,7 +178,7 @@ def test_hours_left_come_from_runs_that_are_alike():
 
 
 def tiny(monkeypatch, *cells):
-    """An experiment of short runs in place of all others."""
+    """Replaces all experiments by one of short runs."""
     grid = Grid(
         summary="short runs", claims={"C0": "short runs end."}, rules="by eye.", cells=lambda preset: list(cells),
         left_out="nothing.", measure=deep_sea_runs.measure,
@@ -188,7 +188,7 @@ def tiny(monkeypatch, *cells):
 
 
 def asking(tmp_path):
-    """For that experiment, with rows and runs in folders of their own."""
+    """The command for that experiment, with separate folders for rows and runs."""
     return ["reproduce", "tiny", "--results", f"{tmp_path / 'r'}", "--runs", f"{tmp_path / 's'}", "--progress", "none"]
 
 
@@ -237,9 +237,9 @@ def test_a_missing_extra_is_named_and_the_rest_goes_on(tmp_path, monkeypatch, ca
 
 
 def test_a_run_that_time_or_a_signal_cut_off_goes_on_from_its_checkpoint(tmp_path):
-    """The process is ended in the middle of a run; started again it ends with the row that it would have had."""
+    """The process is interrupted in the middle of a run. Started again, it finishes that run and writes its row."""
     code = (
-        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # ignored in the background
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # background processes ignore SIGINT
         "from tdu import cli; from reproduction import catalogue\n"
         "from reproduction.experiment import Grid, Findings, Measured, cell\n"
         "c = cell('python:gate:make', 'dqn', 0, episodes=40, hidden_sizes=(4,), batch_size=4)\n"
@@ -328,7 +328,7 @@ def test_the_list_says_what_is_done_and_missing(tmp_path, capsys):
 
 @pytest.mark.parametrize("name", list(catalogue.grids()))
 def test_a_page_of_no_rows_says_that_nothing_is_there(name, tmp_path):
-    """And no warning comes with it, which here would be an error."""
+    """It also gives no warning, which would be an error in the tests."""
     verdicts = pages.write(name, "laptop", {}, tmp_path)
     assert {verdict.word for verdict in verdicts.values()} == {"not yet enough data"}
     assert "no runs yet" in (tmp_path / pages.PAGE).read_text()

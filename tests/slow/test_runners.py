@@ -1,4 +1,4 @@
-"""Runs: one seed twice is one run, two seeds are two, and every way of running an agent is the same run."""
+"""Runs: equal seeds give equal runs, different seeds differ, and every runner gives the same run."""
 
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ def quick(env=SEA, seed=0, episodes=30, until="budget", **options):
 
 
 OURS = {"diagonal_depth", "greedy_depth"}
-"""Columns that our Deep Sea has and bsuite's own has not."""
+"""Columns of our Deep Sea that bsuite's own does not have."""
 
 
 def same_log(a, b, **tolerance):
@@ -48,7 +48,7 @@ def test_one_seed_twice_is_identical_and_two_seeds_differ():
 
 @pytest.mark.parametrize(("dense", "acting"), [(False, "frozen"), (True, "frozen"), (True, "live")])
 def test_compiled_equals_stepwise(dense, acting):
-    """Our compiled twin against bsuite's own environment, through the stepwise runner."""
+    """Compares our compiled twin with bsuite's own environment in the stepwise runner."""
     a, b = (quick(env, episodes=40, dense=dense, acting=acting) for env in ("deep_sea/0", "bsuite:deep_sea/0"))
     same_log(a.log, b.log, rtol=1e-4, atol=1e-6)
     np.testing.assert_array_equal(a.log["total_bad_episodes"], b.log["total_bad_episodes"])
@@ -58,7 +58,7 @@ def test_compiled_equals_stepwise(dense, acting):
 
 
 def test_how_many_steps_are_gathered_changes_nothing(monkeypatch):
-    """Episodes of 9 steps: learned in one call each, or in three."""
+    """An episode has 9 steps, which are learned in one call or in three."""
     a = quick("bsuite:catch/0", episodes=25)
     monkeypatch.setattr(player, "_GATHERED", 4)
     b = quick("bsuite:catch/0", episodes=25)
@@ -143,7 +143,7 @@ def test_solved_rules(rule, bad, expected):
 
 
 def test_tdu_learns_deep_sea_and_its_agent_walks_to_the_chest():
-    """Chance would need 2⁸ episodes to find the chest once."""
+    """Random actions would find the chest once in 2⁸ episodes."""
     heads = {"exploiters": 6, "explorers": 6, "batch_size": 32, "learning_rate": 3e-3}
     run = quick("deep_sea:size=8", seed=1, episodes=400, **heads)
     assert run.result["solved_episode"] < 200
@@ -165,7 +165,7 @@ class Walk(NamedTuple):
 
 
 def walk():
-    """Three places in a row. It counts metres, not whole, and steps, whole."""
+    """Three places in a row. It counts metres as a float and steps as an integer."""
     spec = EnvSpec("walk", (), 2, num_states=3, info_names=("metres", "steps_taken"))
 
     def answer(place, last):

@@ -1,4 +1,4 @@
-"""A run's folder: resuming is exact, damage is passed over, nothing of the user's is touched."""
+"""A run's folder: resuming is exact, damaged checkpoints are skipped, and the user's files are not touched."""
 
 import dataclasses
 import errno
@@ -50,7 +50,7 @@ CASES = {"compiled": COMPILED, "stepwise": STEPWISE, "otherwise": OTHERWISE, "ca
 
 
 class Killed(BaseException):
-    """Stands for the end of the process: nothing in the library catches it."""
+    """Represents the end of the process: nothing in the library catches it."""
 
 
 def killer(after):
@@ -162,7 +162,7 @@ def test_a_damaged_checkpoint_is_passed_over(whole, tmp_path, damage):
 
 
 def test_damage_does_not_outlive_the_next_kill(whole, tmp_path):
-    """A damaged checkpoint is set aside: it neither pushes good ones out nor is tried again."""
+    """A damaged checkpoint is renamed: it does not displace good ones, and it is not tried again."""
     out = tmp_path / "run"
     with pytest.raises(Killed):
         train(out, COMPILED, checkpoint_seconds=0, progress=killer(300))
@@ -209,7 +209,7 @@ def test_load_gives_the_same_run(whole):
     again = tdu.train(**COMPILED)
     assert run.result.keys() == again.result.keys()
     assert run.result["mean_return"] == again.result["mean_return"] == np.mean(run.log["episode_return"][-100:])
-    for name in run.log.keys() - {WALL_TIME}:  # the log in memory is the log on the disk
+    for name in run.log.keys() - {WALL_TIME}:  # the log in memory equals the log on disk
         np.testing.assert_array_equal(run.log[name], again.log[name])
         assert run.log[name].dtype == again.log[name].dtype
     for state in (*range(64), np.zeros((8, 8))):
@@ -322,7 +322,7 @@ def test_a_checkpoint_costs_little_memory_beside_the_state(tmp_path):
     tracemalloc.start()
     try:
         save(tmp_path, 1, state)
-        assert tracemalloc.get_traced_memory()[1] < 2**22  # one array at most, and the state is 16 of them
+        assert tracemalloc.get_traced_memory()[1] < 2**22  # one array at most; the state has 16
     finally:
         tracemalloc.stop()
 
@@ -357,7 +357,7 @@ def test_a_file_stands_for_the_lock_that_a_file_system_lacks(tmp_path, monkeypat
     assert not runs.is_in_use(tmp_path / "run")
     held = tmp_path / "run" / ".lock-held"
     assert not held.exists()
-    held.write_text(f"{2**22 + 1} {socket.gethostname()}")  # a process that is no more
+    held.write_text(f"{2**22 + 1} {socket.gethostname()}")  # a process that has ended
     runs.Folder(tmp_path / "run", resume=True).close()
     held.write_text("1 another-machine")
     with pytest.raises(RunError, match=r"lock-held"):
@@ -380,7 +380,7 @@ def test_memory_does_not_grow_with_the_log(tmp_path):
 
 @pytest.fixture
 def _heeded_signals():
-    """Tests in the background ignore Ctrl-C; a terminal's programs do not."""
+    """Restores default signal handlers: background tests ignore Ctrl-C, a terminal's programs do not."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
     for number in SIGNALS:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
@@ -455,7 +455,7 @@ def test_a_result_describes_its_means_and_the_policy_return(tmp_path):
 
 
 def test_a_policy_that_was_better_earlier_is_reported(tmp_path):
-    """Evaluations are compared with evaluations; returns of training, with exploration, say nothing."""
+    """Evaluations are compared with evaluations only, because training returns include exploration."""
     train(tmp_path / "run", TINY)
     result = runs.read_result(tmp_path / "run")
 
@@ -492,7 +492,7 @@ def test_a_finished_run_that_was_changed_is_refused(tmp_path, name):
 
 
 def endless():
-    """A task without an end: the state counts its steps."""
+    """A task that never ends; its state counts the steps."""
     spec = EnvSpec("endless", (2,), 2)
 
     def timestep(count):

@@ -1,4 +1,4 @@
-"""What a run keeps from one session to the next: its evaluations, its recording, its best agent, its versions."""
+"""What a run keeps when it is resumed: evaluations, its record, its best agent and the versions."""
 
 import json
 import shutil
@@ -53,7 +53,7 @@ def evaluations(out):
 
 
 def test_a_resumed_run_goes_on_evaluating_and_recording(made, cut):
-    """--resume alone."""
+    """`--resume` needs no other option."""
     assert cli.main(["train", "--resume", "--out", str(cut), "--progress", "none"]) == 0
     assert evaluations(cut) == evaluations(made / "whole") == [5, 10, 15, 20, 25, 30]
     assert (cut / "record.jsonl").read_bytes() == (made / "whole" / "record.jsonl").read_bytes()

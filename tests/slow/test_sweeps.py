@@ -1,4 +1,4 @@
-"""Sweeps: what they plan, that they go on where they stopped, that one failure harms no other; and on a real Ray cluster."""
+"""Sweeps, locally and on a real Ray cluster: plans, resuming, and failures that do not affect other runs."""
 
 import json
 import os
@@ -88,7 +88,7 @@ def test_a_run_s_folder_has_a_name_that_every_file_system_takes(tmp_path):
 
 def test_runs_whose_names_look_alike_are_two_runs(tmp_path):
     cells = sweeps.plan(["deep_sea:size=4"], ["tdu"], grid={"beta": ["1e-3", "1e+3", "0.001"]})
-    assert [dict(cell.options)["beta"] for cell in cells] == ["1e-3", "1e+3"]  # and the same run under two names is one
+    assert [dict(cell.options)["beta"] for cell in cells] == ["1e-3", "1e+3"]  # the same run twice counts once
     places = [cell.job(tmp_path).out for cell in cells]
     assert len({sweeps.file_name(cell.name) for cell in cells}) == 1
     assert len(set(places)) == 2
@@ -117,7 +117,7 @@ def test_a_run_is_missing_until_its_own_result_is_there(tmp_path):
 
 
 def test_a_job_s_config_file_gives_the_cell_s_config(tmp_path):
-    """Presets, texts, lists and flags come back from the file as they were planned."""
+    """Presets, strings, lists and flags are read from the file as they were planned."""
     grid = {"hidden_sizes": ["4,4"], "beta": ["0.5"], "dense": [True]}
     cells = sweeps.plan(["deep_sea:size=4", "key_door:size=3"], ["tdu"], seeds=2, grid=grid, until="budget")
     cells += sweeps.plan(["deep_sea:size=4"], ["tdu_r2d2"], steps=100, num_envs=3)
@@ -151,7 +151,7 @@ def test_a_sweep_goes_on_and_one_failure_harms_no_other(tmp_path, monkeypatch, c
 
     def run(*arguments, check=0):
         capsys.readouterr()
-        assert cli.main([*arguments]) == check  # its runs are processes of their own
+        assert cli.main([*arguments]) == check  # its runs are separate processes
         return capsys.readouterr()
 
     arguments = ["sweep", *targets, "--episodes", "20", "--out", str(out), *SMALL]
@@ -177,7 +177,7 @@ def test_a_sweep_goes_on_and_one_failure_harms_no_other(tmp_path, monkeypatch, c
     (shorter,) = out.glob("deep_sea*")
     before = (shorter / "log.csv").read_bytes()
     other = run("sweep", "deep_sea:size=3", "--episodes", "30", "--out", str(out), *SMALL)
-    assert "1 of 1 runs are in" in other.out  # another run, in a folder of its own
+    assert "1 of 1 runs are in" in other.out  # another run, in its own folder
     assert len(list(out.glob("deep_sea*"))) == 2
     assert (shorter / "log.csv").read_bytes() == before
     scores = json.loads(run("score", str(out), "--json").out)
@@ -195,7 +195,7 @@ GATED = [
     "sweep", "python:gate:make", "--seeds", "2", "--episodes", "40", "--agent", "dqn", "--preset", "paper", "--grid",
     "hidden_sizes=4", "--grid", "batch_size=4", "--progress", "plain", "--out", "sweep",
 ]  # fmt: skip
-"""Its runs wait in the middle until their folder has a file `open`."""
+"""Its runs wait halfway until their folder has a file `open`."""
 
 
 @pytest.fixture(scope="module")
@@ -213,7 +213,7 @@ def assert_same_logs(one, other):
 
 
 def test_a_sweep_on_ray_outlives_a_killed_worker(tmp_path, undisturbed):
-    """Real Ray: the same logs as on one machine, although a worker is killed in the middle."""
+    """Uses real Ray. The logs equal those of one machine, although a worker is killed halfway."""
     command = [sys.executable, "-m", "tdu", *GATED, "--engine", "ray"]
     settings = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": gated(tmp_path), "env": OURS}
     process = subprocess.Popen(command, **settings)
@@ -248,15 +248,15 @@ def test_workers_report_their_progress(monkeypatch):
     output = distributed._text_stream(distributed._ReportingOutput(lambda report: latest.put("run", report)))
     report = dict.fromkeys(parallel._NUMBERS | parallel._OPTIONAL_NUMBERS, 3)
     for text in ("{'a': 1}", '{"episode": 2}', "\n", json.dumps(report), json.dumps(report | {"episode": 4})):
-        print(text, file=output)  # an environment's own words are not progress, and the last comes too soon
+        print(text, file=output)  # an environment's output is not progress, and the last report comes too soon
     output.buffer.write(b"\xff\n")
     assert latest.take() == {"run": report}
     assert latest.take() == {}
 
 
 def test_ctrl_c_leaves_a_sweep_that_can_be_continued(tmp_path, undisturbed):
-    """As a terminal does it: every process of the foreground gets the signal."""
-    # Where the tests run in the background, SIGINT is ignored; a terminal's programs do not ignore it.
+    """As in a terminal, every foreground process receives the signal."""
+    # Tests in the background ignore SIGINT; a terminal's programs do not.
     heeding = (
         "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
     )
@@ -275,7 +275,7 @@ def test_ctrl_c_leaves_a_sweep_that_can_be_continued(tmp_path, undisturbed):
     assert process.returncode == 130
     assert "tdu: interrupted; continue with the same command." in err
     assert "Traceback" not in err
-    with pytest.raises(ProcessLookupError):  # nobody is left in the group
+    with pytest.raises(ProcessLookupError):  # no process is left in the group
         os.killpg(process.pid, 0)
     out = tmp_path / "sweep"
     assert not all((run / "result.json").exists() for run in out.iterdir())

@@ -1,4 +1,4 @@
-"""The theory's experiment: parts that can be cut off, a page made of its tables alone, ten lines that users type."""
+"""The theory experiment: parts can be interrupted, tables alone make the page, and the docs example works."""
 
 import json
 import re
@@ -157,7 +157,7 @@ def test_theorem_2_s_rows_keep_what_is_proved(monkeypatch):
 
 
 def test_the_error_of_a_comparison_is_that_of_repeating_it():
-    # Both sides drawn anew many times: the spread of |Bias V[Q]| − |Bias V[δ]| is what _gain_error says of one of them.
+    # Over many fresh draws of both sides, the spread of |Bias V[Q]| − |Bias V[δ]| equals _gain_error of one draw.
     rng = np.random.default_rng(0)
     gains, errors = [], []
     for _ in range(300):

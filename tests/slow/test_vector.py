@@ -1,4 +1,4 @@
-"""Several environments in Python at once: only true transitions are learned from, and a run is put back in mid-episode."""
+"""Vectors of Python environments: only true transitions are learned from, and runs are restored in mid-episode."""
 
 import functools
 import json
@@ -38,7 +38,7 @@ def runner_of(env, name=FROZEN, *, seed=0, steps=None, episodes=None):
 
 
 def finished(runner):
-    """The rows of a run to its end."""
+    """Advances a run to its end and returns its rows."""
     rows = []
     while not runner.finished:
         rows += runner.advance()
@@ -46,7 +46,7 @@ def finished(runner):
 
 
 def side_by_side(make, size, seed=0, **settings):
-    """Environments in this process, driven one by one."""
+    """Environments in this process, stepped one by one."""
     parts = [make(row, **settings) if make is Diary else make() for row in range(size)]
     vector = environments.make(SyncVectorEnv([lambda part=part: part for part in parts]), seed)
     assert isinstance(vector, PythonVector)
@@ -55,19 +55,19 @@ def side_by_side(make, size, seed=0, **settings):
 
 def stored(runner):
     """The transitions in the replay, as NumPy arrays."""
-    runner.params()  # learns what is gathered
+    runner.params()  # learns from the gathered steps
     ring = runner._player.carry.learner.replay
     return jax.tree.map(lambda x: np.asarray(x)[: int(ring.filled)], ring.data)
 
 
 def answers(runner):
-    """What the agent, as it is now, says to the two signs."""
+    """The agent's current greedy actions for the two signs."""
     values = jax.jit(runner._agent.values)
     return [int(np.argmax(values(runner.params(), np.array([sign, 0, 0, 0], np.float32)))) for sign in (-1, 1)]
 
 
 def assert_true(data, rows, size):
-    """Every transition is one step of one episode, none is missing and none is there twice."""
+    """Asserts that every transition is one step of one episode, with none missing and none repeated."""
     (row, episode, step, length), after = data.o_tm1.T, data.o_t.T
     np.testing.assert_array_equal(after[[0, 1, 3]], [row, episode, length])
     np.testing.assert_array_equal(after[2], step + 1)
@@ -106,7 +106,7 @@ def test_true_last_observations_reach_the_replay_and_every_environment_is_closed
 
 
 def test_of_episodes_that_end_together_those_within_the_budget_are_logged():
-    """All four end in every second round."""
+    """All four episodes end in every second round."""
     for budget, logged in (({"episodes": 6}, 6), ({"steps": 9}, 4), ({"steps": 16}, 8)):
         rows = finished(runner_of(side_by_side(Sign, 4)[0], **budget))
         assert [row["episode"] for row in rows] == list(range(1, logged + 1))
@@ -148,7 +148,7 @@ def test_an_id_is_made_num_envs_times():
 
 
 class Wrapped(VectorWrapper):
-    """Not to be taken apart; looks at the actions."""
+    """A vector that is not split into its environments; it checks the actions."""
 
     hides_last = False
 
@@ -181,13 +181,13 @@ def test_every_way_of_beginning_again_gives_only_true_transitions(mode, name):
 
 
 def joined(runner, batches=40):
-    """What the agent would learn from."""
+    """Batches that the agent would learn from."""
     learner, draw = runner._player.carry.learner, jax.jit(runner._agent.examiner.remembered)
     return [jax.tree.map(np.asarray, draw(learner, jax.random.key(i))) for i in range(batches)]
 
 
 def both_ends(drawn):
-    """What was observed before and after, a column for each of the four numbers."""
+    """The observations before and after, each [4, N]."""
     return (np.concatenate([getattr(batch, name) for batch in drawn]).T for name in ("o_tm1", "o_t"))
 
 
@@ -211,7 +211,7 @@ def test_rewards_of_several_steps_are_of_one_episode_of_one_environment(mode):
 
 
 def test_the_same_steps_are_taken_in_whichever_way_episodes_begin():
-    """A call that is spent on beginning an episode is no step: returns and lengths are the episodes' own."""
+    """A call that only begins an episode is not a step, so it changes neither returns nor lengths."""
     for mode in AutoresetMode:
         rows = finished(runner_of(environments.make(gymnasium_s(mode), 7), steps=60))
         assert {row["episode_len"] for row in rows} <= {2, 3, 4, 5}
@@ -333,7 +333,7 @@ def test_an_endless_episode_hands_back_control_and_ends_with_the_budget(monkeypa
 @pytest.mark.parametrize("age", [1, 2])
 def test_a_run_learns_across_the_end_of_32_bits(name, size, age):
     runners = (runner_of(side_by_side(Sign, size)[0], name, seed=seed) for seed in range(20))
-    runner = next(runner for runner in runners if answers(runner) != [0, 1])  # it knows nothing yet
+    runner = next(runner for runner in runners if answers(runner) != [0, 1])  # it has not learned yet
     boundary = age * (interaction.FOLDED_STEPS // size)
     saved = runner.save()
     plain = saved.plain | {"rounds": boundary - 41, "steps": (boundary - 41) * size}

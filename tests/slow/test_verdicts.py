@@ -1,4 +1,4 @@
-"""The rules by which rows are judged: made-up rows that settle a claim, contradict it, or leave it open."""
+"""The verdict rules on synthetic rows that support a claim, contradict it or leave it open."""
 
 import itertools
 
@@ -36,7 +36,7 @@ def made_up(agent, size, seed, solved, *, stochastic):
 
 
 def deep_sea_rows(tdu=50, bdqn=90, bdqn_solves=lambda size: size < 40, preset="listing"):
-    """Every run of C1 and C2 with a preset; episodes are so many times the size."""
+    """Every run of C1 and C2 with a preset; `tdu` and `bdqn` are episodes divided by the size."""
     found = []
     for size, seed in itertools.product(deep_sea_runs.SIZES, range(3 if preset == "listing" else 2)):
         found += [made_up(a, size, seed, 20 * size, stochastic=False) for a in ("tdu", "bdqn")]
@@ -151,7 +151,7 @@ def test_runs_that_luck_has_solved_are_marked_and_the_verdict_without_them_is_gi
 
 def test_the_grid_s_verdicts_leave_open_what_the_runs_leave_open():
     def verdicts(no_prior, prior, sizes=deep_sea_grid.FEW_SIZES, **others):
-        """Episodes by β without priors; with them; of QU and Q+UCB. None is unsolved, and so is size 40 without priors."""
+        """Takes episodes without priors by β, with priors, and of QU and Q+UCB. Without priors, size 40 is unsolved."""
         found = []
         for size, seed in itertools.product(sizes, deep_sea_grid.PAIRED_SEEDS):
             env = deep_sea_runs.deep_sea_id(size, stochastic=True)
@@ -181,7 +181,7 @@ def test_the_grid_s_verdicts_leave_open_what_the_runs_leave_open():
 
 def test_the_preset_deep_is_judged_by_mastery():
     def rows_with(mastered, solved=lambda n: n * n, cells=None):
-        """Rows of every run, or of some; `mastered` and `solved` are functions of the size, None for never."""
+        """Rows of all runs or of `cells`; `mastered` and `solved` map a size to an episode, or None for never."""
         found = []
         for c in cells or scaling.cells("laptop"):
             n = deep_sea_runs.size_of(c.env)
@@ -233,7 +233,7 @@ def test_the_ablation_of_deep_gives_the_price_of_each_part():
 
 
 def test_the_whole_suite_is_a_mean_over_experiments_and_needs_every_setting():
-    """An experiment counts as one, however many settings it has."""
+    """Every experiment has the same weight, whatever its number of settings."""
     cells = bsuite_best.cells("paper")
 
     def row(c, score):
@@ -255,7 +255,7 @@ def test_the_whole_suite_is_a_mean_over_experiments_and_needs_every_setting():
 
 
 def test_the_score_of_an_experiment_is_bsuite_s():
-    """From scores of single settings, as from all logs at once: logs of made-up agents with noise, scale and sizes."""
+    """The scores of single settings combine to the score of all logs. The logs are synthetic, with noise and scale."""
     rng = np.random.default_rng(0)
     episodes = np.array(sorted(bsuite_scores.logged_episodes(10_000)))
     for experiment in ("bandit_noise", "catch_scale", "catch"):
@@ -306,7 +306,7 @@ def test_lucky_solves_are_marked():
 
 def test_stuck_runs_and_what_helps_are_reported():
     def rows_with(**episodes):
-        """Episodes by what was changed, and by agent where nothing was."""
+        """Takes episodes by changed option, and by agent if nothing was changed."""
         found = []
         for c in forgetting.cells("laptop"):
             (changed,) = dict(c.options) or (c.agent,)
@@ -373,7 +373,7 @@ OTHERS = ("catch", "cartpole", "bandit", "discounting_chain", "umbrella_length",
 
 
 def of_bsuite(without, with_bonus, bandit, *, elsewhere=(0.7,) * 10):
-    """Rows of Mountain Car's settings and of the other experiments, where only the bonus makes a difference."""
+    """Rows of Mountain Car's settings and of the other experiments, on which only the bonus has an effect."""
     found = []
     unchanged = (0.7,) * len(OTHERS)
     variants = (
@@ -393,7 +393,7 @@ def of_bsuite(without, with_bonus, bandit, *, elsewhere=(0.7,) * 10):
 
 
 def of_seed(seed, rows_there, agent, score):
-    """More runs of one agent alone, with another seed."""
+    """More runs of one agent, with another seed."""
     same = [row for row in rows_there if row.agent == agent and not row.options]
     return [row._replace(seed=seed, score=score) for row in same]
 

@@ -39,7 +39,7 @@ def test_a_film_has_a_frame_for_every_step(deep_sea_run, tmp_path, capsys):
     out = tmp_path / "film.gif"
     assert main(["watch", str(deep_sea_run), "--episodes", "2", "--out", str(out)]) == 0
     frames = list(frames_of(out))
-    assert len(frames) <= 2 * (SIZE + 1)  # Pillow joins frames that are alike
+    assert len(frames) <= 2 * (SIZE + 1)  # Pillow merges equal frames
     assert len(frames) > SIZE
     assert frames[0].shape == frames[-1].shape
     assert not np.array_equal(frames[0], frames[1])
@@ -59,7 +59,7 @@ def test_deep_sea_plays_as_text(deep_sea_run, capsys):
 
 
 def test_text_and_film_are_of_one_policy(deep_sea_run):
-    """The greedy policy's own return is what is shown."""
+    """Both show the greedy policy's own return."""
     run = tdu.load(deep_sea_run)
     policy, called = films.chosen(run.agent, head=None, explorer=False)
     stage = pictures.stage(run.config.env, 0)
@@ -168,7 +168,7 @@ def test_a_game_s_last_picture_is_of_the_episode_that_ended(freeway):
         assert not freeway.step(0).last
     before = freeway.frame()
     assert freeway.step(0).last
-    assert np.mean(freeway.frame() != before) < np.mean(opening != before)  # the cars have gone on
+    assert np.mean(freeway.frame() != before) < np.mean(opening != before)  # only the cars have moved
     freeway.reset(1)
     np.testing.assert_array_equal(freeway.frame(), opening)
 
@@ -248,7 +248,7 @@ def test_the_figure_of_the_greedy_return(deep_sea_run, tmp_path, capsys, monkeyp
             )
             == 0
         )
-        ((at, own),) = drawn  # the other run has none
+        ((at, own),) = drawn  # the other run has no evaluations
         for curve, evaluations in zip(own, output, strict=True):
             places = np.searchsorted(at, evaluations[column])
             np.testing.assert_allclose(curve[places], evaluations["greedy_return"])

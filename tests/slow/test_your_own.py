@@ -1,4 +1,4 @@
-"""Environments of the user's own: Gymnasium, gymnax, a function, images; and ours as Gymnasium environments."""
+"""Users' own environments: Gymnasium, gymnax, functions and images. Also our environments through Gymnasium."""
 
 import json
 import sys
@@ -28,7 +28,7 @@ FAST = {"hidden_sizes": (8,), "exploiters": 2, "explorers": 1, "batch_size": 4, 
 
 
 class Alone:
-    """An environment as the runner drives it, without the vector's axis."""
+    """An environment as the runner steps it, without the vector axis."""
 
     def __init__(self, env, seed=0):
         self.vector = environments.make(env, seed)
@@ -42,7 +42,7 @@ class Alone:
 
 
 class Corridor(gymnasium.Env):
-    """Walk right; a time limit after five steps."""
+    """Walk right; the time limit is five steps."""
 
     action_space = spaces.Discrete(2, start=1)
 
@@ -74,7 +74,7 @@ class Corridor(gymnasium.Env):
 
 
 def test_actions_are_called_what_the_environment_calls_them():
-    """This one's are 1 and 2."""
+    """Corridor's actions are 1 and 2."""
     for env in (Corridor(), SyncVectorEnv([Corridor] * 2)):
         run = tdu.train(env, "dqn", episodes=5, evaluation_episodes=0, say=lambda words: None)
         observation = np.array([1.0, 0.5])
@@ -148,7 +148,7 @@ def test_bytes_travel_as_bytes():
 
 
 class Scripted(dm_env.Environment):
-    """A dm_env environment with given answers."""
+    """A dm_env environment that returns given time steps."""
 
     def __init__(self, observation=0.0, reward=0.0, discount=1.0, spec=None, answer=None):
         self.spec = spec or specs.Array((), np.float64)
@@ -199,7 +199,7 @@ def test_invalid_time_steps_are_reported(env, words):
 
 
 class Wrong(gymnasium.Env):
-    """Breaks one of Gymnasium's promises."""
+    """Breaks one rule of Gymnasium's interface."""
 
     observation_space, action_space = spaces.Discrete(3), spaces.Discrete(2)
 
@@ -227,7 +227,7 @@ class Wrong(gymnasium.Env):
 )
 def test_faults_of_gymnasium_environments_are_reported(env, words, tmp_path):
     options = {"out": tmp_path / "run", "say": lambda words: None, "hidden_sizes": (4,)}
-    for _ in range(2):  # and what never began is in nobody's way
+    for _ in range(2):  # a run that never began leaves no folder
         with pytest.raises(EnvironmentFault, match=words):
             tdu.train(env, "dqn", steps=50, **options)
         assert not (tmp_path / "run").exists()
@@ -400,7 +400,7 @@ def test_our_deep_sea_is_the_same_through_gymnasium():
 
 
 def test_every_agent_takes_every_kind_of_observation():
-    """One hot, a vector and an image: every agent can be built and acts."""
+    """Every agent can be built and acts on one-hot observations, vectors and images."""
     for spec in (EnvSpec("a", (3, 3), 3, num_states=9), EnvSpec("b", (4,), 3), EnvSpec("c", (5, 5, 2), 3)):
         for name, entry in agents.AGENTS.items():
             small = {"lstm_size": 4, "head_size": 4} if entry.is_recurrent else {}

@@ -1,4 +1,4 @@
-"""On tasks that are not the paper's: which settings, drift that is seen and said, evaluations on the way, parts, configs."""
+"""Tasks outside the paper: settings, drift warnings, evaluations during a run, observations of parts, configs."""
 
 import functools
 import importlib.util
@@ -32,7 +32,7 @@ GRID = "key_door:size=3,limit=12"
 
 
 def quiet(*arguments, **settings):
-    """A run, and what it said."""
+    """A run and its messages."""
     said = []
     agent = arguments[1] if len(arguments) > 1 else "tdu"
     fields = agents.AGENTS[agent].config.__dataclass_fields__
@@ -40,7 +40,7 @@ def quiet(*arguments, **settings):
     return tdu.train(*arguments, say=said.append, **options), said
 
 
-# Which settings
+# Settings
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_episodes_that_are_short_enough_are_the_same_runs_with_and_without_anoth
 
 @pytest.mark.parametrize("factor", [1000.0, 2**-10])
 def test_rewards_of_any_scale_are_one_task(factor):
-    """The same actions, step by step, and all reported values in the unit of the rewards."""
+    """All actions are the same, and all reported values are in the rewards' unit."""
     room = environments.make(GRID)
 
     def paid(times):
@@ -193,7 +193,7 @@ def test_rewards_of_any_scale_are_one_task(factor):
 
 
 def size_after(kind, rewards, ends=(), discount=0.99, rows=1):
-    """What values are in units of after these rewards, in each of some environments; the task ends with some of them."""
+    """The unit of values after these rewards in each of `rows` environments; those at `ends` end the task."""
     unit = units.make(kind, discount)
     met, observe = unit.init(), jax.jit(unit.observe)
     for i, reward in enumerate(rewards):
@@ -218,7 +218,7 @@ def test_values_are_in_units_of_the_returns_that_rewards_add_up_to(times):
 
 
 def test_a_small_cost_of_every_step_does_not_make_rewards_small():
-    """So that the unit is the same before the goal was found and after."""
+    """The unit must be the same before and after the goal is found."""
     cost = [-0.01] * 40
     assert size_after("returns", cost) == size_after("returns", [*cost, 1.0]) == 1.0
     assert size_after("returns", [-0.001] * 40) == 1.0, "costs alone say nothing of what is sought"
@@ -227,7 +227,7 @@ def test_a_small_cost_of_every_step_does_not_make_rewards_small():
 
 @pytest.mark.parametrize("observation", ["one_hot", "features"])
 def test_what_was_learned_is_kept_where_the_unit_changes(observation):
-    """A reward that is far larger than those before: values in rewards' own unit are what they were, but for the prior."""
+    """A far larger reward changes the unit. Values in the rewards' unit do not change, except for the prior."""
     env = environments.make(f"key_door:size=3,observation={observation}")
     options = {"hidden_sizes": (8,), "prior_scale": 0.0, "min_replay": 4, "batch_size": 4, "epsilon": 0.0}
     agent = agents.find("tdu").make(env.spec, agents.configure("tdu", options, "general"))
@@ -251,7 +251,7 @@ def test_what_was_learned_is_kept_where_the_unit_changes(observation):
 
 
 def test_values_of_dense_rewards_are_reported_in_the_unit_of_rewards():
-    """A step pays 1, and only time limits end anything: values go to 1 / (1 − γ), in whichever unit they are learned."""
+    """A step pays 1 and only time limits end episodes, so values approach 1 / (1 − γ), whatever unit is learned in."""
     room = environments.make(GRID)
 
     def step(state, action, key):
@@ -289,7 +289,7 @@ def test_drift_is_reported_once_and_kept():
 
 
 def test_no_warning_where_priors_grow_with_the_unit_of_values():
-    """A first reward of 2500, after learning began, makes the fixed priors 2500 times as large in the unit of rewards."""
+    """A first reward of 2500 after learning began makes the fixed priors 2500 times as large in the rewards' unit."""
     room = environments.make(GRID)
 
     def step(state, action, key):
@@ -307,17 +307,17 @@ def test_no_warning_for_a_sound_run(agent):
     run, said = quiet(GRID, agent, episodes=60)
     assert not [words for words in said if "drift" in words]
     assert run.result["largest_q"] == run.log["largest_q"].max()
-    assert run.result["largest_q"] > 0 or agent == "su"  # whose values are 0 before the first reward
+    assert run.result["largest_q"] > 0 or agent == "su"  # SU's values are 0 before the first reward
 
 
 def test_the_stepwise_runner_sees_the_same_values():
-    """Deep Sea is compiled, and bsuite's own is not."""
+    """Our Deep Sea is compiled; bsuite's own is not."""
     a, b = (quiet(env, episodes=30, until="budget")[0] for env in ("deep_sea/0", "bsuite:deep_sea/0"))
     np.testing.assert_allclose(a.log["largest_q"], b.log["largest_q"], rtol=1e-6)
     assert a.result["possible_return"] == pytest.approx(b.result["possible_return"])
 
 
-# Evaluations on the way
+# Evaluations during a run
 
 
 @pytest.mark.parametrize("env", [GRID, Corridor])
@@ -335,11 +335,11 @@ def test_evaluations_are_on_schedule_and_change_nothing(env, tmp_path):
     assert evaluations["greedy_return"].tolist() == [e.returns.mean for e in seen]
     without, _ = quiet(make(), seed=3, episodes=90, evaluation_episodes=5, evaluate_every=20)
     again = tdu.load(tmp_path / "run", None if isinstance(env, str) else make())
-    for evaluations in (run.evaluations, without.evaluations, again.evaluations):
-        assert list(evaluations) == [
+    for found in (run.evaluations, without.evaluations, again.evaluations):
+        assert list(found) == [
             "episode", "steps", "greedy_return", "standard_error", "evaluation_episodes", "mean_length", "success_rate",
         ]  # fmt: skip
-        for name, numbers in evaluations.items():
+        for name, numbers in found.items():
             np.testing.assert_array_equal(numbers, evaluations[name])
             assert numbers.dtype == evaluations[name].dtype
     assert plain.evaluations == quiet(make(), episodes=2)[0].evaluations == {}
@@ -448,7 +448,7 @@ def test_an_environment_of_several_parts_trains_and_is_described(tmp_path):
 
 
 def test_minigrid_trains_as_it_is(monkeypatch):
-    """Nobody has imported it, so Gymnasium does not know it yet."""
+    """MiniGrid is not imported yet, so Gymnasium does not have its ids."""
     assert importlib.util.find_spec("minigrid") is not None
     assert "minigrid" not in sys.modules
     run, said = quiet("gym:MiniGrid-Empty-5x5-v0", steps=60)
