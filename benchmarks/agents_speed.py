@@ -1,8 +1,8 @@
-"""Environment steps per second of every agent on compiled Deep Sea 20, on one core, beside bsuite's own JAX DQN.
+"""Environment steps per second of every agent on compiled Deep Sea 20, on one core, compared with bsuite's own JAX DQN.
 
     python benchmarks/agents_speed.py --out results/agents_speed.json
 
-Each agent is measured in its own process with a full replay. Agents take turns for `--rounds` rounds. The table has medians.
+Each agent runs in its own process with a full replay. Agents take turns for `--rounds` rounds. The table has medians.
 """
 
 import argparse

@@ -1,10 +1,10 @@
-"""Acting speed on Atari: 8 games in `tdu` and in ale-py's own vector environment (C++), in one process on one core.
+"""Acting speed on Atari: 8 environments in `tdu` and in ale-py's own vector environment (C++), in one process on one core.
 
     python benchmarks/atari_speed.py --out results/atari_speed.json
 
 Both play the same random actions with the same preprocessing (84×84, stack of 4, 18 actions, raw rewards). They take turns,
 because machines are noisy. Rates are per second of processor time, which other work affects less, and of wall time. The file
-also has the cost of saving and restoring our environments in mid-episode.
+also reports the cost of saving and restoring our environments in mid-episode.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def main() -> int:
         actions = draws.integers(0, 18, (STEPS, parsed.num_envs))
         for name, env in (("ours", ours), ("AtariVectorEnv", vector)):
             found = _rate(env, actions)
-            if turn:  # the first is for warming up
+            if turn:  # the first turn is a warm-up
                 rates[name].append(found)
         print(f"turn {turn} of {parsed.rounds}", end="\r", file=sys.stderr)
     medians = {

@@ -1,10 +1,10 @@
-"""Environment steps per second on bsuite's tasks: compiled twins and official environments with the same agents.
+"""Environment steps per second on bsuite's tasks: the same agents on compiled twins and on the official environments.
 
     python benchmarks/bsuite_speed.py --out results/bsuite_speed.json
 
-One id per family. The agents are TDU and DQN with the paper's settings, TDU with heads on a shared network, and on
-`cartpole/0` bsuite's own boot_dqn. Ours run on one core, as in `tdu train`; boot_dqn has the whole machine. Contenders are
-warmed up once and take turns for `--rounds` rounds, because machines are noisy: compare ratios. The default takes about
+Each family has one id. The agents are TDU and DQN with the paper's settings, TDU with heads on a shared network, and on
+`cartpole/0` bsuite's own boot_dqn. Ours use one core, as in `tdu train`. boot_dqn uses the whole machine. Contenders are
+warmed up once and take turns for `--rounds` rounds. Compare ratios, because machines are noisy. The default takes about
 fifteen minutes. MNIST needs its files (`tdu mnist`) and is skipped without them.
 """
 
@@ -29,7 +29,7 @@ AGENTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 BOOT_DQN = "boot_dqn"
 GOAL = {"tdu heads": 5.0, BOOT_DQN: 100.0}
-"""Goals: speed relative to the official environment, and of heads on the twin relative to boot_dqn on cartpole."""
+"""Goals of TDU with heads on the twin: speed relative to the official environment, and to boot_dqn on cartpole/0."""
 WARM_UP = 1000
 BSUITE_WARM_UP = 400
 

@@ -1,10 +1,10 @@
-"""Do the values of an ensemble stay bounded on `cartpole/0`? The largest |Q| of each head during training, bsuite's and ours.
+"""Do an ensemble's values stay bounded on `cartpole/0`? The largest |Q| of each head during training, bsuite's and ours.
 
     python benchmarks/cartpole_values.py --out results/cartpole_values.csv
 
 Settings are the paper's (20 heads, the target copied every 4 steps) unless the name of a row states otherwise. No discounted
-return can exceed 100. Every 1000 steps, over 256 states of the replay: the median head, the worst head, and the number of
-heads above 200. bsuite's agent takes about five minutes for 25,000 steps.
+return can exceed 100. A row every 1000 steps has the median head, the worst head and the number of heads above 200, over 256
+states of the replay. bsuite's agent takes about five minutes for 25,000 steps.
 """
 
 import argparse

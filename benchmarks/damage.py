@@ -33,7 +33,7 @@ class Damage(NamedTuple):
 
 
 def mutate(sweep: Sweep, finished: Sweep, rng: random.Random) -> Damage:
-    """Damages one file of run a, swaps two, or damages a checkpoint; `finished` has results to add where there are none."""
+    """Damages one file of run a, swaps two, or damages a checkpoint. `finished` has results to add to runs without one."""
     sweep = {run: dict(files) for run, files in sweep.items()}
     classes: dict[str, list[str]] = {"checkpoint": [""], "result": ["result.json"]}
     for name in sweep["a"]:
@@ -153,7 +153,7 @@ def _one_of(places: list[tuple[tuple, Any, Any]], rng: random.Random) -> tuple[t
 
 def _change(value: Any, rng: random.Random, fits: Callable[[Any], bool], new: Callable[[Any], Any]) -> str:
     places = [(path, holder, key) for path, holder, key in nodes(value) if fits(holder[key])]
-    if not places:  # nothing of that type is in there
+    if not places:  # no value of that type
         return key_removed(value, rng)
     path, holder, key = _one_of(places, rng)
     old = holder[key]

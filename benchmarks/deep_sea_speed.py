@@ -2,13 +2,13 @@
 
     python benchmarks/deep_sea_speed.py --out results/bench.json
 
-Both have the paper's settings (20 members, 64-64, batch 32, a learning step per environment step). bsuite's agent has the
-whole machine. Ours runs once on one core ("single") and once per core at the same time ("per core", summed), with a full
-replay and a visited table. Large batches and wide ensembles are measured on one core after fewer steps. Contenders are
-warmed up once and take turns for `--rounds` rounds, because machines are noisy: compare ratios. With `--before COMMIT`,
-"before" is the code of that commit on one core.
+Both have the paper's settings (20 members, 64-64, batch 32, a learning step per environment step). bsuite's agent uses the
+whole machine. Ours runs on one core ("single"), and on every core at the same time ("per core", summed), with a full replay
+and a visited table. Large batches and wide ensembles are measured on one core after fewer steps. Contenders are warmed up
+once and take turns for `--rounds` rounds. Compare ratios, because machines are noisy. With `--before COMMIT`, "before" is
+the code of that commit on one core.
 
-Each case has two limits: "products" is the speed of the matrix products of a learning step alone, and "bytes" the speed at
+Each case has two limits. "products" is the speed of the matrix products of a learning step alone. "bytes" is the speed at
 which memory moves what a step reads and writes. Three rounds of everything with `--before` take a quarter of an hour on two
 cores. `--rounds 1` or a selection (`--cases 30x128 50x128`) takes less.
 """
@@ -39,9 +39,9 @@ class Case(NamedTuple):
     preset: str = "paper"
     warm_up: int = 2_000
     ensemble: str | None = None
-    """If it is not the preset's."""
+    """Replaces the preset's ensemble."""
     replay: int | None = None
-    """Capacity, if it is not the preset's. It is filled before the measurement."""
+    """Replaces the preset's capacity. The replay is filled before the measurement."""
 
     @property
     def width(self) -> int:
@@ -81,7 +81,7 @@ CASES = {
     "50 deep, networks": Case(50, 128, preset="deep", ensemble="networks"),
     "100 deep": Case(100, 128, preset="deep", warm_up=12_000),
 }
-"""Size, batch if not 32, number of heads if not 20, `trunk` for heads on one shared network."""
+"""Named by size and, if changed, batch (32), heads (20), preset and replay. `trunk` has heads on a shared network."""
 
 TRUNK_RATIOS = {
     "preset deep, heads times networks": ("50 deep", "50 deep, networks", 10.0),
@@ -129,7 +129,6 @@ def main() -> int:
 
 
 def contenders_of(name: str, before: Path | None) -> dict[str, workers.Contender]:
-    """The contenders of a case."""
     case = ["--case", name]
     single = {"single": workers.Contender(["ours", *case])}
     if before is not None:
@@ -153,7 +152,7 @@ def work_bsuite(case: Case) -> None:
 
 
 def work_ours(case: Case) -> None:
-    """TDU."""
+    """TDU with the options of the case."""
     chunk = 100 if case.warm_up < WARM_UP else 1000
     env_id = f"deep_sea:size={case.size}"
     advance = workers.compiled("tdu", env_id, case.warm_up, chunk, case.preset, **case.options())

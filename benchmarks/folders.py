@@ -44,9 +44,9 @@ def keep_compiled(folder: Path) -> None:
 
 
 def facts(out: Path) -> dict[str, str]:
-    """Digests that two runs of one seed must share, wherever they were interrupted: of logs, arrays and result.
+    """Digests of logs, arrays and result. Two runs of one seed must share them, wherever they were interrupted.
 
-    Wall time is left out. An unreadable file has a message in place of its digest.
+    Wall time is excluded. An unreadable file has a message instead of a digest.
     """
     parts = {"log": _log, "learner log": _learner_log, "state": _state, "result": _result}
     return {name: _digest(part, out) for name, part in parts.items()}
@@ -125,6 +125,5 @@ class Clock:
 
 
 def write(out: Path, outcome: dict) -> None:
-    """Saves the outcome."""
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(outcome, indent=1) + "\n")

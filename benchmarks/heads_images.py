@@ -2,7 +2,7 @@
 
     python benchmarks/heads_images.py --out results/heads_images.json
 
-MinAtar is compiled (gymnax). MiniGrid is stepped from Python, and its image becomes a vector. Key and door is an image for
+MinAtar is compiled (gymnax). MiniGrid is stepped from Python, and its image becomes a vector. Key and door has an image for
 convolutions. Contenders are warmed up once and take turns for `--rounds` rounds, on one core each.
 """
 

@@ -1,10 +1,10 @@
-"""Agents on environments of other JAX libraries: navix's DoorKey beside Gymnasium's, and Craftax-Classic.
+"""Agents on environments of other JAX libraries: navix's DoorKey compared with Gymnasium's, and Craftax-Classic.
 
     python benchmarks/jax_native.py                        # writes results/jax_native.csv and results/jax_native_speed.csv
     python benchmarks/jax_native.py --markdown
 
-One row per run and per measured speed. Started again, it makes the missing rows; an interrupted run continues. All numbers of
-seconds are processor time, because the machine may be busy. TDU and BDQN have heads on a shared network.
+Each run and each measured speed has a row. A second start makes the missing rows and continues an interrupted run. Seconds
+are processor time, because the machine may be busy. TDU and BDQN have heads on a shared network.
 """
 
 import argparse

@@ -2,13 +2,13 @@
 
     python benchmarks/kill_and_resume.py --kills 300 --out results/kill_and_resume.json
 
-Every session is a process of its own. A run is killed several times and then allowed to finish. At least a third of the kills
-hit a checkpoint while it is written: the script watches the folder and kills when one appears. If kills are left, the last
-session is killed around its last checkpoint. The log (without wall time), every array of the last checkpoint and the result
-must be bit-identical, and no session may print a complaint.
+Every session is a separate process. A run is killed several times and then finishes. At least a third of the kills hit a
+checkpoint while it is written: the script watches the folder and kills when one appears. If kills are left at the end of a
+run, its last session is killed around the last checkpoint. The log (without wall time), every array of the last checkpoint
+and the result must be bit-identical, and the session that finishes the run must print no complaint.
 
-The undisturbed run of each kind leaves its compiled programs to the others, which then start in half the time. With
---compile, each run compiles its own.
+The other runs use the compiled programs of the undisturbed run of their kind and start in half the time. With --compile,
+each run compiles its own.
 """
 
 import argparse
@@ -121,7 +121,7 @@ class Abused:
         if self._short:
             self._finish_here(out)
             return 0.0
-        for attempt in (out.with_suffix(".first"), out):  # the second finds everything compiled, as those to be killed
+        for attempt in (out.with_suffix(".first"), out):  # the second has compiled programs, like killed runs
             started = time.monotonic()
             process = self._start(attempt)
             while process.poll() is None and not folders.checkpoints(attempt):
@@ -165,7 +165,7 @@ class Abused:
 
     def _one_kill(self, *, at_the_end: bool) -> str | None:
         """Starts or resumes the run and kills it; returns where the kill came, or None if the run had ended."""
-        stale = being_written(self._out)  # what an earlier kill has left is not being written now
+        stale = being_written(self._out)  # left by an earlier kill
         process = self._start(self._out)
         behind = self.counts["while_writing"] * 3 <= self.counts["kills"] + 2
         early = not folders.checkpoints(self._out) and not self._short and self._rng.random() < 0.5
@@ -245,7 +245,7 @@ def being_written(out: Path) -> set[tuple[str, int, int]]:
     for path in (out / "checkpoints").glob(".writing*"):
         try:
             status = path.stat()
-        except FileNotFoundError:  # it has just become complete
+        except FileNotFoundError:  # it has just been completed
             continue
         found.add((path.name, status.st_ino, status.st_mtime_ns))
     return found

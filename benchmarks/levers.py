@@ -1,10 +1,10 @@
-"""What each setting of the preset `general` is worth: TDU with one setting changed.
+"""The effect of each setting of the preset `general`: TDU with one setting changed.
 
     python benchmarks/levers.py --out results/levers.csv
     python benchmarks/levers.py --out results/levers.csv --markdown
 
-One row per run, written as it ends. Started again, it makes the missing runs. The settings were chosen with this table and
-with single runs before it. The seeds are not those of benchmarks/tasks.py.
+Each run has a row, written as it ends. A second start makes the missing runs. The settings were chosen with this table and
+with single runs before it. The seeds differ from those of benchmarks/tasks.py.
 """
 
 import argparse
@@ -95,7 +95,7 @@ def main() -> int:
 
 
 def markdown(rows: list[dict[str, str]]) -> str:
-    """A table per set of levers: steps to the target on each task, and the largest final value over the possible return."""
+    """A table per set of levers: steps to the target on each task, and the largest value divided by the possible return."""
     tables = []
     for levers in (LEVERS, DENSE_LEVERS):
         names = [task for task, its in TASKS.items() if its is levers]

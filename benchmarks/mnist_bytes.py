@@ -1,9 +1,9 @@
-"""Why bsuite's MNIST is hard: its pixels are signed bytes. A linear classifier, DQN and TDU, with them and without.
+"""Why bsuite's MNIST is hard: its pixels are signed bytes. A linear classifier, DQN and TDU on signed and unsigned bytes.
 
     python benchmarks/mnist_bytes.py           # results/mnist_bytes.json
     python benchmarks/mnist_bytes.py --all     # all 60 settings with unsigned bytes: results/mnist_unsigned.csv
 
-Needs the extra bsuite and the MNIST files (tdu mnist). Started again, `--all` makes the missing rows.
+It needs the extra bsuite and the MNIST files (tdu mnist). A second start with `--all` makes the missing rows.
 """
 
 import argparse
@@ -25,13 +25,13 @@ from tdu.types import Environment, Key, TimeStep
 
 ROOT = Path(__file__).resolve().parent.parent
 EPISODES = 10_000
-"""bsuite's own number for MNIST."""
+"""bsuite's number of episodes for MNIST."""
 STEPS, BATCH, RATE = 1500, 64, 0.1
 HELD_OUT = 2000
 
 
 def accuracy(images: np.ndarray, labels: np.ndarray) -> float:
-    """Share of the held-out digits that softmax regression on the others has right."""
+    """Accuracy of softmax regression on held-out digits, trained on the others."""
     rng = np.random.default_rng(0)
     x, count = images.reshape(len(images), -1).astype(np.float32) / 255, len(images) - HELD_OUT
     weights = np.zeros((x.shape[1], 10), np.float32)
@@ -55,7 +55,7 @@ def unsigned(env: Environment) -> Environment:
 
 
 def bsuite_score(bsuite_id: str, agent: str, preset: str, *, signed: bool, seed: int = 0) -> float:
-    """bsuite's score of an agent on one setting. DQN with the preset `paper` has the settings of bsuite's own."""
+    """bsuite's score of an agent on one setting. DQN with the preset `paper` has the settings of bsuite's own DQN."""
     made = environments.make(bsuite_id)
     assert isinstance(made, Environment)
     env = made if signed else unsigned(made)

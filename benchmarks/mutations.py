@@ -1,18 +1,18 @@
-"""Damages run folders at random and checks that tdu returns the same numbers or one sentence, and nothing else.
+"""Damages run folders at random and checks that tdu either returns the same numbers or prints one sentence.
 
     python benchmarks/mutations.py --mutations 2000 --seed 0 --out results/mutations.json
 
 A sweep's folder holds two runs that differ in their seed, both finished or both interrupted. A mutation (damage.py) damages
-one file or swaps two. Then `tdu score`, `tdu evaluate`, `tdu.load` and `tdu train --resume` run on it, the last one with
-every option given and with none. Each must end in one of these ways (verdicts.py):
+one file or swaps two. Then `tdu score`, `tdu evaluate`, `tdu.load` and `tdu train --resume` run on it, the last one with all
+options given and with none. Each ends in one of these ways (verdicts.py), and a violation is an error:
 
     exact      the numbers of the undamaged run: log, result, parameters, evaluation
     earlier    the numbers of the undamaged run at an earlier moment, from which it can continue, with a message
     refused    exit code 2 and one line on stderr (`tdu.load`: a UserError), and no data lost
     violation  anything else: a traceback, other numbers, files changed by a command that reads, data lost by --resume
 
-Commands run in this process and share what is compiled. A mutation depends on its seed alone. To repeat a violation, use its
-entry in the file: --only SEED --kinds KIND.
+Commands run in this process and share compiled programs. A mutation depends only on its seed. To repeat a violation, use
+its entry in the file: --only SEED --kinds KIND.
 """
 
 import argparse
@@ -36,7 +36,7 @@ from folders import KINDS
 from verdicts import SEEDS, Subject, call, read, run_tdu, words_of
 
 CUT_AFTER = {"compiled": (3, 1), "bsuite": (20, 4), "gymnasium": (20, 4), "vector": (20, 4)}
-"""Numbers of reports after which a run is interrupted: with checkpoints, then without any."""
+"""Numbers of reports after which a run is interrupted, first with checkpoints, then without."""
 SPACE = 1_000_000
 """Maximum number of mutations of one seed."""
 VERDICTS = ("exact", "earlier", "refused", "violation")

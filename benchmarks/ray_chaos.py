@@ -44,9 +44,9 @@ from tdu.run.folder import read_log
 
 ACTORS, ENVS, PERIOD = 3, 2, 32
 ROLLS = ACTORS * ENVS * 20
-"""Steps of a roll of every actor."""
+"""Steps of one roll of all actors together."""
 SLACK = 2 * PERIOD + ROLLS
-"""The allowed lead of acting, as the run states it. Every actor may hand in one roll more before it waits."""
+"""The lead of acting that the run allows. In addition, every actor may hand in one more roll before it waits."""
 LONGEST_STALL = 30.0
 STORE = 100 * 2**20
 OPTIONS = {
@@ -61,7 +61,7 @@ class Checkpoint(NamedTuple):
     steps: int
     """Steps that the replay had received."""
     ahead: int
-    """Of these, the steps that learning had yet to account for."""
+    """Of these, the steps for which learning steps were still due."""
 
 
 class Run:
@@ -79,7 +79,7 @@ class Run:
         command += [str(word) for pair in OPTIONS.items() for word in pair]
         paths = os.pathsep.join([str(here), str(here.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
         environment = os.environ | {"PYTHONPATH": paths}
-        heeding = [sys.executable, "-c", _HEEDING, *command]  # as in a terminal, where SIGINT is not ignored
+        heeding = [sys.executable, "-c", _HEEDING, *command]  # SIGINT is not ignored, as in a terminal
         self.said = folder / "said"
         with open(self.said, "w") as said:
             self.process = subprocess.Popen(
@@ -115,7 +115,7 @@ class Run:
         return time.monotonic() - began
 
     def interrupt(self) -> int:
-        """Interrupts it like Ctrl-C; returns the exit code."""
+        """Interrupts the run like Ctrl-C; returns the exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
         return self.process.wait(120 * self.patience)
@@ -134,7 +134,7 @@ class Run:
         return Checkpoint(received, received - replay["learns_from"] - PERIOD * replay["updates"])
 
     def events(self) -> list[str]:
-        """What happened to its processes, according to the run."""
+        """Events of the run's processes, from events.csv."""
         if not (self.out / "events.csv").exists():
             return []
         with open(self.out / "events.csv", newline="") as f:
@@ -288,7 +288,7 @@ def strike(cluster: Cluster, run: Run, kind: str) -> dict[str, Any]:
 
 
 def _serving(cluster: Cluster, kind: str) -> int:
-    """A rollout; or the replay or learner that works, while its spare is idle."""
+    """The process to kill: a rollout, or the replay or learner that works and not its idle spare."""
     pids = processes(cluster, {"actor": "Rollout"}.get(kind, kind.capitalize()))
     if kind == "actor":
         return pids[0]
@@ -312,7 +312,7 @@ _KINDS = ("Rollout", "Replay", "Learner")
 
 
 def stalls(history: list[tuple[float, int, int, int]], kills: list[dict[str, Any]]) -> list[float]:
-    """Seconds between two moments with steps, over the whole run, without times when a node was missing."""
+    """Seconds between two increases of the steps, over the whole run, without the times from a kill to its repair."""
     moved = [after[0] for before, after in itertools.pairwise(history) if after[1] != before[1]]
     found = []
     for a, b in itertools.pairwise(moved):

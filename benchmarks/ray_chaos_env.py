@@ -1,4 +1,4 @@
-"""A small task for `ray_chaos.py` that records itself: every step is in a file, and every episode has a unique return."""
+"""A small task for `ray_chaos.py`. It records every step in a file and gives every episode a unique return."""
 
 import fcntl
 import os
@@ -11,7 +11,7 @@ LENGTH = 10
 BOOKS = "TDU_CHAOS_BOOKS"
 """The environment variable with the folder of records."""
 UNIT = 2.0**-20
-"""An episode's return is its number times this: exact in float32 for the first 16 million."""
+"""An episode's return is its number times this, which is exact in float32 for the first 16 million."""
 
 
 class Booked(gymnasium.Env):  # type: ignore[misc]
@@ -40,7 +40,7 @@ class Booked(gymnasium.Env):  # type: ignore[misc]
         return self.np_random.uniform(-1, 1, 4).astype(np.float32)
 
     def _number(self) -> int:
-        """The next number, over all processes."""
+        """The next episode number, counted over all processes."""
         with open(self._books / "episodes", "a+b") as f:
             fcntl.flock(f, fcntl.LOCK_EX)
             f.write(b".")

@@ -4,8 +4,8 @@
     python -m tdu train deep_sea:size=50 --episodes 10000 --until budget --record --out long
     python benchmarks/recording.py --page long --out results/recording.json
 
-Processor time, which a busy machine changes little. For the page also wall time: of `tdu report` from start to end, and until
-Chromium first paints. The one-time compilation for snapshots is excluded.
+Times are processor time, which other work affects little. The page also has wall time: of `tdu report` from start to end, and
+until Chromium first paints. The one-time compilation for snapshots is excluded.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from tdu.run.processes import use_one_core
 from tdu.run.recording import Recorder
 
 CASES = (("tdu", 20, 275), ("tdu", 50, 2951), ("dqn", 50, None))
-"""Agent, size of Deep Sea, and the episode at which results/deep_sea/runs.csv has it solved."""
+"""Agent, size of Deep Sea, and the episode at which it is solved in results/deep_sea/runs.csv."""
 EPISODES, SHORT = 10_000, 300
 """Lengths of runs, in episodes."""
 TIMES = 3

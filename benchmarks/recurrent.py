@@ -3,10 +3,10 @@
     python benchmarks/recurrent.py --out results/recurrent.csv
     python benchmarks/recurrent.py --out results/recurrent.csv --only memory_10 deep_sea_10 --agents tdu_r2d2
 
-One row per run, written as it ends. Started again, it makes the missing runs. `--markdown` prints the table. Every run has a
-limit of steps or episodes. A run with a target ends after five evaluations in a row at the target, and Deep Sea ends when it
-is solved. `control` is r2d2 without LSTM, previous action and previous reward, so it has no memory. Presets were tuned on
-seeds from 100 on; the seeds here are 0, 1, 2, …
+Each run has a row, written as it ends. A second start makes the missing runs. `--markdown` prints the table. Every run has a
+limit of steps or episodes. A run with a target ends after five evaluations in a row at the target. A run on Deep Sea ends
+when it is solved. `control` is r2d2 without LSTM, previous action and previous reward, so it has no memory. Presets were
+tuned on seeds from 100 on. The seeds here are 0, 1, 2, …
 """
 
 import argparse
@@ -40,7 +40,7 @@ class Task(NamedTuple):
 
 ALL = ("r2d2", "b_r2d2", "tdu_r2d2", "tdu_r2d2_prior")
 OPTIONS = {"control": {"lstm_size": 0, "feed_back": False}, "b_r2d2": {"prior_scale": 0.0}}
-"""Bootstrapped R2D2 is measured without priors, as its first rows were."""
+"""Bootstrapped R2D2 has no priors, like its first rows in the file."""
 
 TASKS = {
     "memory_10": Task("bsuite:memory_len/9", ("r2d2", "tdu_r2d2", "control"), 5, steps=20_000, every=200, target=0.95),
@@ -83,7 +83,7 @@ def run(name: str, agent: str, seed: int) -> dict[str, Any]:
     def on_evaluation(evaluation: Any) -> bool:
         nonlocal in_a_row
         mean, episodes = evaluation.returns.mean, evaluation.returns.episodes
-        if episodes < task.evaluation_episodes:  # a run tries out what a tenth of its steps affords
+        if episodes < task.evaluation_episodes:  # evaluations in a run take at most a tenth of its steps
             more = play(task.env, evaluation.agent, episodes=task.evaluation_episodes).returns
             mean, episodes = float(more.mean()), len(more)
         row["last_return"] = round(mean, 4)

@@ -3,11 +3,11 @@
     python benchmarks/recurrent_speed.py --out results/recurrent_speed.json
 
 *Learning* is the learner's own step on batches from a replay that the agent has filled. A trained transition is one step of a
-trace, so a learning step has batch × trace of them. Its *limit* is the convolutions and matrix products alone: of the target
-network over burn-in and trace, and of the trained network over the burn-in, and over the trace with the gradient of every
-weight, with the same shapes. The limit has no conversion of bytes, biases, activations, gates, targets, loss, norm, Adam or
-priorities. *Acting* is everything else in a run: network, environments, and cutting and storing sequences.
-*Environments alone* play random actions; ale-py's vector environment (C++) has the same preprocessing. The last measurement
+trace, so a learning step has batch × trace of them. Its *limit* has only the convolutions and matrix products, with the same
+shapes: of the target network over burn-in and trace, and of the trained network over burn-in and trace. Over the trace, it
+includes the gradient of every weight. The limit has no conversion of bytes, biases, activations, gates, targets, loss, norm,
+Adam or priorities. *Acting* is everything else in a run: network, environments, and cutting and storing sequences.
+*Environments alone* play random actions. ale-py's vector environment (C++) has the same preprocessing. The last measurement
 is `tdu.train` with the replay of its preset, from the first learning step on.
 
 Contenders take turns, because machines are noisy. Rates are per second of processor time, which other work affects less, and
@@ -234,7 +234,7 @@ def products(trained: Any, spec: Any, shape: Any, batch: int, pixels: int) -> Ca
         if w["filters"]:
             x = x.reshape(-1, *x.shape[2:])
             for f in w["filters"]:
-                stride = f.shape[0] // 2 if f.shape[0] > 3 else 1  # as the networks have it
+                stride = f.shape[0] // 2 if f.shape[0] > 3 else 1  # as in the networks
                 x = jax.lax.conv_general_dilated(
                     x, f, (stride, stride), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
                 )

@@ -1,9 +1,9 @@
-"""The size of the paper's sequences in transit, into the replay and out of it, and the replay's time for each.
+"""The size of the paper's sequences on their way into and out of the replay, and the replay's time for each.
 
     python benchmarks/replay_traffic.py --out results/replay_traffic.json
 
-Stacks of four frames of 84 × 84, 20 steps of burn-in and 80 of trace, batches of 64, all in this process: Ray's own cost is
-not included. `docs/cluster.md` uses these numbers.
+Sequences have stacks of four frames of 84 × 84, 20 steps of burn-in and 80 of trace. Batches have 64 sequences. Everything
+runs in this process, so Ray's own cost is not included. `docs/cluster.md` uses these numbers.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def stream(rng: np.random.Generator, number: int, sequences: int) -> list[Sequen
 
 
 def weight(tree: object) -> int:
-    """Bytes of all its arrays."""
+    """Bytes of all arrays in a tree."""
     return sum(np.asarray(x).nbytes for x in jax.tree.leaves(tree))
 
 

@@ -1,19 +1,19 @@
-"""A memory task: our r2d2 with its defaults beside RLlib's recurrent DQN.
+"""A memory task: our r2d2 with its defaults compared with RLlib's recurrent DQN.
 
     python benchmarks/rllib.py --out results/rllib.csv
     python benchmarks/rllib.py --out results/rllib.csv --systems r2d2 --seeds 2
 
-bsuite's memory task of length 10: a bit is shown once and needed ten steps later. One row per run, written as it ends.
-Started again, it makes the missing runs. `--markdown` prints the table. The greedy policy plays 60 episodes about every
-1,100 steps: ours every 100 episodes, RLlib's after each iteration of 1,000 steps. A run ends after five evaluations in a
-row with a return of 0.95, or at its limit: 20,000 steps for ours, 200,000 steps or ten minutes of wall time for RLlib. The
+The task is bsuite's memory task of length 10: a bit is shown once and needed ten steps later. Each run has a row, written as
+it ends. A second start makes the missing runs. `--markdown` prints the table. The greedy policy plays 60 episodes about
+every 1,100 steps: ours every 100 episodes, RLlib's after each iteration of 1,000 steps. A run ends after five evaluations in
+a row with a return of 0.95, or at its limit: 20,000 steps for ours, 200,000 steps or ten minutes of wall time for RLlib. The
 table also has RLlib's best return within 20,000 steps. Seconds count from the start of the process and include imports,
-compilation and evaluations; `startup_seconds` is the time before the first step. Each system has one core. Processor time
+compilation and evaluations. `startup_seconds` is the time before the first step. Each system has one core. Processor time
 is the process's own, without Ray's daemons.
 
-RLlib no longer has R2D2. Its DQN takes an LSTM, on the new API stack, with a replay of sequences that is not prioritised (the
-prioritised one draws single steps). It runs in its own virtual environment, created when first needed (`--venv`), with its
-defaults except for `RLLIB`. A JSON file of the same name has settings and versions.
+RLlib no longer has R2D2. On the new API stack, its DQN supports an LSTM with a replay of sequences that is not prioritised.
+Its prioritised replay draws single steps. RLlib runs in its own virtual environment, created when first needed (`--venv`),
+with its defaults except for `RLLIB`. A JSON file of the same name has settings and versions.
 """
 
 import argparse
@@ -36,7 +36,7 @@ TASK = "memory_len/9"
 TARGET, IN_A_ROW, EPISODES = 0.95, 5, 60
 OURS = "r2d2"
 THEIRS: dict[str, dict[str, Any]] = {"rllib_dqn": {}, "rllib_dqn_burn_in": {"burn_in_len": 5}}
-"""Settings in addition to `RLLIB`: none, so that a sequence starts from the stored state; or our preset's burn-in."""
+"""Settings in addition to `RLLIB`: none, so a sequence starts from the stored state, or our preset's burn-in."""
 SEEDS = {OURS: 5, "rllib_dqn": 3, "rllib_dqn_burn_in": 3}
 MOST_STEPS, THEIR_MOST_STEPS = 20_000, 200_000
 
@@ -49,7 +49,7 @@ RLLIB: dict[str, Any] = {
     "gamma": 0.997,
     "replay_buffer_config": {"type": "EpisodeReplayBuffer", "capacity": 50_000},
 }
-"""Widths, activation and γ are those of our preset `memory`, the replay's capacity is RLlib's default. So is all else:
+"""Widths, activation and γ are those of our preset `memory`. The replay's capacity and everything else are RLlib's defaults:
 dueling heads, double Q, one-step targets, Huber loss, ε from 1 to 0.05 over 10,000 steps, a learning step on 32 steps of
 sequences for every environment step from the thousandth on, learning rate 5e-4, the target copied every 500 steps."""
 
@@ -76,7 +76,7 @@ class Watch:
         return time.perf_counter() - self._began
 
     def evaluation(self, step: int, mean: float) -> bool:
-        """True once the run can end."""
+        """Records an evaluation; returns True once the run can end."""
         row, mean = self.row, round(mean, 4)
         row["last_return"] = mean
         for name in ("best_return", *(["best_return_by_20000"] if step <= MOST_STEPS else [])):
@@ -127,7 +127,7 @@ def rllib_run(system: str, seed: int, minutes: float, watch: Watch) -> dict[str,
     from tdu.environments import bsuite
 
     class Memory(gymnasium.Env):
-        """bsuite's environment, reseeded at every episode as for our agents."""
+        """bsuite's environment, reseeded at every episode like for our agents."""
 
         def __init__(self, its_seed: int | str):
             self._env, self._episode = bsuite.load(TASK, its_seed), -1
@@ -162,7 +162,7 @@ def rllib_run(system: str, seed: int, minutes: float, watch: Watch) -> dict[str,
     tests = [Memory(f"{seed}/evaluation/{i}") for i in range(EPISODES)]
 
     def greedy_return() -> float:
-        """Plays all episodes side by side: they have equal length."""
+        """Plays all episodes in parallel, because they have equal length."""
         module = algorithm.get_module()
         state = {name: torch.zeros(EPISODES, *x.shape) for name, x in module.get_initial_state().items()}
         seen, total, over = np.stack([env.reset()[0] for env in tests]), 0.0, False

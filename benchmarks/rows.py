@@ -1,4 +1,4 @@
-"""Rows of runs in a CSV file: each is added as its run ends, and existing rows are not run again."""
+"""Rows of runs in a CSV file. A row is added as its run ends, and runs with a row are not repeated."""
 
 import csv
 from collections.abc import Sequence

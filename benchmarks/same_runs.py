@@ -1,9 +1,9 @@
-"""Whether two commits give the same runs, bit for bit: every runner, every family of agents, a resume and a sweep.
+"""Checks that two commits give the same runs, bit for bit: every runner, every family of agents, a resume and a sweep.
 
     python benchmarks/same_runs.py --out before.json        # on one commit
     python benchmarks/same_runs.py --against before.json --verdict results/same_runs.json   # on another, same machine
 
-before.json has a hash for each column of each run's logs, and for the trained agent's values. Wall time is left out. On an
+before.json has a hash of each column of each run's logs, and of the trained agent's parameters. Wall time is excluded. On an
 older commit, use a copy of this file.
 """
 

@@ -3,10 +3,10 @@
     python benchmarks/stepwise_speed.py --out results/stepwise_speed.json
 
 Both have the paper's settings (20 members, 64-64, batch 32, a learning step per environment step) on the same official
-environments, which are Python code. bsuite's agent has the whole machine, ours one core. Contenders are warmed up once and
-take turns for `--rounds` rounds, because machines are noisy: compare ratios. "limit" is the speed of the matrix products of a
+environments, which are Python code. bsuite's agent uses the whole machine, ours one core. Contenders are warmed up once and
+take turns for `--rounds` rounds. Compare ratios, because machines are noisy. "limit" is the speed of the matrix products of a
 learning step alone. With `--before COMMIT`, "before" is the code of that commit. Three rounds of everything with `--before`
-take about ten minutes; `--rounds 1 --seconds 2` takes six.
+take about ten minutes, `--rounds 1 --seconds 2` takes six.
 """
 
 import argparse

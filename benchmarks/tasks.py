@@ -1,11 +1,11 @@
-"""Tasks with cycles, as users have them: our agents with their defaults beside Stable-Baselines3's DQN with its own.
+"""Tasks with cycles, as users have them: our agents compared with Stable-Baselines3's DQN, each with its defaults.
 
     python benchmarks/tasks.py --out results/tasks.csv
     python benchmarks/tasks.py --out results/tasks.csv --only key_door_5 CartPole --agents tdu dqn --seeds 2
 
-One row per run, written as it ends. Started again, it makes the missing runs. `--markdown` prints the table of every seed.
-`--summary` prints a line per task, with the first agent and whether TDU and BDQN are within its interval. `--pairs` compares
-them with others in pairs with the same task and seed. Every run has a limit of environment steps, and ends after five
+Each run has a row, written as it ends. A second start makes the missing runs. `--markdown` prints the table of every seed.
+`--summary` prints a line per task: which agent is first, and whether TDU and BDQN are within its interval. `--pairs` compares
+them with others in pairs with the same task and seed. Every run has a limit of environment steps. It ends earlier after five
 evaluations in a row at the target. The target is nine tenths of the way from a random policy's return to the best return.
 Stable-Baselines3 runs in its own virtual environment, created when first needed (`--sb3-venv`).
 
@@ -42,7 +42,7 @@ class Task(NamedTuple):
     best: float
     """Return of a good policy."""
     floor: float = 0.0
-    """Return of a random one."""
+    """Return of a random policy."""
     sparse: bool = True
     tuned: bool = False
 
@@ -67,7 +67,7 @@ TASKS = {
     "MiniGrid-MultiRoom-N2-S4": Task("gym:MiniGrid-MultiRoom-N2-S4-v0", 40_000, 10, 0.8),
 }
 AGENTS = ("tdu", "bdqn", "tdu_heads", "dqn", "dqn_paper", "cts_paper", "rnd_paper", "sb3_dqn", "sb3_zoo")
-"""Agents with their defaults (ours: the preset general), or as in `VARIANTS` and `ZOO`."""
+"""Agents with their defaults (ours with the preset general), or with the settings in `VARIANTS` and `ZOO`."""
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "tdu_heads": ("tdu", {"ensemble": "heads"}),
     "dqn_paper": ("dqn", {"preset": "paper"}),
@@ -101,7 +101,7 @@ PAIRS = (
 """Agents compared by task and seed."""
 IN_A_ROW = 5
 EPISODES = 20
-"""Episodes of an evaluation, or fewer: a tenth of the steps since the last one, and at least a thousand steps."""
+"""Episodes of an evaluation. It has fewer if they take more than a tenth of the steps since the last one and than 1000."""
 
 COLUMNS = (
     "task", "agent", "seed", "first_goal_episode", "first_goal_step", "target_episode", "target_step", "best_return",
@@ -110,7 +110,7 @@ COLUMNS = (
 
 
 class Watch:
-    """Collects for a run's row when the first goal and the target were reached."""
+    """Records in a run's row when the first goal and the target were reached."""
 
     def __init__(self, task: Task):
         self._task = task
@@ -122,7 +122,7 @@ class Watch:
             self.row |= {"first_goal_episode": episode, "first_goal_step": step}
 
     def evaluation(self, episode: int, step: int, mean: float) -> bool:
-        """True once the run can end."""
+        """Records an evaluation; returns True once the run can end."""
         self.row["last_return"] = round(mean, 4)
         self.row["best_return"] = max(self.row["best_return"] or -1e9, round(mean, 4))
         reached = mean >= self._task.target
@@ -176,7 +176,7 @@ def sb3_run(task: Task, seed: int, **settings: Any) -> dict[str, Any]:
             env = gymnasium.make(f"minigrid:{env_id.name}" if env_id.name.startswith("MiniGrid") else env_id.name)
         else:
             env = gymnasium.make("tdu/KeyDoor-v0", disable_env_checker=True, **env_id.options())
-        if isinstance(env.observation_space, gymnasium.spaces.Dict):  # MiniGrid's, laid out as our agents see it
+        if isinstance(env.observation_space, gymnasium.spaces.Dict):  # MiniGrid's, in the layout of our agents
             parts = layout(env.observation_space, largest_byte=MINIGRID_BYTES)
             space = gymnasium.spaces.Box(0.0, 1.0, parts.shape, np.float32)
             env = gymnasium.wrappers.TransformObservation(env, lambda seen: flatten(parts, seen, task.env), space)
@@ -221,9 +221,9 @@ def sb3_run(task: Task, seed: int, **settings: Any) -> dict[str, Any]:
 
 
 def worker(name: str, agent: str, seeds: list[int]) -> None:
-    """A row per seed. Our first run also compiles; the others reuse it.
+    """Prints a row per seed. Our first run also compiles, and the others reuse its programs.
 
-    Seconds are the processor's: all agents compute on one core, so that it is what they take on a core of their own.
+    Seconds are processor time. All agents use one core, so this is the time that they take on an idle core.
     """
     for seed in seeds:
         started, task = time.process_time(), TASKS[name]
@@ -359,7 +359,7 @@ def warm(rows: list[dict[str, str]]) -> list[dict[str, str]]:
 
 
 def median_words(texts: list[str]) -> str:
-    """The median, with unsuccessful runs as the longest, and every seed's number."""
+    """The median and every seed's number. Unsuccessful runs count as the longest."""
     if not texts:
         return "–"
     numbers = sorted(float(t) if t else float("inf") for t in texts)

@@ -1,8 +1,9 @@
-"""Values of a policy in a thousand MDPs at once: NumPy's batched solve and JAX's, both LAPACK in float64 on one core.
+"""Values of a policy in a thousand MDPs at once: NumPy's and JAX's batched solve, both LAPACK in float64 on one core.
 
     python benchmarks/theory_solves.py --out results/theory_solves.json
 
-Processor time, in turns, so that a busy machine changes little; medians of the rounds. Compilation is reported separately.
+Times are medians of processor time over rounds, in which both take turns, so other work affects them little. Compilation is
+reported separately.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What tdu makes of a damaged sweep, and whether that outcome is allowed. mutations.py lists the outcomes."""
+"""Runs tdu's commands on a damaged sweep and judges each outcome. mutations.py lists the outcomes."""
 
 import contextlib
 import hashlib
@@ -20,7 +20,7 @@ from folders import KINDS
 EPISODES = {"compiled": 500, "bsuite": 40, "gymnasium": 40, "vector": 40}
 SEEDS = {"a": 3, "b": 4}
 LIMIT = 120
-"""Seconds after which a command is stopped: it has missed the damage and is training."""
+"""Seconds after which a command is stopped, because it has missed the damage and is training."""
 QUIET = ("--progress", "none", "--evaluation-episodes", "0")
 
 
@@ -70,7 +70,7 @@ class TooLong(BaseException):
 
 
 def call(function: Callable[[], Any]) -> Answer:
-    """Calls it and captures its output; the code is what it returns, if that is a number."""
+    """Calls a function and captures its output. The code is the value that it returns, if that is a number."""
     from tdu.errors import UserError
 
     out, err, fault, value = io.StringIO(), io.StringIO(), "", None
@@ -181,7 +181,7 @@ class Subject:
         words = [*words_of(self.kind), "--seed", str(SEEDS["a"])] if typed else [KINDS[self.kind][0], *QUIET]
         return run_tdu("train", *words, "--out", str(self._place / "a"), "--resume")
 
-    # What came of them.
+    # The verdicts.
 
     def _answers(self, sweep: Sweep) -> dict[str, Any]:
         """The readers' answers on an undamaged sweep."""
@@ -266,7 +266,7 @@ class Subject:
         return violation("a run is left out without a word" if found["runs"] + len(left_out) < 2 else "other numbers")
 
     def _score_of(self, forms: tuple[str, ...]) -> Any:
-        """The score of undamaged runs, each as it is now, as it was earlier, or left out."""
+        """The score of undamaged runs, each in its present form, in its earlier form, or left out."""
         if forms not in self._scores:
             sweep = {
                 run: self.sweep[run] if form == "now" else self._before(self.sweep[run])

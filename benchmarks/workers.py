@@ -1,6 +1,6 @@
 """Shared by the speed benchmarks: measuring in separate processes, bsuite's agent, and the limits.
 
-A worker reports when it is warm, waits for a signal, and measures for some seconds. So several can be measured at once.
+A worker reports when it is warm, waits for a signal, and measures for some seconds. So several can measure at the same time.
 """
 
 import contextlib
@@ -40,9 +40,9 @@ class Contender(NamedTuple):
 
 
 def taking_turns(script: str, contenders: dict[str, Contender], rounds: int) -> dict[str, list[list[dict]]]:
-    """Workers that are warmed up once and then measured one contender after the other, `rounds` times around.
+    """Warms up all workers once and then measures one contender after the other, `rounds` times.
 
-    Machines are noisy, and so what is compared is measured within seconds. The answers of each round, for each contender.
+    Machines are noisy, so contenders are measured within seconds of each other. Returns each contender's answers by round.
     """
     workers = {name: [Worker(script, c.arguments, c.tree) for _ in range(c.count)] for name, c in contenders.items()}
     for worker in (w for group in workers.values() for w in group):
@@ -68,7 +68,6 @@ class Worker:
         self._process = subprocess.Popen(self._command, env=environment, **pipes)
 
     def wait_until_ready(self) -> None:
-        """Waits until it is warm."""
         if self._process.stdout.readline().strip() != "ready":
             raise SystemExit(f"a worker failed; run {' '.join(self._command)} to see why.")
 
@@ -82,13 +81,12 @@ class Worker:
         return json.loads(self._process.stdout.readline())
 
     def end(self) -> None:
-        """Ends the process."""
         self._process.communicate()
 
 
 @contextlib.contextmanager
 def checked_out(commit: str | None) -> Iterator[Path | None]:
-    """The repository at that commit, in a temporary folder."""
+    """A temporary folder with the repository at that commit."""
     if commit is None:
         yield None
         return
@@ -156,7 +154,7 @@ def boot_dqn(env: Any) -> Any:
 def compiled(
     name: str, env_id: str, warm_up: int, chunk: int = 1000, preset: str = "paper", **options: Any
 ) -> Callable[[], int]:
-    """Our agent on a compiled environment, as `tdu train` runs it, after `warm_up` steps; a chunk per call."""
+    """Our agent on a compiled environment, as in `tdu train`, after `warm_up` steps. Each call makes a chunk of steps."""
     from tdu import agents, environments
     from tdu.run.processes import use_one_core
     from tdu.run.runners.compiled import CompiledRunner
@@ -178,7 +176,7 @@ def compiled(
 
 
 def _stay_on_one_core() -> None:
-    """As `tdu train` does; older commits do not."""
+    """`tdu train` also does this. Older commits do not."""
     with contextlib.suppress(ImportError):
         from tdu.run.one_core import stay_on_one_core
 
@@ -186,7 +184,7 @@ def _stay_on_one_core() -> None:
 
 
 def stepwise(name: str, bsuite_id: str, **options: Any) -> tuple[Any, Callable[[], int]]:
-    """Our agent on bsuite's own environment, as `tdu train` runs it: the runner, and an episode per call."""
+    """Our agent on bsuite's own environment, as in `tdu train`: the runner, and a function that plays an episode."""
     from tdu import agents, environments
     from tdu.run.processes import use_one_core
     from tdu.run.runners.protocol import Budget
@@ -207,7 +205,7 @@ def stepwise(name: str, bsuite_id: str, **options: Any) -> tuple[Any, Callable[[
 
 
 def products(heads: int = HEADS, batch: int = BATCH, width: int = WIDTH) -> Callable[[], int]:
-    """The products with the hidden layers of a learning step alone: two forward, two backward. A hundred per call."""
+    """The products with the hidden layers of a learning step: two forward, two backward. A call makes a hundred steps."""
     from tdu.run.processes import use_one_core
 
     use_one_core()
@@ -251,10 +249,10 @@ def bytes_per_second() -> float:
 
 
 def bytes_of_a_step(heads: int, batch: int, width: int) -> int:
-    """What a learning step on one-hot observations has to move, each thing once.
+    """Bytes that a learning step on one-hot observations has to move at least.
 
-    Four numbers for each weight of the rows of s, read and written, and of the rows of s', read; the same four of the
-    hidden layer, read and written. What is computed in between could stay in a cache.
+    Each weight has four numbers. Those of the rows of s and of the hidden layer are read and written, those of the rows of s'
+    are read. Intermediate results could stay in a cache.
     """
     row, hidden = heads * width, heads * width * width
     return 4 * (12 * batch * row + 8 * hidden)

@@ -4,7 +4,7 @@
     cd examples && tdu sweep python:lock:make --grid return_cut=never,worse --seeds 5 --episodes 500 --evaluate-every 20
 
 There are twelve positions with four buttons each, and the only reward comes after the last. With plain n-step returns, a head
-counts the wrong buttons that other heads pressed, and the lock stays closed. `return_cut="worse"` leaves those steps out
+counts the wrong buttons that other heads pressed, and the lock stays closed. `return_cut="worse"` excludes those steps
 (docs/your-task.md).
 """
 

@@ -20,7 +20,7 @@ def main(seeds: int, steps: int = 2000) -> jax.Array:
     runs = jax.jit(jax.vmap(train(env, agent, steps)))
     started = time.perf_counter()
     _, rows = runs(jax.vmap(tdu.run_key)(jnp.arange(seeds)))
-    returns = jax.block_until_ready(rows.episode_return)  # [seeds, episodes]; the first `filled` of each count
+    returns = jax.block_until_ready(rows.episode_return)  # [seeds, episodes]; a row's first `filled` are valid
     took = time.perf_counter() - started
     print(f"{seeds} runs of {steps} steps on {jax.devices()[0].platform}: {took:.1f} s with compilation")
     is_episode = jnp.arange(returns.shape[1]) < rows.filled[:, None]

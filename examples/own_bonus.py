@@ -3,7 +3,7 @@
     python examples/own_bonus.py
     cd examples; tdu train deep_sea:size=10 --agent python:own_bonus:RANGE --beta 0.5
 
-Explorers are paid for the range of the exploiters' TD errors, in place of their standard deviation.
+Explorers are paid for the range of the exploiters' TD errors instead of their standard deviation.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from tdu.types import Bonus
 
 @dataclass(frozen=True)
 class Config(EnsembleConfig):
-    """TDU's ensemble; every field is an option of `tdu train` too."""
+    """TDU's ensemble. Every field is also an option of `tdu train`."""
 
     exploiters: int = option(10, "Value functions trained on the reward.", minimum=2)
     explorers: int = option(10, "Value functions trained on reward plus bonus.", minimum=1)
@@ -31,7 +31,7 @@ def make(spec, config):
     """The agent for an environment."""
 
     def reward(state, batch, exploit):
-        """The explorers' reward and the bonus in it, [B] each; `exploit.td` are the exploiters' TD errors, [K, B]."""
+        """The explorers' reward and the bonus in it, [B] each. `exploit.td` has the exploiters' TD errors, [K, B]."""
         bonus = jnp.max(exploit.td, axis=0) - jnp.min(exploit.td, axis=0)
         return batch.r_t + config.beta * bonus, bonus
 

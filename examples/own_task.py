@@ -2,8 +2,8 @@
 
     python examples/own_task.py [SEED]
 
-A room of 5 × 5 with a key in one corner and a door in another. Opening the door with the key is the only reward. A random
-walk finds it in one episode of forty.
+A room of 5 × 5 cells has a key in one corner and a door in another. Opening the door with the key is the only reward. A
+random walk finds it in one of forty episodes.
 """
 
 import sys

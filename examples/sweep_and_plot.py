@@ -1,9 +1,9 @@
-"""A sweep from Python, and its figure: episodes that TDU and DQN need for Deep Sea, by size.
+"""A sweep from Python, and its figure: episodes that TDU and DQN need to solve Deep Sea, by size.
 
     python examples/sweep_and_plot.py [FOLDER]
 
 The same from a shell: tdu sweep deep_sea:size=6 deep_sea:size=10 … --agent tdu --agent dqn --seeds 2
-Started again, it makes only the missing runs.
+A second start makes only the missing runs.
 """
 
 import sys

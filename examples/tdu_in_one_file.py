@@ -70,7 +70,7 @@ Network = list[tuple[Array, Array]]  # weights and biases of each layer; those o
 
 
 def init_ensemble(key: Array, size: int) -> Network:
-    """H networks. Weights are normal with standard deviation 1/√fan_in, cut at two of them; biases are 0."""
+    """H networks. Weights are normal with standard deviation 1/√fan_in, truncated at two of them. Biases are 0."""
     widths = (size * size, *HIDDEN, 2)
     return [
         (jax.random.truncated_normal(k, -2, 2, (K + N, fan_in, width)) / jnp.sqrt(fan_in), jnp.zeros((K + N, width)))
@@ -127,7 +127,7 @@ def loss(params: Network, target: Network, prior: Network, batch: Transition, be
 
 
 class Agent(NamedTuple):
-    """All that changes during training."""
+    """Everything that changes during training."""
 
     params: Network
     target: Network
@@ -137,7 +137,7 @@ class Agent(NamedTuple):
 
 
 class Episode(NamedTuple):
-    """What one episode leaves to log."""
+    """The log of one episode."""
 
     reward: Array  # sum of rewards
     sigma: Array  # mean σ of the batches learned from

@@ -30,7 +30,7 @@ for fixed, given in zip((3, 4), [os.dup(int(number)) for number in sys.argv[1:3]
     os.set_inheritable(fixed, True)
 os.execv(sys.argv[3], sys.argv[3:])
 """
-"""Chromium reads commands from descriptor 3 and answers on 4. A process that uses JAX must not fork to set them up."""
+"""Chromium reads commands from descriptor 3 and answers on 4. This script connects them: a process with JAX must not fork."""
 
 
 class Browser:
@@ -123,7 +123,7 @@ class Browser:
         self.call("Input.dispatchKeyEvent", type="keyUp", key=name, windowsVirtualKeyCode=code)
 
     def screenshot(self, path=None, *, full=True):
-        """The page as a picture."""
+        """The page as an image."""
         data = base64.b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=full)["data"])
         if path is not None:
             path.write_bytes(data)

@@ -1,8 +1,8 @@
-"""One core per process, as the command line sets it, so that tests and command line compute the same numbers.
+"""Each test process uses one core, like the command line, so both compute the same numbers.
 
-Tests compile much and compute little. XLA leaves out most of its optimizations and writes its kernels the older way, which
-compiles in a third of the time (the same meaning, other rounding), and what one process has compiled, the others find: many
-tests start the same small program, some in a process of its own. What is said here is said to those processes too.
+Tests compile a lot and compute little. XLA therefore skips most optimizations and uses its older kernel emitters, which
+compile in a third of the time. Results differ only by rounding. All processes share compiled programs, because many tests
+start the same small program, some in a separate process. Processes that tests start inherit these settings.
 """
 
 import os
@@ -10,7 +10,7 @@ import shutil
 import tempfile
 
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-    # The processes that run the tests have it from the one that starts them.
+    # Processes that run the tests inherit the variable from the process that starts them.
     OURS = os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="tdu-compiled-")
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.3"
     os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
@@ -34,7 +34,7 @@ LONGEST = (
     "test_r2d2",
     "test_reproduce",
 )
-"""Files that take longest begin first, so that none of them is left to the end alone."""
+"""The slowest files start first, so that none of them runs alone at the end."""
 
 
 def pytest_collection_modifyitems(items):
@@ -43,6 +43,6 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_unconfigure():
-    """Leaves nothing behind."""
+    """Deletes the compiled programs."""
     if OURS is not None:
         shutil.rmtree(OURS, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Small Gymnasium environments for tests of vectors; apart from them, so that a process of its own need import no more."""
+"""Small Gymnasium environments for tests. They have their own file so that a subprocess imports nothing else."""
 
 import gymnasium
 import numpy as np
@@ -6,9 +6,9 @@ from gymnasium import spaces
 
 
 class Diary(gymnasium.Env):
-    """Observes (row, episode, step, the episode's length): a transition that crosses episodes would tell itself.
+    """Observations are (row, episode, step, episode length), so a transition that crosses episodes is visible.
 
-    Episodes are of 2 to 5 steps, drawn from the seed; those of even number end by a time limit.
+    Episodes have 2 to 5 steps, drawn from the seed. Even-numbered episodes end by a time limit.
     """
 
     action_space = spaces.Discrete(2, start=1)
@@ -42,7 +42,7 @@ class Diary(gymnasium.Env):
 
 
 class Sign(gymnasium.Env):
-    """Say which of two signs is shown: 1 for the right answer. No constant answer is right more than half of the time."""
+    """Name the sign that is shown, one of two. A right answer is worth 1. A constant answer is right half of the time."""
 
     action_space = spaces.Discrete(2)
     observation_space = spaces.Box(-1, 1, (4,), np.float32)
@@ -62,7 +62,7 @@ class Sign(gymnasium.Env):
 
 
 class Corridor(gymnasium.Env):
-    """Five cells; the right end pays 1. What is seen may be anything that `see` makes of the cell."""
+    """Five cells with a reward of 1 at the right end. `see` turns a cell into an observation."""
 
     action_space = spaces.Discrete(2)
 

@@ -1,4 +1,4 @@
-"""A user's environment that waits in the middle of a run, so that a test can interrupt it there, however fast it is."""
+"""A user's environment that waits in the middle of a run, so that a test can interrupt even a fast run there."""
 
 import time
 
@@ -23,13 +23,13 @@ def make():
 
 
 def gated(folder):
-    """A folder in which runs on `python:gate:make` wait, until it has a file `open`."""
+    """A folder in which runs on `python:gate:make` wait until a file `open` exists."""
     (folder / "gate.py").write_text(_CODE)
     return folder
 
 
 def wait_for_runs(process, folder):
-    """The processes of runs that wait at the gate, once there is one."""
+    """Waits until a run is at the gate; returns the process ids of all runs there."""
     for _ in range(6000):
         assert process.poll() is None, process.communicate()
         waiting = [int(path.name.partition("-")[2]) for path in folder.glob("waiting-*")]

@@ -1,4 +1,4 @@
-"""The big table of a one-hot layer is updated where it lies: XLA's compiled text holds no copy of it."""
+"""The large table of a one-hot layer is updated in place: XLA's compiled text contains no copy of it."""
 
 import math
 import re
@@ -17,11 +17,11 @@ TABLE = (901, 4, 4, 8)
 SIZE = math.prod(TABLE)
 INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%?[\w.-]+ = (?P<type>\w+)\[(?P<dims>[\d,]*)\]\S* (?P<opcode>[\w-]+)\(", re.M)
 IN_PLACE = {"parameter", "get-tuple-element", "bitcast", "scatter", "dynamic-update-slice", "fusion"}
-"""What gives an array of the table's size without writing all of it; the inside of a fusion is in the text as well."""
+"""Operations that return an array of the table's size without writing all of it. The text also has the inside of fusions."""
 
 
 def opcodes(text):
-    """Of all instructions, fused or not, whose result is as large as the table, in whatever shape and layout."""
+    """Opcodes of all instructions, fused or not, whose result has the table's size, in any shape and layout."""
     found = [m for m in INSTRUCTION.finditer(text) if m["type"] == "f32"]
     return [m["opcode"] for m in found if math.prod(int(d) for d in m["dims"].split(",") if d) == SIZE]
 

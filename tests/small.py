@@ -1,4 +1,4 @@
-"""Small settings with which every agent learns a small sea in seconds, for the files that train them."""
+"""Small settings with which every agent learns a small Deep Sea in seconds."""
 
 import functools
 
@@ -11,7 +11,7 @@ from tdu.run.trained import TrainedAgent, play
 
 SIZE, MAPPING = 4, 8
 SEA = f"deep_sea:size={SIZE},mapping_seed={MAPPING}"
-"""Which action leads on differs from row to row, so that no constant policy finds the chest."""
+"""The action that moves right differs between rows, so no constant policy finds the chest."""
 
 SEEDS = (1, 2, 3)
 NETWORKS = {
@@ -27,7 +27,7 @@ EXPLORING = {
     "tdu_ac": {"beta": 0.3},
     "nns": {"epsilon": 0.1},
 }
-"""So short a time is not enough for every agent's usual way to explore; SU forgets at the others' step size."""
+"""With their defaults, these agents explore too slowly for such short runs. SU forgets at the other agents' step size."""
 
 
 def settings(name):
@@ -38,7 +38,7 @@ def settings(name):
 
 @functools.cache
 def trained(name, seed, env=SEA, episodes=400):
-    """A run that does not stop."""
+    """A run that does not stop before its last episode."""
     return tdu.train(env, name, seed=seed, episodes=episodes, until="budget", evaluation_episodes=0, **settings(name))
 
 
@@ -50,12 +50,12 @@ def untrained(name, seed):
 
 
 def returns(agents):
-    """What each of them gets in the sea when it only exploits; the chest, but for the cost of moving, is 0.99."""
+    """The greedy return of each agent. The chest minus the cost of moving is 0.99."""
     return np.array([play(SEA, agent, episodes=1).returns[0] for agent in agents])
 
 
 def assert_learns(name):
-    """No seed's agent finds the chest before it has learned, and every seed's does after."""
+    """Before training, no seed's agent finds the chest. After training, every seed's agent does."""
     runs = [trained(name, seed) for seed in SEEDS]
     assert returns([untrained(name, seed) for seed in SEEDS]).max() < 0.1
     np.testing.assert_allclose(returns([run.agent for run in runs]), [0.99] * len(SEEDS), rtol=1e-5)

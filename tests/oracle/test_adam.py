@@ -1,4 +1,4 @@
-"""Adam against optax; the late, sparse Adam against the dense one."""
+"""Adam against optax, and the sparse Adam, which updates rows late, against the dense one."""
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +32,7 @@ def test_adam_equals_optax():
 
 
 def _batches(steps: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """States with repeats, the all-zero observation and long rests; unit-size gradients."""
+    """States with repeats, long absences and the all-zero observation, and gradients of size 1."""
     rng = np.random.default_rng(seed)
     states = rng.choice(STATES + 1, size=(steps, BATCH), p=_uneven())
     return states.astype(np.int32), rng.choice([-1.0, 1.0], size=(steps, BATCH, *ROW))

@@ -1,4 +1,4 @@
-"""The drop-in agent: bsuite's own loop trains it, to the same run as ours."""
+"""The drop-in agent: trained by bsuite's own loop, it gives the same run as our loop."""
 
 import warnings
 
@@ -19,13 +19,13 @@ FAST = {"hidden_sizes": (16,), "exploiters": 3, "explorers": 2, "batch_size": 8,
 
 
 class Rows(list):
-    """A bsuite logger that keeps its rows."""
+    """A bsuite logger that stores its rows."""
 
     write = list.append
 
 
 class Reseeded:
-    """Seeds the environment at every reset as our runner does."""
+    """Seeds the environment at every reset, like our runner."""
 
     def __init__(self, env, seed):
         self._env, self._seed, self._episode = env, seed, 0
@@ -53,7 +53,7 @@ def test_bsuite_s_own_loop_gives_the_same_log(bsuite_id, capsys):
 
 
 class Broken:
-    """A dm_env environment that breaks one promise."""
+    """A dm_env environment that violates one rule of the interface."""
 
     def __init__(self, **changes):
         from dm_env import specs

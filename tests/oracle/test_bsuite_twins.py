@@ -1,6 +1,6 @@
-"""Compiled twins of bsuite's environments: with the same random draws they do what the official ones do.
+"""Compiled twins of bsuite's environments equal the official ones for the same random draws.
 
-A twin plays first. Its state shows what it drew, and the official environment is given the same draws.
+A twin plays first. Its state contains its draws, and the official environment gets the same draws.
 """
 
 import gzip
@@ -27,7 +27,7 @@ with warnings.catch_warnings():
     from bsuite.environments.cartpole import CartpoleState as OfficialCartpoleState
 
 STEPS = 500
-"""Of every different setting."""
+"""Steps played in each distinct setting."""
 TWINS = [name for name in experiments.SETTINGS if not name.startswith("deep_sea")]
 PHYSICS = ("cartpole", "cartpole_swingup", "mountain_car")
 SMALL = {
@@ -41,7 +41,7 @@ SMALL = {
 
 
 class Script:
-    """In place of bsuite's random numbers: what it is given."""
+    """Replaces bsuite's random generator and returns given numbers."""
 
     def __init__(self):
         self.draws = deque()
@@ -54,7 +54,7 @@ class Script:
 
 @pytest.fixture(scope="module", autouse=True)
 def digits(tmp_path_factory):
-    """A small MNIST in its own format, with every byte in it."""
+    """A small MNIST in the original format, with every value of a byte."""
     folder, rng = tmp_path_factory.mktemp("mnist"), np.random.default_rng(0)
     for part, count in (("train", 50), ("t10k", 2)):
         pixels, labels = rng.permutation(np.arange(count * 784) % 256), rng.integers(10, size=count)
@@ -80,7 +80,7 @@ def different_settings(name):
 
 
 def official(bsuite_id):
-    """bsuite's environment, and the scripts that its own draws and the noise of its rewards come from."""
+    """bsuite's environment, and the scripts for its own draws and for its reward noise."""
     env = environments.make(f"bsuite:{bsuite_id}").environments[0]._env
     raw = getattr(env, "raw_env", env)
     raw._rng, noise = Script(), Script()
@@ -90,7 +90,7 @@ def official(bsuite_id):
 
 
 def drawn_at_first(name, state, first):
-    """What the official environment has to draw to begin an episode as the twin did."""
+    """The draws with which the official environment begins an episode as the twin did."""
     if name == "cartpole":
         return [float(x) for x in state.pole[:4]]
     if name == "cartpole_swingup":
@@ -110,7 +110,7 @@ def drawn_at_first(name, state, first):
 
 
 def drawn_at_step(name, after):
-    """The same of a step, apart from noise."""
+    """The draws of a step, without noise."""
     if not name.startswith("umbrella"):
         return []
     return [*([] if after.last else [(after.reward + 1) / 2]), after.observation[0, 3:]]
@@ -121,7 +121,10 @@ def at_random(observation, action):
 
 
 def play(env, policy, steps):
-    """A twin's steps, with a new episode after each end: actions and (new state, its first, after, noise, info)."""
+    """Plays a twin over several episodes: (first state and time step), actions, (begun, its time step, after, noise, info).
+
+    `begun` is the state of a new episode, which replaces the current one after an end.
+    """
 
     def one(now, given):
         state, observation = now
@@ -141,14 +144,14 @@ def play(env, policy, steps):
         state, first = env.reset(keys[0])
         return (state, first), *jax.lax.scan(one, (state, first.observation), (keys[1:], actions))[1]
 
-    # Keys of a kind that compiles quickly: which numbers are drawn does not matter here.
+    # This kind of key compiles quickly. The drawn numbers do not matter here.
     keys = jax.random.split(jax.random.key(3, impl="unsafe_rbg"), steps + 1)
     actions = np.random.default_rng(1).integers(env.spec.num_actions, size=steps)
     return jax.tree.map(np.asarray, run(keys, actions.astype(np.int32)))
 
 
 def assert_equal(bsuite_id, policy=at_random, steps=STEPS, tolerance=0.0):
-    """Plays a twin and then the official environment with the same draws; the lengths of the episodes that ended."""
+    """Compares a twin with the official environment for the same draws; returns the lengths of the finished episodes."""
     name, noisy = family(bsuite_id), experiment(bsuite_id).endswith("_noise")
     env = environments.make(bsuite_id)
     reference, own, noise = official(bsuite_id)
@@ -188,7 +191,7 @@ def assert_equal(bsuite_id, policy=at_random, steps=STEPS, tolerance=0.0):
 
 @pytest.mark.parametrize("name", [name for name in TWINS if name != "cartpole_swingup"])
 def test_a_twin_is_equal_to_the_official_environment(name):
-    """Whole trajectories of every setting, bit for bit; rewards with noise and positions but for rounding."""
+    """Whole trajectories of every setting are equal bit for bit, noisy rewards and positions up to rounding."""
     for bsuite_id in different_settings(name):
         lengths = assert_equal(bsuite_id, tolerance=2e-5 * (family(name) in PHYSICS))
         assert lengths or family(name) == "mountain_car"
@@ -216,13 +219,13 @@ def stay(observation, action):
     ],
 )
 def test_long_episodes_are_equal(bsuite_id, policy, shortest, longest):
-    """Time limits are true ends. The pole's clock ends an episode one step late, because 0.01 is no binary number."""
+    """Time limits are terminations. The pole's clock ends an episode one step late, because 0.01 is not exact in binary."""
     lengths = assert_equal(bsuite_id, policy, steps=1010, tolerance=2e-4)
     assert shortest <= min(lengths) <= max(lengths) <= longest
 
 
 def test_a_pole_is_balanced_for_as_long_as_the_official_one():
-    """An upright pole is unstable: both balance by what they see themselves."""
+    """An upright pole is unstable, so the policy acts on each environment's own observations."""
     *_, (_, _, afters, _, info) = play(environments.make("cartpole/0"), balance, 1010)
     assert np.flatnonzero(afters.last).tolist() == [1000]
     reference, own, _ = official("cartpole/0")
@@ -237,7 +240,7 @@ def test_a_pole_is_balanced_for_as_long_as_the_official_one():
 
 
 def test_every_step_of_a_pole_is_equal_from_any_state():
-    """Balance and all settings of the swing-up; one step from the same states, because many steps are chaotic."""
+    """Balancing and all settings of the swing-up. Each comparison is one step long, because many steps are chaotic."""
     rng, count = np.random.default_rng(2), 400
     low, high = np.float32([-3.1, -4, -0.8, -4]), np.float32([3.1, 4, 0.8, 4])
     drawn = rng.uniform(low, high, (count, 4)).astype(np.float32)
@@ -292,7 +295,7 @@ def test_every_step_of_the_car_is_equal_from_any_state():
 
 
 def test_draws_are_distributed_as_in_bsuite():
-    """The beginnings of episodes, and noise, against as many of the official environment's."""
+    """First observations against the same number from the official environment, and reward noise against its moments."""
     count = 3000
     keys = jax.random.split(jax.random.key(0, impl="unsafe_rbg"), count)
     for bsuite_id in ("cartpole/0", "cartpole_swingup/0", "catch/0", "memory_size/6", "mnist/0", "mountain_car/0",
@@ -331,12 +334,12 @@ def test_an_id_without_prefix_is_the_twin():
         assert isinstance(reference, PythonVector)
         assert ours.spec.info_names == reference.spec.info_names
         assert environments.identify(ours).is_of_the_paper
-    assert environments.make("catch_noise/4") is environments.make("catch_noise/7")  # they differ by chance alone
+    assert environments.make("catch_noise/4") is environments.make("catch_noise/7")  # only their seeds differ
 
 
 @pytest.mark.parametrize("bsuite_id", ["bandit/3", "discounting_chain/3"])
 def test_an_agent_has_the_same_run_on_the_twin(bsuite_id):
-    """Where nothing is drawn: compiled and stepwise, the same log."""
+    """Without random draws, the compiled and the stepwise run have the same log."""
     ours, reference = (tdu.train(env, "tdu", episodes=6, **SMALL).log for env in (bsuite_id, f"bsuite:{bsuite_id}"))
     assert ours.keys() == reference.keys()
     for column in ours.keys() - {"seconds"}:
@@ -345,7 +348,7 @@ def test_an_agent_has_the_same_run_on_the_twin(bsuite_id):
 
 @pytest.mark.parametrize(("agent", "num_envs"), [("tdu", 1), ("tdu", 2), ("r2d2", 2)])
 def test_the_log_has_bsuites_columns(agent, num_envs):
-    """Totals are of rewards without noise; of the best episode the largest is kept; bsuite's score is made of them."""
+    """Totals exclude reward noise, `best_episode` is a running maximum, and bsuite's score uses these columns."""
     settings = {k: v for k, v in SMALL.items() if k != "explorers"} | {"lstm_size": 4} if agent == "r2d2" else SMALL
     log = tdu.train("cartpole_noise/0", agent, episodes=30, num_envs=num_envs, say=str, **settings).log
     np.testing.assert_array_equal(np.diff(log["raw_return"], prepend=0), log["episode_len"] - 1)

@@ -1,4 +1,4 @@
-"""Deep Sea equals bsuite's, transition by transition; the Binary Tree is what its page says; ids mean what they say."""
+"""Deep Sea equals bsuite's in every transition, the Binary Tree is as documented, and ids give the right environments."""
 
 import warnings
 
@@ -23,7 +23,7 @@ with warnings.catch_warnings():
 
 
 class Tape(np.random.RandomState):
-    """bsuite's generator, with its draws written down."""
+    """bsuite's generator, which records its draws."""
 
     def __init__(self, seed):
         super().__init__(seed)
@@ -251,7 +251,7 @@ def test_settings_of_bsuite_that_differ_by_chance_alone_are_several_runs():
 
 
 def test_settings_that_differ_by_chance_are_several_runs_on_a_cluster():
-    """Each begins with networks of its own; that takes no cluster to see."""
+    """Each setting starts with its own networks. The test needs no cluster."""
 
     def untrained(bsuite_id):
         planned = plan.plan(bsuite_id, "tdu_r2d2", engine="ray", actors=1, steps=1, hidden_sizes=(4,), lstm_size=4)

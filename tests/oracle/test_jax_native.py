@@ -1,4 +1,4 @@
-"""navix, Craftax and xminigrid through our adapters equal their libraries, stepped by hand."""
+"""navix, Craftax and xminigrid give the same steps through our adapters as through their own libraries."""
 
 import sys
 
@@ -12,7 +12,7 @@ from tdu.errors import UserError
 
 
 def raw(number):
-    """A key as the libraries' own code would make it."""
+    """A key in the form that the libraries use."""
     return jax.random.key_data(jax.random.key(number))
 
 

@@ -1,4 +1,4 @@
-"""The example in one file solves Deep Sea 10, and its parts are the library's."""
+"""The one-file example solves Deep Sea 10, and its parts equal the library's."""
 
 import importlib.util
 import re
@@ -24,7 +24,7 @@ def example():
 
 @pytest.fixture
 def batch(example):
-    """Values of every head, of the target network, and transitions, all random."""
+    """Random values of every head and of its target network, and random transitions."""
     rng = np.random.default_rng(0)
     q, q_target = rng.normal(size=(2, example.K + example.N, 32, 2)).astype(np.float32)
     cells, next_cells, actions = (jnp.asarray(rng.integers(0, most, 32)) for most in (16, 16, 2))

@@ -1,4 +1,4 @@
-"""bsuite's official scores: equal to bsuite 0.3.6's own code, by golden values it gave on an old pandas."""
+"""Our scores equal those of bsuite 0.3.6's own code, whose golden values were computed with an old version of pandas."""
 
 import dataclasses
 import json
@@ -107,7 +107,7 @@ def config_of(env, seed, episodes, until):
 
 
 def result_of(config, episodes, **others):
-    """A result that does not stamp its log."""
+    """A result without its log's checksum."""
     return records.RunResult(
         env=config.env, agent=config.agent, config=config.config, seed=config.seed, episodes=episodes, steps=1,
         seconds=1.0, steps_per_second=1, mean_return=0.5, mean_return_episodes=min(episodes, 100), greedy_return=None,
@@ -117,7 +117,7 @@ def result_of(config, episodes, **others):
 
 
 def deep_sea_run(folder, env, seed, *, solved_at, episodes, until):
-    """A run on a Deep Sea of bsuite's that is bad until shortly before `solved_at`, good there, and bad again after it."""
+    """Writes a run on Deep Sea: episodes are bad until shortly before `solved_at`, good up to it, and bad after it."""
     bad_share = 0.8 if "stochastic" in env else 0.9
     episode = np.arange(1, episodes + 1)
     good_from = 1 + int(np.ceil(bad_share * solved_at)) - 1
@@ -143,9 +143,9 @@ def scored(folder, capsys):
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword")
 def test_deep_sea_is_scored_at_the_episodes_that_bsuite_logs(tmp_path, capsys, monkeypatch):
-    """Solved between two of those episodes, and no longer at the later one; a run that stops counts as still solved there."""
+    """Runs are solved between two logged episodes, but not at the later one. One that stops early counts as solved there."""
     solved = {"deep_sea/0": 137, "deep_sea/5": 832, "deep_sea_stochastic/0": 311, "deep_sea_stochastic/5": 2257}
-    # bsuite's own code only lacks a method that pandas has since removed.
+    # bsuite's own code needs one method that new versions of pandas do not have.
     monkeypatch.setattr(pd.Series, "append", lambda a, b: pd.concat([a, b]), raising=False)
     for until, value in (("solved", 1.0), ("budget", 0.0)):
         folder, logs = tmp_path / until, tmp_path / f"logs-{until}"
@@ -203,7 +203,7 @@ def test_the_median_is_the_usual_one_with_the_unsolved_beyond_the_end():
 
 
 def made_up_run(folder, episodes=5, *, env="catch/0", seed=None, finished=True, columns=(), log=None):
-    """A run on catch/0 as `tdu train` would have left it."""
+    """Writes a run folder as `tdu train` does."""
     folder.mkdir(parents=True)
     config = config_of(env, sum(folder.name.encode()) if seed is None else seed, episodes, "mastered")
     (folder / "config.json").write_text(json.dumps(config.to_file()))
@@ -270,7 +270,7 @@ def test_what_score_writes_harms_nothing(tmp_path, capsys):
     for flag, place in (("--figures", file), ("--bsuite-csv", file), ("--figures", Path("/proc/x"))):
         assert cli.main(["score", str(tmp_path / "sweep"), flag, str(place)]) == 2
         assert capsys.readouterr().err.count("\n") == 1
-    for _ in range(2):  # its own it may draw again
+    for _ in range(2):  # it may overwrite its own files
         arguments = ["--figures", str(figures), "--bsuite-csv", str(logs)]
         assert cli.main(["score", str(tmp_path / "sweep"), *arguments]) == 0
     (figures / "bsuite_bars.png").write_bytes(b"mine")
@@ -303,7 +303,7 @@ def test_changed_runs_are_left_out_and_unchecked_ones_are_reported(tmp_path, cap
 
 
 def with_evaluations(folder, seed, returns):
-    """A run of 5 episodes of 9 steps, evaluated after each of the first episodes."""
+    """Writes a run of 5 episodes of 9 steps, with evaluations after the first episodes."""
     made_up_run(folder, seed=seed)
     names = "episode,steps,greedy_return,standard_error,evaluation_episodes,mean_length,success_rate"
     rows = [f"{i},{9 * i},{mean},0.1,10,9.0,nan" for i, mean in enumerate(returns, 1)]
@@ -320,12 +320,12 @@ def test_evaluations_are_scored_with_interval_best_and_the_steps_to_a_target(tmp
     assert (returned["seeds"], returned["best"]) == (3, 0.9)
     assert returned["mean"] == pytest.approx(0.6)
     assert returned["low"] == pytest.approx(max(0, 0.6 - half), abs=1e-4)
-    assert returned["high"] == 1  # as far as returns go
+    assert returned["high"] == 1  # cut at the largest return
     assert found["first_reached_step"] == {"0": 18, "1": 27, "2": None}
     assert cli.main(["score", str(tmp_path), "--target", "0.5"]) == 0
     table = capsys.readouterr().out
     assert "evaluation return (95 %)" in table
     assert "27 (18, 27, no)" in table
-    assert "solved" not in table  # Catch has no rule
+    assert "solved" not in table  # Catch has no rule for being solved
     assert cli.main(["score", str(tmp_path)]) == 0
     assert "steps to" not in capsys.readouterr().out

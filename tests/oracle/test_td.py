@@ -34,7 +34,7 @@ def test_equal_to_rlax_on_batches():
 
 
 def of_three_steps(actions, follows=(True, True), q_t=((0.0, 50.0), (200.0, 1.0), (5.0, 4.0))):
-    """Rewards 1, 10 and 100 and γ = 0.9; the selector picks actions 1, 0 and 1. Any first action counts."""
+    """Target of three steps with rewards 1, 10, 100 and γ = 0.9. The selector picks 1, 0, 1. The first step always counts."""
     selector = jnp.array([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
     r_t, d_t = jnp.array([1.0, 10.0, 100.0]), jnp.full(3, 0.9)
     error = td.cut_q_learning(Q_TM1[:2], jnp.array(actions), r_t, d_t, jnp.array(q_t), selector, jnp.array(follows))
@@ -42,7 +42,7 @@ def of_three_steps(actions, follows=(True, True), q_t=((0.0, 50.0), (200.0, 1.0)
 
 
 def test_steps_count_up_to_the_first_that_is_not_one_s_own_and_was_worse():
-    """After the first step, 1 and then 0 would be one's own. The last one earned 103.6."""
+    """After the first step, the head's own actions are 1 and 0. The last step is worth 103.6."""
     to_the_end = 1 + 0.9 * (10 + 0.9 * (100 + 0.9 * 4.0))
     assert of_three_steps([1, 1, 0]) == pytest.approx(to_the_end), "one's own, though worse than expected"
     assert of_three_steps([1, 1, 1]) == pytest.approx(1 + 0.9 * (10 + 0.9 * 200.0)), "worse than 200"
@@ -90,14 +90,14 @@ def test_a_batch_without_vmap_is_refused():
 def test_squashing_is_rlax_s_and_can_be_undone():
     x = jnp.concatenate([-jnp.logspace(-3, 5, 30), jnp.zeros(1), jnp.logspace(-3, 5, 30)])
     np.testing.assert_allclose(td.squash(x), rlax.signed_hyperbolic(x), rtol=1e-5, atol=1e-7)
-    np.testing.assert_allclose(td.unsquash(td.squash(x)), x, rtol=1e-5)  # rlax's loses four digits near 0
+    np.testing.assert_allclose(td.unsquash(td.squash(x)), x, rtol=1e-5)  # rlax's version loses four digits near 0
     np.testing.assert_allclose(td.unsquash(x / 1e3), rlax.signed_parabolic(x / 1e3), rtol=1e-3, atol=2e-4)
 
 
 def test_transformed_q_lambda_by_hand():
-    """Two steps: the last bootstraps, the first mixes its own bootstrap with what came after."""
+    """The last of two steps bootstraps. The first mixes its own bootstrap with the return of the last."""
     q_tm1, q_t = jnp.array([[0.1, 0.2], [0.3, 0.4]]), jnp.array([[0.5, 0.1], [0.2, 0.6]])
-    selector = jnp.array([[0.0, 1.0], [1.0, 0.0]])  # picks the smaller of both
+    selector = jnp.array([[0.0, 1.0], [1.0, 0.0]])  # picks the smaller value
     r, d = jnp.array([1.0, 2.0]), jnp.array([0.9, 0.8])
     last = 2.0 + 0.8 * td.unsquash(0.2)
     first = 1.0 + 0.9 * (0.3 * td.unsquash(0.1) + 0.7 * last)

@@ -1,4 +1,4 @@
-"""The theory's library: closed forms, identities, and the paper's slips, each with a proof's step or a counter-example."""
+"""The theory library: closed forms, identities, and errors in the paper, each with a proof step or a counterexample."""
 
 import itertools
 
@@ -35,7 +35,7 @@ def two_samples(seed, shape=(7, 2), other=(9, 2)):
 
 
 def test_a_two_state_chain_by_hand():
-    # State 0 stays with p and goes to state 1 otherwise; state 1 ends. Rewards 2 and 3.
+    # State 0 stays with probability p, else goes to state 1. State 1 ends. Rewards are 2 and 3.
     p, gamma = 0.25, 0.9
     task = mdp([[[p, 1 - p, 0]], [[0, 0, 1]]], [[2], [3]])
     by_hand = (2 + gamma * (1 - p) * 3) / (1 - gamma * p)
@@ -44,7 +44,7 @@ def test_a_two_state_chain_by_hand():
 
 
 def test_the_posterior_mean_of_the_two_state_chain_is_its_integral():
-    # With p uniform and rewards 1 and 0, E[Q(0)] = ∫ 1/(1 − γp) dp = −ln(1 − γ)/γ: more than in the mean MDP.
+    # With p uniform and rewards 1 and 0, E[Q(0)] = ∫ 1/(1 − γp) dp = −ln(1 − γ)/γ. The mean MDP has a smaller value.
     gamma = 0.9
     nodes, node_weights = np.polynomial.legendre.leggauss(60)
     p = (nodes + 1) / 2
@@ -74,13 +74,13 @@ def test_a_bandit_s_posterior_is_the_textbook_s():
 
 
 def sigma_points(sd):
-    """Rewards [2n, n] whose mean is 0 and whose covariance is that of independent numbers with these deviations, exactly."""
+    """Rewards [2n, n] with mean 0 and exactly the covariance of independent numbers with these standard deviations."""
     root = np.diag(np.sqrt(len(sd)) * np.asarray(sd))
     return np.concatenate([root, -root])
 
 
 def gaussian_chain(sd, gamma):
-    """Values [2n, n, 1] of a corridor with known moves and rewards of mean 0, and its mean MDP."""
+    """Values [2n, n, 1] of a corridor with known moves and rewards of mean 0, its mean MDP, and all its MDPs."""
     n = len(sd)
     transitions = np.zeros((n, 1, n + 1))
     transitions[np.arange(n), 0, np.arange(n) + 1] = 1
@@ -99,7 +99,7 @@ def test_a_deterministic_chain_with_gaussian_rewards_sums_discounted_variances()
 
 
 def test_the_bias_of_a_point_estimate_on_that_chain_by_hand():
-    # p(θ) is a point at the truth's mean plus b everywhere: B = b, and all variance is missing.
+    # p(θ) is a point mass at the true mean plus b, so B = b and all variance is missing.
     sd, gamma, b = [0.5, 1.0], 0.8, 0.25
     q, _, _ = gaussian_chain(sd, gamma)
     truth = np.stack([q[:, 0, 0], q[:, 1, 0]], axis=-1) + 1.0
@@ -174,7 +174,7 @@ def test_both_identities_hold_to_rounding(seed, gamma, scale):
 @quick
 @hypothesis.given(seeds, discounts, st.sampled_from([0.0, 1e4, 1e8]))
 def test_large_values_with_a_small_spread_keep_the_identities_digits(seed, gamma, offset):
-    # Far from zero most digits of a square belong to the offset; whole numbers can be moved there without rounding.
+    # Far from zero, most digits of a square belong to the offset. Whole numbers can be shifted there without rounding.
     theta, truth = (np.round(samples) for samples in two_samples(seed))
     near = transition_bias(theta, truth, gamma=gamma)
     far = np.array([offset, 2 * offset])
@@ -264,7 +264,7 @@ def test_with_terms_of_one_sign_the_condition_is_sufficient(seed, gamma):
 
 
 def test_theorem_2_s_condition_is_not_sufficient():
-    # C = 2A + B²: V[Q] happens to be right, V[δ] is not, and all ratios lie inside their intervals.
+    # C = 2A + B², so V[Q] has no bias. V[δ] has one, although all ratios are inside their intervals.
     truth = [[0, 0], [2, 2]]
     theta = [[1, 2], [3, 2]]
     record = transition_bias(theta, truth, gamma=0.9)
@@ -345,7 +345,7 @@ def test_lemma_1_s_mean_fails_with_cycles_and_under_the_true_mdp():
 
 def test_a_variance_does_not_move_through_an_expectation():
     q, mean, _ = gaussian_chain([0.5, 1.0, 2.0], 0.8)
-    # V[γQ'] = γ²V[Q'], while the proof goes on with γV[Q'].
+    # V[γQ'] = γ²V[Q'], but the proof continues with γV[Q'].
     moved = bellman.moved_through(q, np.zeros(3, int), mean, gamma=0.8)
     following = np.append(q.var(axis=0)[1:, 0], 0)
     np.testing.assert_allclose(moved[:, 0], (0.8**2 - 0.8) * following, atol=1e-12)
@@ -355,7 +355,7 @@ def test_a_variance_does_not_move_through_an_expectation():
 @quick
 @hypothesis.given(seeds, discounts.filter(lambda gamma: gamma < 1))
 def test_in_one_mdp_the_second_equation_has_no_solution_but_zero_variance(seed, gamma):
-    # max V[r + γPQ] ≤ γ²·max V[Q], so V[Q] = V[r + γPQ] everywhere means V[Q] = 0, for any p(θ) whatever.
+    # max V[r + γPQ] ≤ γ²·max V[Q], so V[Q] = V[r + γPQ] everywhere implies V[Q] = 0, for any p(θ).
     task, policy, rng = drawn(seed)
     q = rng.normal(0, 2, (20, 5, 2)) @ rng.normal(0, 1, (2, 2))
     after = bellman.backup(q, policy, task, gamma=gamma)
@@ -382,7 +382,7 @@ def test_generic_layers_solve_n_means_and_half_n_squared_variances_and_no_more(s
 
 
 def test_theorem_1_fails_for_features_that_contain_the_values():
-    # n = 1 with φ = Q_π and w ~ (1, 1): 24 different predictions, TD errors of every θ ≠ 1 nonzero, and no bias of the mean.
+    # n = 1, φ = Q_π, w has mean 1 and variance 1: 24 different predictions, nonzero TD errors for θ ≠ 1, an unbiased mean.
     task, policy, _ = drawn(3, states=12)
     q = values(task, policy, gamma=0.9)
     w = np.array([0.0, 2.0])[:, None, None]
@@ -396,7 +396,7 @@ def test_theorem_1_fails_for_features_that_contain_the_values():
 
 
 def test_a_factorised_posterior_has_variance_from_its_features_too():
-    # p(w)p(ϑ) with w fixed: the proof's Σ Cov(w_i, w_j)·E[d⁻d⁺] is 0 and the variance is not.
+    # p(w)p(ϑ) with w fixed: the proof's Σ Cov(w_i, w_j)·E[d⁻d⁺] is 0, but the variance is not.
     rng = np.random.default_rng(0)
     features, w = rng.normal(size=(50, 6, 3)), np.array([1.0, -2.0, 0.5])
     q = features @ w
@@ -535,7 +535,7 @@ def rng():
 
 
 def known(*successors):
-    """The prior of states with one action whose possible successors are listed."""
+    """The prior of states with one action each; the arguments list each state's possible successors."""
     return prior([[[to in possible for to in range(len(successors) + 1)]] for possible in successors])
 
 
@@ -563,7 +563,7 @@ def test_an_invalid_discount_is_reported_everywhere(take):
 
 
 def test_without_discount_a_posterior_must_not_let_the_policy_return():
-    # One state that stays with p uniform: E[1/(1 − p)] is infinite, whatever any number of draws may average to.
+    # One state stays with uniform p. E[1/(1 − p)] is infinite, although the mean of any number of draws is finite.
     for circle in (known((0, 1)), known((1,), (0, 2)), known((1, 2, 3), (2,), (1, 3))):
         policy = np.zeros(len(circle.reward_mean), int)
         with pytest.raises(UserError, match="may go in circles from state 0"):

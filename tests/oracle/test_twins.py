@@ -1,4 +1,4 @@
-"""Agents with a learner of their own learn, and are the same compiled and stepwise."""
+"""Agents with their own learner learn, and give the same run compiled and stepwise."""
 
 import jax
 import numpy as np
@@ -19,12 +19,12 @@ def test_an_agent_learns(name):
 
 @LEARNERS
 def test_an_agent_is_the_same_compiled_and_stepwise(name):
-    """On our Deep Sea and on bsuite's: the same actions, hence the same log, and the same agent at the end."""
+    """On our Deep Sea and on bsuite's, actions, log and trained agent are the same."""
     assert_the_same(*(small.trained(name, 1, env, episodes=25) for env in both_seas()))
 
 
 def test_rewards_of_several_steps_are_the_same_compiled_and_stepwise():
-    """And another run than with those of one."""
+    """Rewards of one step give a different run."""
     settings = small.settings("tdu") | {"episodes": 25, "until": "budget", "evaluation_episodes": 0}
     several = [tdu.train(env, "tdu", seed=1, return_steps=3, **settings) for env in both_seas()]
     assert_the_same(*several)
@@ -47,7 +47,7 @@ def assert_the_same(a, b):
 
 
 def test_a_run_goes_on_as_if_never_interrupted():
-    """What is saved is all there is: posterior, sample, replay, moments."""
+    """A save contains the whole state: posterior, sample, replay, moments."""
 
     def runner():
         planned = plan(small.SEA, "su", seed=2, episodes=1000, until="budget", **small.settings("su"))

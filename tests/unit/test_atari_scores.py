@@ -28,8 +28,9 @@ def test_human_normalised_scores_are_the_paper_s_formula():
 def test_anova_by_hand():
     """Two agents on two games, two seeds each.
 
-    Means: grand 5, agents 4 and 6, games 3 and 7. SS of agents 8·1 = 8, of games 8·4 = 32, within cells 4·0.5 = 2, total 42,
-    and nothing for the interaction: with both factors 2 is left over on 8 − 3 = 5 degrees of freedom, F = 8/(2/5) = 20.
+    The grand mean is 5. The agents' means are 4 and 6, the games' 3 and 7. Sums of squares: agents 8·1 = 8, games 8·4 = 32,
+    within cells 4·0.5 = 2, interaction 0, total 42. The model with both factors leaves a residual of 2 with 8 − 3 = 5
+    degrees of freedom, so F = 8/(2/5) = 20.
     """
     values = [1.5, 2.5, 5.5, 6.5, 3.5, 4.5, 7.5, 8.5]
     agents, games = ["a"] * 4 + ["b"] * 4, ["x", "x", "y", "y"] * 2
@@ -55,7 +56,7 @@ def test_anova_with_one_game_is_the_one_way_one():
 
 
 def test_anova_has_the_p_values_that_it_promises():
-    """Where agents make no difference, p is uniform: about one in ten is below 0.1."""
+    """If the agents do not differ, p is uniform: about one in ten is below 0.1."""
     draws = np.random.default_rng(1)
     agents, games = np.repeat([0, 1], 12).tolist(), np.tile([0, 1, 2], 8).tolist()
     found = [variance.anova(draws.normal(size=24) + 5 * np.asarray(games), agents, games).p for _ in range(400)]
@@ -110,7 +111,7 @@ def test_a_curve_is_the_mean_of_the_episodes_since_the_point_before():
 
 
 def atari_run(folder, game, agent, seed, final):
-    """A run whose last episodes return `final`."""
+    """Writes a run of 20 episodes, the last ten of which return `final`."""
     episode = np.arange(1, 21)
     columns = {"episode": episode, "steps": 100 * episode, "episode_len": 0 * episode + 100}
     columns["episode_return"] = np.where(episode > 10, final, 0.0)

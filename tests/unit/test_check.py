@@ -1,4 +1,4 @@
-"""What is wrong with an environment is found and named: `tdu check`, and the start of each run."""
+"""Faults of an environment are found and reported, by `tdu check` and at the start of each run."""
 
 import re
 
@@ -17,7 +17,7 @@ BOX = spaces.Box(-1, 1, (2,), np.float32)
 
 
 class Walk(gymnasium.Env):
-    """Ten steps to the right; each test breaks one thing."""
+    """Ten steps to the right. Each test breaks one part of it."""
 
     action_space = spaces.Discrete(2)
 
@@ -147,7 +147,7 @@ def test_a_run_names_each_kind_of_mistake_once():
 
 
 class Switches(Walk):
-    """Two choices at once; the episode ends with the right combination."""
+    """Two choices per step. The right combination ends the episode."""
 
     action_space = spaces.MultiDiscrete([2, 3], start=[0, 5])
 

@@ -1,4 +1,4 @@
-"""Counters last: a run goes on past 2³¹ and 2³² steps, and bringing 32-bit counters back changes nothing."""
+"""Counters do not overflow: a run continues past 2³¹ and 2³² steps, and reducing 32-bit counters changes nothing."""
 
 import functools
 
@@ -55,7 +55,7 @@ def test_a_run_learns_across_the_end_of_32_bits(boundary):
 
 
 def test_draws_do_not_repeat_after_two_billion_steps():
-    """The first steps of two ages, from the same state."""
+    """Two runs start from the same state, one at step 0 and one at step 2³¹. Their episodes differ."""
     one, other = runner_of(steps=0), runner_of(steps=2**31)
     rows = [[row for _ in range(3) for row in runner.advance()] for runner in (one, other)]
     assert len(rows[0]) == len(rows[1]) == 60
@@ -64,7 +64,7 @@ def test_draws_do_not_repeat_after_two_billion_steps():
 
 
 def late(runner, by):
-    """As if the learner had made so many more learning steps."""
+    """Raises the learner's counters, as if it had made `by` more learning steps."""
     heads = runner.carry.player.learner.values
     heads = heads._replace(step=heads.step + by)
     if hasattr(heads, "table"):
@@ -76,7 +76,7 @@ def late(runner, by):
 
 @pytest.mark.parametrize("dense", [False, True])
 def test_a_run_is_the_same_with_its_counters_reset(dense, monkeypatch):
-    """From 2³⁰ learning steps on, about which 2²⁸ environment steps come round."""
+    """The run passes 2³⁰ learning steps and a multiple of 2²⁸ environment steps, where counters are reduced."""
 
     def run():
         runner = runner_of(dense, steps=4 * PERIOD - 2 * CHUNK, seed=1)

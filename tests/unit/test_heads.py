@@ -1,4 +1,4 @@
-"""Heads on a shared trunk: by hand, sparse against dense, the trunk's gradient, and priors of unit size."""
+"""Heads on a shared trunk: values by hand, sparse against dense, the trunk's gradient, and priors of unit size."""
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ FORMS = pytest.mark.parametrize("make", [values.dense, values.one_hot])
 
 
 def by_hand(layers, x, unit=False):
-    """Output [H·A] of a network for one input, with NumPy alone."""
+    """Output [H·A] of a network for one input, in NumPy."""
     for i, (w, b) in enumerate(layers):
         if i == len(layers) - 1 and unit:
             x = np.sqrt(len(x)) * np.maximum(x, 0) / np.linalg.norm(np.maximum(x, 0))
@@ -46,7 +46,7 @@ def test_sparse_equals_dense(shape):
 
 
 def test_the_trunk_has_the_mean_of_the_heads_gradients():
-    """With a large ε the size of a gradient matters to Adam, and optax's Adam on the scaled gradient is the same step."""
+    """With a large ε, Adam's step depends on the gradient's size. optax's Adam on the scaled gradient gives the same step."""
     shape = HEADS._replace(optimiser=Adam(1e-2, eps=1.0), prior_scale=0.0)
     it = trial(values.dense, shape, VECTOR)
     o_tm1, o_t = jax.random.normal(jax.random.key(1), (2, 5, *VECTOR.observation_shape))

@@ -1,4 +1,4 @@
-"""Dependencies point downward only, and what a module keeps to itself is left alone."""
+"""Modules import only from lower floors, and no private names of other modules."""
 
 import ast
 from pathlib import Path
@@ -19,19 +19,19 @@ FLOORS = (
     ("report", "demo"),
     ("", "cli", "__main__"),
 )
-"""From the ground up. A module is on the floor of the longest name here that it begins with."""
+"""Floors of the package, lowest first. A module is on the floor of the longest of these names that is its prefix."""
 
 FORBIDDEN = {"environments": ("agents",), "agents": ("environments",)}
-"""Beside the order: these two do not import each other."""
+"""In addition to the order, these two do not import each other."""
 
 ALLOWED = {("cluster.sweep", "cli")}
-"""A worker of a sweep on another machine is the command line itself."""
+"""Exception: a sweep's worker on another machine runs the command line."""
 
 FLOOR = {name: floor for floor, names in enumerate(FLOORS) for name in names}
 
 
 def room(module):
-    """The name in the table that a module belongs to."""
+    """The name in `FLOORS` that a module belongs to."""
     parts = module.split(".")
     for length in range(len(parts), 0, -1):
         if (name := ".".join(parts[:length])) in FLOOR:
@@ -52,7 +52,7 @@ def modules():
 
 
 def imported(tree):
-    """(module, name in it or None, what it is called here) of everything that a file takes from tdu."""
+    """(module, name in it or None, local name) of everything that a file imports from tdu."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -81,7 +81,7 @@ def upward(module, tree):
 
 
 def private(module, tree):
-    """Names with an underscore that are taken from another module."""
+    """Names with a leading underscore that are used from another module."""
     here = {}
     for other, name, called in imported(tree):
         if name is None:

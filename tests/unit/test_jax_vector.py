@@ -1,4 +1,4 @@
-"""Compiled environments stepped together from Python, and the other kinds of environment beside them."""
+"""Several compiled environments stepped from Python, and the interface that all kinds of environments share."""
 
 import itertools
 import json

@@ -1,7 +1,7 @@
-"""No two uses share a key: every draw of a run has a key of its own, and no key is both drawn from and split.
+"""Every random draw of a run has its own key, and no key is both drawn from and split.
 
-A run is traced, and what its keys depend on is computed from the trace: which draws there are and from which keys, with
-nothing compiled and no network evaluated.
+The tests trace a run and compute from the trace which draws there are and which keys they use. Nothing is compiled and no
+network is evaluated.
 """
 
 from collections import Counter
@@ -18,11 +18,11 @@ from tdu.run.runners import compiled, interaction
 
 TINY = {"hidden_sizes": (3,), "exploiters": 2, "explorers": 2, "critics": 2, "features": 2, "batch_size": 2}
 TINY |= {"min_replay": 2, "replay_capacity": 4, "sequence_length": 2, "epsilon": 0.1, "mask_prob": 0.5}
-STEPS = 5  # two episodes and a half
+STEPS = 5  # two and a half episodes
 
 
 class Trace:
-    """A traced function on arguments that are computed on first use."""
+    """A traced function. Its arguments and values are computed on first use."""
 
     def __init__(self, jaxpr, constants, arguments):
         self.jaxpr = jaxpr
@@ -56,7 +56,7 @@ class Trace:
         self._known |= dict(zip(eqn.outvars, outputs, strict=eqn.primitive.name != "scan"))
 
     def inside(self, eqn):
-        """What is traced within an equation, in the order in which it happens."""
+        """The traces inside an equation, in order of execution."""
         if id(eqn) not in self._inner:
             self._inner[id(eqn)] = self._enter(eqn)
         return self._inner[id(eqn)]
@@ -82,7 +82,7 @@ class Trace:
         return [Trace.of(call, arguments) for call in calls[:1]]
 
     def equations(self):
-        """Those that are reached, with the trace that they are in."""
+        """The executed equations, each with the trace that contains it."""
         for eqn in self.jaxpr.eqns:
             inner = self.inside(eqn)
             if inner:
@@ -97,7 +97,7 @@ def closed_in(params):
 
 
 def draws_in(closed):
-    """Whether anything is drawn in there."""
+    """Whether a traced function draws random numbers."""
     names = {eqn.primitive.name for eqn in closed.jaxpr.eqns}
     inner = [x for eqn in closed.jaxpr.eqns for x in (*closed_in(eqn.params), *eqn.params.get("branches", ()))]
     return "random_bits" in names or any(map(draws_in, inner))
@@ -108,7 +108,7 @@ def rows(keys):
 
 
 class Uses:
-    """Which keys are drawn from, and which are made of which, with their numbers under it."""
+    """Counts the draws from each key, and the keys derived from each key by their number."""
 
     def __init__(self, function, *arguments):
         closed = jax.make_jaxpr(function)(*arguments)
@@ -128,7 +128,7 @@ class Uses:
                 self.derived.update(zip(rows(parents), numbers, strict=True))
 
     def twice(self):
-        """Keys drawn from twice, or made twice, or both drawn from and made others of."""
+        """Keys with two draws, with a draw and a derived key, or with the same derived key twice."""
         parents = {parent for parent, _ in self.derived}
         found = {key for key, times in self.drawn.items() if times > 1 or key in parents}
         return found | {parent for (parent, _), times in self.derived.items() if times > 1}
@@ -161,14 +161,14 @@ def test_every_draw_has_a_key_of_its_own(name, options):
 
 @pytest.mark.parametrize("dense", [False, True])
 def test_noise_is_shared_by_acting_and_learning_alone(dense):
-    """What acts between two learning steps is what learns in the next, on purpose; targets have noise of their own."""
+    """Acting and the next learning step share their noise on purpose. Targets have their own noise."""
     uses = uses_of(agent_of("nns", dense=dense, noise_scale=1.0))
     key_init, _, _ = interaction.first_keys(tdu.run_key(3))
     _, key_places = jax.random.split(random.for_use(key_init, random.Use.NOISE))
     noise = random.wrap(jax.random.bits(key_places, (2,)))
     online = [rows(jax.random.fold_in(noise, 2 * step))[0] for step in range(STEPS)]
     target = [rows(jax.random.fold_in(noise, 2 * step + 1))[0] for step in range(STEPS)]
-    learned = STEPS - 1  # from two steps in the replay on
+    learned = STEPS - 1  # learning starts with two steps in the replay
     assert [uses.drawn[key] for key in online] == [3] + [2] * (learned - 1) + [0]
     assert [uses.drawn[key] for key in target] == [1] * learned + [0]
     assert uses.twice() == {*rows(noise), *online[:learned]}
@@ -214,13 +214,13 @@ def test_a_key_used_twice_is_found(function, found):
 
 
 def test_a_learner_that_reuses_a_key_is_found(monkeypatch):
-    """As noisy networks did once: what is drawn at the start, from a key that is split as well."""
+    """Noisy networks once had this error: the first draw used a key that was also split."""
     monkeypatch.setattr(random, "for_use", lambda key, use: key)
     assert uses_of(agent_of("rnd")).twice()
 
 
 def test_every_use_is_apart_from_splits_and_from_the_steps():
-    """Under a run's key there are steps below 2³¹ and uses above, of which training has no part in evaluation's."""
+    """A run's key has numbers below 2³¹ for steps and larger numbers for uses. Training never uses evaluation's number."""
     uses = uses_of(agent_of("dqn"))
     (root,) = rows(tdu.run_key(3))
     numbers = {n for parent, n in uses.derived if parent == root}
@@ -242,7 +242,7 @@ def test_no_seed_of_a_training_is_an_evaluation_s():
 
 @pytest.mark.parametrize("size", [1, 3, 4])
 def test_no_step_has_another_s_key_and_number(size):
-    """Around 2³¹, 2³², 3·2³¹ steps, and at the beginning."""
+    """At the beginning, and around 2³¹, 2³² and 3·2³¹ steps."""
     ages = [age * (interaction.FOLDED_STEPS // size) for age in (0, 1, 2, 3)]
     rounds = {r for age in ages for r in range(age - 4, age + 4) if r >= 0} | {2**32, 2**32 + 1, 2**40}
     found = []

@@ -1,4 +1,4 @@
-"""The learner: its loss by hand, its options, and that it needs no second compilation."""
+"""The learner: its loss by hand, its options, and that it compiles only once."""
 
 import functools
 from collections.abc import Callable
@@ -54,13 +54,13 @@ def make(name="tdu", **options):
 
 @functools.cache
 def begun(it):
-    """The agent before its first step, and what acts."""
+    """The agent's state before its first step, and its acting state."""
     state = it.init(jax.random.key(0))
     return state, it.begin(state, jax.random.key(1))
 
 
 def filled(it, rewards=(1.0, 1.0, 1.0)):
-    """An agent that has seen the same step, from state 0 to state 1, with these rewards."""
+    """An agent that has stored the step from state 0 to state 1 once with each of these rewards."""
     state, acting = begun(it)
     for i, reward in enumerate(rewards):
         state = it.observe(state, acting, jnp.float32(reward), jax.random.key(i))
@@ -91,7 +91,7 @@ def heads(state, observation):
 
 
 def online_and_target(it, state):
-    """Values of all heads in both states, [S, H, A] in rewards, by a dense ensemble's networks and by their targets."""
+    """Values of all heads in both states, [S, H, A] in units of reward, by a dense ensemble's networks and by its targets."""
     params = it.agent.params(state)
     of_target = params._replace(values=params.values._replace(trained=state.values.target))
     return (np.asarray([it.agent.examiner.q(one, jnp.int32(o)) for o in (0, 1)]) for one in (params, of_target))
@@ -99,7 +99,7 @@ def online_and_target(it, state):
 
 @pytest.mark.parametrize("bootstrap", ["max", "double"])
 def test_each_head_counts_the_steps_it_would_have_taken_and_better_ones(bootstrap):
-    """Of what was stored, every draw's errors by hand from the heads' values, with priors that the replay keeps."""
+    """TD errors of sampled transitions, by hand from the heads' values. The replay stores the priors."""
     options = {"return_steps": 3, "return_cut": "worse", "reward_unit": "largest", "target_period": 100, "dense": True}
     it = make(**TDU, **options, bootstrap=bootstrap, learning_rate=0.03)
     state, acting = begun(it)
@@ -117,7 +117,7 @@ def test_each_head_counts_the_steps_it_would_have_taken_and_better_ones(bootstra
     assert (q.argmax(axis=-1) != target.argmax(axis=-1)).any(), "the networks have moved away from their targets"
 
     def value(head, place, steps):
-        """Of one draw, as far as the head goes along, in units of the largest reward."""
+        """The target of one stored step for one head, cut as with return_cut=worse, in units of the largest reward."""
         _, _, reward, discount, o_t, last = stored[place]
         best = selector[o_t, head].argmax()
         v = target[o_t, head, best]
@@ -149,7 +149,7 @@ def test_each_head_counts_the_steps_it_would_have_taken_and_better_ones(bootstra
 
 
 def test_explorers_are_paid_and_exploiters_are_not():
-    """After one step from the same start, β changes the explorers' weights and no exploiter's."""
+    """After one learning step from the same start, β changes the explorers' weights and not the exploiters'."""
     start = filled(make(**TDU))
     a, b = (make(**TDU | {"beta": beta}).learn(start, jax.random.key(0))[0] for beta in (0.0, 5.0))
     np.testing.assert_array_equal(heads(a, 0)[:3], heads(b, 0)[:3])
@@ -159,7 +159,7 @@ def test_explorers_are_paid_and_exploiters_are_not():
 
 
 def test_bdqn_is_tdu_without_explorers():
-    """The K exploiters of TDU learn as BDQN's K heads do on the same data."""
+    """On the same data, TDU's K exploiters learn the same as BDQN's K heads."""
     bdqn, tdu = make("bdqn", exploiters=3), make(**TDU)
     theirs, ours = filled(bdqn), filled(tdu)
     ours = ours._replace(
@@ -206,7 +206,7 @@ def test_reward_noise_reaches_the_loss_and_not_the_bonus():
 
 def test_learning_waits_for_its_data_and_its_period():
     it = make(**TDU, min_replay=3, learn_period=2)
-    state, acting = begun(make(**TDU))  # whose beginning is the same
+    state, acting = begun(make(**TDU))  # it begins with the same state
     updates = []
     for i in range(6):
         state, metrics = it.learn(it.observe(state, acting, jnp.float32(1.0), jax.random.key(i)), jax.random.key(i))

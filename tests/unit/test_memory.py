@@ -1,4 +1,4 @@
-"""Memory: what an agent needs is known before it is made, and what does not fit is refused."""
+"""An agent's memory is computed before the agent is made, and an agent that does not fit is refused."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ from tdu.run.runners.stepwise import StepwiseRunner
 
 
 def init(key):
-    """A replay of 1,000 rows of 100 bytes, and 400 bytes beside it."""
+    """A replay of 1,000 rows of 100 bytes, and 400 bytes of weights."""
     del key
     return {"ring": jnp.zeros((1000, 25)), "weights": jnp.zeros((10, 10))}
 
@@ -49,13 +49,13 @@ def test_the_command_line_refuses_before_it_starts(tmp_path, capsys, monkeypatch
 
 @pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="needs Linux")
 def test_a_run_in_python_holds_its_replay_once():
-    """Its calls are compiled on a state that is then discarded, and never beside a second one."""
+    """The runner compiles on a temporary state, which never exists at the same time as the run's own."""
     env = JaxVector(environments.make("catch/0"), 0, size=1)
     capacity = 2_000_000
     settings = {"replay_capacity": capacity, "min_replay": 4, "batch_size": 4, "hidden_sizes": (4,)}
     agent = agents.find("dqn").make(env.spec, agents.configure("dqn", settings))
     replay = 2 * 200 * capacity
-    Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     before = peak()
     StepwiseRunner(env, agent, 0, budget=Budget(1), until="budget")
     assert replay < peak() - before < 1.6 * replay

@@ -1,4 +1,4 @@
-"""Names that newcomers bring from elsewhere, and the answer they get."""
+"""Common mistakes of new users, such as option names of other libraries, and their error messages."""
 
 import re
 

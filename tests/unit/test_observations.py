@@ -1,4 +1,4 @@
-"""Observations travel raw: bytes are scaled once, wherever a network sees them; states are what their environment says."""
+"""Observations are stored as they are. A network scales bytes once. States have the numbers of their environment."""
 
 import functools
 
@@ -22,7 +22,7 @@ FAST = {"hidden_sizes": (16,), "batch_size": 16, "min_replay": 16, "replay_capac
 
 
 class Lamps(gymnasium.Env):
-    """Say which of two lamps is lit, three times. Seen in bytes, or in the numbers that a network should see of them."""
+    """Name the lit one of two lamps, three times. Observations are bytes, or the numbers that a network reads for them."""
 
     action_space = spaces.Discrete(2)
 
@@ -48,7 +48,7 @@ class Lamps(gymnasium.Env):
 
 @pytest.fixture(scope="module")
 def twins():
-    """The same run on bytes and on numbers: its runner, its rows and its agent."""
+    """The same run on bytes and on numbers: runner, rows and agent of each."""
     runs = []
     for dtype in (np.uint8, np.float32):
         env = environments.make(Lamps(dtype), 3)
@@ -124,7 +124,7 @@ def test_bytes_are_counted_like_numbers_from_0_to_1():
 
 @functools.cache
 def beginner(spec):
-    """An agent that has learned nothing."""
+    """An untrained agent."""
     agent = agents.find("dqn").make(spec, agents.configure("dqn", FAST))
     return TrainedAgent(spec, agent, jax.jit(agent.params)(jax.jit(agent.init)(jax.random.key(0))))
 
@@ -133,7 +133,7 @@ SEA = environments.make("deep_sea:size=3")
 
 
 def test_an_empty_observation_is_accepted():
-    """A sea in which nothing is seen in every second row, compiled and in Python; the last row's end is always so."""
+    """A Deep Sea whose second row gives an empty observation, compiled and in Python. An episode's end always gives one."""
     agent = beginner(SEA.spec)
     nothing = agent.agent.values(agent.params, jnp.int32(9))
     np.testing.assert_allclose(agent.values(np.zeros((3, 3))), nothing, rtol=1e-6)
@@ -158,7 +158,7 @@ def test_an_empty_observation_is_accepted():
 
 
 class Floors(gymnasium.Env):
-    """States are called 10 to 13."""
+    """States are numbered 10 to 13."""
 
     observation_space = spaces.Discrete(4, start=10)
     action_space = spaces.Discrete(2)
@@ -189,7 +189,7 @@ def test_states_are_what_the_environment_calls_them():
 
 @pytest.mark.parametrize("named", [0.0, 1.0, 3.5, np.float32(2)])
 def test_a_state_that_is_not_a_whole_number_is_reported(named):
-    """A 1.0 is not the one of a one-hot array."""
+    """A number 1.0 is not read as a one-hot array."""
     with pytest.raises(UserError, match="must be whole numbers"):
         beginner(environments.make(Floors()).spec).act(named)
 
@@ -221,7 +221,7 @@ def test_evaluation_has_other_episodes_than_any_training():
 
 
 def test_evaluation_in_python_and_compiled_is_the_same_policy():
-    """A time step is given to the evaluator as it is given in training."""
+    """`act_on` takes the same time steps as training."""
     agent, step = beginner(SEA.spec), jax.jit(SEA.step)
     state, timestep = SEA.reset(jax.random.key(0))
     total = 0.0

@@ -132,7 +132,7 @@ def test_distillation_pays_for_what_it_has_not_seen(dense):
 
 
 def test_distillation_s_error_by_hand():
-    """‖f − f̃‖² with both networks written out."""
+    """The error is ‖f − f̃‖², computed here with both networks."""
     part = distillation(GRID._replace(num_states=None, observation_shape=(4,)))
     state = jax.jit(part.init)(jax.random.key(0))
     x = jnp.eye(4)[:2]
@@ -239,7 +239,7 @@ def test_ucb1_by_hand():
 
 @pytest.mark.parametrize("rewards", [(0.5, 0.5), (-1.0, 1.0), (0.0, 0.0)])
 def test_ucb1_s_mean_is_right_after_33_million_steps(rewards):
-    """One reward changes the mean by less than float32 can tell there, and a million of them by 3%."""
+    """One reward then changes the mean by less than the resolution of float32. A million rewards change it by 3%."""
     part = behaviour.ucb1(2, eta=1.0)
     before, more = 2**25, 2**20
     state = part.init()._replace(steps=jnp.full(2, before), mean=jnp.full(2, 0.25))
@@ -290,12 +290,12 @@ def test_replay_keeps_the_last_and_samples_all_of_it():
 
 
 def joined_steps(rows, skipping, steps):
-    """Of many draws from a ring of joined steps: how many steps each has, and that it is what so many steps amount to.
+    """Checks many draws from a ring of joined steps; returns (number of steps, whether no more could be joined) of each.
 
-    Drawn apart they are the same steps.
+    A draw must equal its single steps joined by hand. A ring that does not join must draw the same single steps.
 
-    Environments take turns, their episodes end at random, in the task or by a time limit; where `skipping`, an environment
-    spends a turn on beginning the next.
+    Environments take turns. Episodes end at random, in the task or by a time limit. With `skipping`, an environment spends
+    one turn on starting the next episode.
     """
     rng, discount = np.random.default_rng(rows), 0.9
     ring, apart = (replay.uniform(capacity=60, batch_size=3000, steps=steps, join=join) for join in (discount, None))

@@ -1,4 +1,4 @@
-"""What a run in Python shows of itself, and what a narrow terminal leaves of it."""
+"""Progress of a run in Python, also on a narrow terminal, and tracking with TensorBoard or wandb."""
 
 import math
 import sys
@@ -74,7 +74,7 @@ def test_the_time_left_follows_the_speed_of_the_second_half(monkeypatch):
 
 
 class Written:
-    """A writer that keeps what it is given."""
+    """A writer that stores its rows."""
 
     def __init__(self):
         self.rows = []
@@ -128,7 +128,7 @@ def test_tensorboard_has_steps_on_its_axis(tmp_path):
 
 
 def scalars(file):
-    """(name, step, value) of every scalar in an event file: length, checksum, event, checksum, and so on."""
+    """(name, step, value) of every scalar in an event file. A record is length, checksum, event, checksum."""
     from tensorboardX.proto.event_pb2 import Event
 
     data, at = file.read_bytes(), 0

@@ -1,4 +1,4 @@
-"""Our keys draw JAX's own numbers."""
+"""Our keys give the same random numbers as JAX's keys."""
 
 import jax
 import jax.numpy as jnp

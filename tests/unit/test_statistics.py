@@ -1,4 +1,4 @@
-"""Statistics over seeds, against values worked out by hand."""
+"""Statistics over seeds, against values computed by hand or by scipy."""
 
 import math
 
@@ -18,7 +18,7 @@ def test_a_median_whose_upper_end_the_unsolved_reach():
     assert statistics.median_interval([30, 20, 10, 40, None, 50, None]) == (40, 10, math.inf)
     assert statistics.median_interval([7, 7, 7]) == (7, 0, math.inf), "three runs say nothing at 95 %"
     assert statistics.median_interval([1, None]).estimate == math.inf
-    # Of 12 runs fewer than 3 are on one side with probability (1 + 12 + 66) / 4096, twice that is 0.039.
+    # With 12 runs, fewer than 3 are on one side with probability (1 + 12 + 66) / 4096. Twice that is 0.039.
     assert [statistics.median_rank(n) for n in (1, 5, 6, 8, 9, 12)] == [0, 0, 1, 1, 2, 3]
     assert statistics.median_interval(list(range(1, 13))) == (6.5, 3, 10)
 
@@ -39,7 +39,7 @@ def test_a_mean_has_student_s_interval():
 
 
 def test_a_bootstrap_of_five_values_holds_their_mean_in_84_of_100():
-    """Which `mean_interval` gives as its reason, and Student's interval in 95."""
+    """Student's interval contains the mean in 95 of 100. This is why `mean_interval` uses it."""
     samples = np.random.default_rng(0).normal(size=(2000, 5))
     held = np.zeros(2)
     for values in samples:
@@ -57,10 +57,10 @@ def test_a_share_is_wilson_s():
 
 
 def test_logrank_by_hand():
-    """Solved at 1 and 2 against 3 and one censored at 4: O − E = 2 − (1/2 + 1/3) = 7/6.
+    """Runs solved at 1 and 2, against one solved at 3 and one censored at 4: O − E = 2 − (1/2 + 1/3) = 7/6.
 
-    What each run has beyond what was to be expected is 9/12, 5/12, −1/12 and −13/12, squares 276/144; dealt out anew to two
-    and two their sum has a third of that as its variance.
+    The runs' own O − E are 9/12, 5/12, −1/12 and −13/12. Their squares sum to 276/144. If the four runs are permuted between
+    the groups, the variance of a group's sum is a third of that.
     """
     first, second = runs(1, 2), runs(3, None, limit=4)
     found = statistics.stratified_logrank([(first, second)])
@@ -71,9 +71,9 @@ def test_logrank_by_hand():
 
 
 def test_one_run_each_per_task_is_a_sign_test():
-    """Each task adds ± 1/2 to O − E and 1/4 to V, so that z is the surplus of wins over the root of their number."""
+    """Each task adds ±1/2 to O − E and 1/4 to V, so z is the surplus of wins divided by the root of the number of tasks."""
     tasks = [(runs(i), runs(i + 1)) for i in range(1, 8)] + [(runs(9), runs(5)), (runs(None), runs(5))]
-    tasks += [(runs(3), [])]  # nobody to compare with
+    tasks += [(runs(3), [])]  # no run to compare with
     found = statistics.stratified_logrank(tasks)
     assert found.z == pytest.approx((7 - 2) / math.sqrt(9))
     assert found.strata == 9
@@ -118,7 +118,7 @@ def test_ratio_of_medians():
 
 
 def test_a_ratio_s_interval_holds_it_in_95_of_100():
-    """Five tasks, three runs each, that differ by as much as runs of one task do."""
+    """Five tasks with three runs per group. In logs, the standard deviation is 1 within a group and 0.5 between groups."""
     generator = np.random.default_rng(0)
     held = 0
     for _ in range(1000):
@@ -165,7 +165,7 @@ def test_the_shape_of_waiting_is_found_again():
     draws = np.random.default_rng(0)
 
     def waited(shape, count):
-        """Two strata of their own scales, censored at 6000."""
+        """Two strata with different scales, censored at 6000."""
         times = [np.ceil(scale * draws.weibull(shape, count)) for scale in (1000, 5000)]
         return [[Episodes(int(min(t, 6000)), bool(t <= 6000)) for t in group] for group in times]
 

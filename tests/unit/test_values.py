@@ -1,4 +1,4 @@
-"""The ensemble: heads equal a plain loop, sparse equals dense, targets and priors do what they should."""
+"""The ensemble: heads equal a plain loop, sparse equals dense, and targets, priors and the standard form are correct."""
 
 import functools
 from types import SimpleNamespace
@@ -21,7 +21,7 @@ VECTOR = EnvSpec("vector", (2, 3), 3)
 SHAPE = values.EnsembleShape(
     heads=4, hidden_sizes=(8, 7), prior_scale=3.0, target_period=4, double=False, optimiser=Adam(3e-3, eps=1e-12)
 )
-"""ε is far below the gradients, so that the sparse form is exact up to rounding."""
+"""ε is far below the gradients, so the sparse form is exact up to rounding."""
 
 FORMS = pytest.mark.parametrize("make", [values.dense, values.one_hot])
 
@@ -39,7 +39,7 @@ def begun(make, shape, spec):
 
 @functools.cache
 def trial(make, shape=SHAPE, spec=GRID):
-    """An ensemble, its state at the start and its functions, compiled once."""
+    """An ensemble with its initial state and its functions, compiled once."""
     ensemble = make(spec, shape)
     return SimpleNamespace(
         ensemble=ensemble,
@@ -78,7 +78,7 @@ def test_every_head_equals_a_loop_over_heads():
 
 
 def test_learning_together_equals_learning_alone():
-    """A head of an ensemble of four learns as the same head in an ensemble of its own."""
+    """A head learns the same in an ensemble of four and in an ensemble of one."""
     four, one = trial(values.dense), trial(values.dense, SHAPE._replace(heads=1))
     together = trained(four, 8)
     for head in range(4):
@@ -177,7 +177,7 @@ def test_layer_norm_by_hand(make):
 
 
 class Descent(NamedTuple):
-    """Plain gradient descent, as somebody else's optimiser would be written."""
+    """Plain gradient descent, an optimiser that is not in the library."""
 
     rate: float
 
@@ -219,7 +219,7 @@ def test_a_prior_of_scale_zero_is_none():
 
 
 def shifted(state, by):
-    """The state as if so many more learning steps had been made."""
+    """The state as if `by` more learning steps had been made."""
     state = state._replace(step=state.step + by)
     if hasattr(state, "table"):
         state = state._replace(
@@ -231,7 +231,7 @@ def shifted(state, by):
 @FORMS
 @pytest.mark.parametrize("steps_before", [0, 5])
 def test_rebasing_changes_no_number(make, steps_before):
-    """From 2³⁰ steps on; a period of 3 divides no power of two."""
+    """The test starts at about 2³⁰ steps. The target period of 3 divides no power of two."""
     it = trial(make, SHAPE._replace(target_period=3))
     late = shifted(trained(it, 7), MAX_COUNT - MAX_COUNT % 3 + 3 * steps_before)
     back = it.ensemble.rebase(late)
@@ -245,7 +245,7 @@ def test_rebasing_changes_no_number(make, steps_before):
 
 
 def test_rebasing_leaves_rows_where_they_came_to_rest():
-    """A row that had its last gradient among the first steps is where the bias corrections of those steps left it."""
+    """A row whose last gradient was an early one has moved by the bias corrections of the early steps. It must stay there."""
     it = trial(values.one_hot, SHAPE._replace(target_period=3))
     early = trained(it, 7)
     late = early._replace(step=jnp.int32(MAX_COUNT + 1), table=early.table._replace(copied=jnp.int32(MAX_COUNT)))
@@ -271,7 +271,7 @@ LINE = EnvSpec("line", (6,), 3)
 
 
 def seen_through(it, shift, scale, steps=30):
-    """The state after learning from observations that are shifted and scaled."""
+    """The state after learning from shifted and scaled observations."""
     rng, state = np.random.default_rng(0), it.start
     for _ in range(steps):
         o_tm1, o_t = (shift + scale * rng.normal(size=(2, 16, *LINE.observation_shape))).astype(np.float32)
@@ -292,7 +292,7 @@ def test_in_standard_form_the_unit_of_observations_does_not_matter(shift, scale)
 
 @pytest.mark.parametrize("constants", [0, 300])
 def test_in_standard_form_priors_differ_from_place_to_place_and_are_of_one_size(constants):
-    """Observations far from 0, alone or beside many numbers that never vary."""
+    """Observations far from 0, without and with many more numbers that are constant."""
     spec = EnvSpec("wide", (4 + constants,), 3)
     shape = values.EnsembleShape(
         heads=8,
@@ -355,7 +355,7 @@ def test_constant_numbers_are_left_out_of_the_standard_form():
 
 
 def test_in_standard_form_heads_differ_where_nothing_varies():
-    """A bandit: one observation, always."""
+    """As in a bandit, all observations are equal."""
     it = trial(values.dense, STANDARD, LINE)
     state, same = it.start, np.full((16, *LINE.observation_shape), 7.0, np.float32)
     for _ in range(3):
@@ -364,7 +364,7 @@ def test_in_standard_form_heads_differ_where_nothing_varies():
 
 
 def test_only_vectors_of_numbers_have_a_standard_form():
-    """Bytes, choices, pictures and tables have one unit already."""
+    """Bytes, choices, images and tables already have a common unit."""
     parts = Parts(
         (
             Part(("where",), choices=((0, 4),)),
