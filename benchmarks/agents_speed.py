@@ -35,12 +35,12 @@ def main() -> int:
 
     found: dict[str, list[float]] = {}
     for _ in range(parsed.rounds):
-        for name in (BSUITE, *AGENTS):
+        for name in (BSUITE, *(name for name, entry in AGENTS.items() if not entry.is_recurrent)):
             (answer,) = workers.measure(__file__, [name])
             found.setdefault(name, []).append(round(answer["steps_per_second"], 1))
             print(f"{name}: {found[name][-1]:,.0f} steps/s", file=sys.stderr)
     rates = {name: statistics.median(values) for name, values in found.items()}
-    print("| agent | steps/s | beside bsuite's DQN |\n|---|---|---|")
+    print("| agent | steps/s | ratio to bsuite's DQN |\n|---|---|---|")
     for name, rate in rates.items():
         goal = f" (goal {GOAL:,})" if name in SINGLE else ""
         print(f"| {name} | {rate:,.0f}{goal} | {rate / rates[BSUITE]:.0f}× |")

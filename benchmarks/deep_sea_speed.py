@@ -97,7 +97,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="where to save the numbers as JSON")
     parser.add_argument("--rounds", type=int, default=3, help="measurements of each part (default 3)")
-    parser.add_argument("--before", metavar="COMMIT", help="measure that commit beside the present code")
+    parser.add_argument("--before", metavar="COMMIT", help="also measure that commit")
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES), help="these alone", metavar="CASE")
     parser.add_argument("--worker", choices=("bsuite", "ours", "limit"), help=argparse.SUPPRESS)
     parser.add_argument("--case", help=argparse.SUPPRESS)
@@ -203,7 +203,7 @@ def as_text(report: dict) -> str:
     rates, memory = report["steps_per_second"], report["peak_megabytes"]
     columns = ("bsuite", "before", "single", "per core", "products", "bytes")
     head = [
-        "sea",
+        "Deep Sea",
         *("bsuite boot_dqn", "before", "ours, one core", "ours, every core", "limit: products", "limit: bytes"),
     ]
     lines = ["| " + " | ".join([*head, "per head", "memory"]) + " |", "|" + "---|" * (len(head) + 2)]

@@ -11,7 +11,7 @@ give every episode a unique return. The benchmark checks:
 - No episode is logged twice, and no more steps are counted than were taken.
 - Learner and replay continue from their checkpoint, and every death and return is in events.csv.
 - Learning and acting end at the stated ratio, within the allowed lead of acting.
-- The object store does not grow during the run, and is empty after it.
+- The object store is empty after the run. Its largest size during the run is recorded.
 - The folder is an ordinary run: it loads, and its policy can be evaluated. In the long form the run is interrupted and
   resumed, and continues its counts.
 """

@@ -38,7 +38,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="where to save the numbers as JSON")
     parser.add_argument("--rounds", type=int, default=3, help="measurements of each part (default 3)")
     parser.add_argument("--seconds", type=float, default=SECONDS, help=f"of each measurement (default {SECONDS:g})")
-    parser.add_argument("--before", metavar="COMMIT", help="measure that commit beside the present code")
+    parser.add_argument("--before", metavar="COMMIT", help="also measure that commit")
     parser.add_argument("--worker", choices=WORKERS, help=argparse.SUPPRESS)
     parser.add_argument("--id", help=argparse.SUPPRESS)
     parsed = parser.parse_args()

@@ -10,7 +10,7 @@ from tdu.run.plan import make_runner, plan
 from tdu.run.trained import TrainedAgent, play
 
 SIZE, MAPPING = 4, 8
-SEA = f"deep_sea:size={SIZE},mapping_seed={MAPPING}"
+TASK = f"deep_sea:size={SIZE},mapping_seed={MAPPING}"
 """The action that moves right differs between rows, so no constant policy finds the chest."""
 
 SEEDS = (1, 2, 3)
@@ -37,21 +37,21 @@ def settings(name):
 
 
 @functools.cache
-def trained(name, seed, env=SEA, episodes=400):
+def trained(name, seed, env=TASK, episodes=400):
     """A run that does not stop before its last episode."""
     return tdu.train(env, name, seed=seed, episodes=episodes, until="budget", evaluation_episodes=0, **settings(name))
 
 
 def untrained(name, seed):
     """The agent before its first step."""
-    planned = plan(SEA, name, seed=seed, episodes=1, **settings(name))
+    planned = plan(TASK, name, seed=seed, episodes=1, **settings(name))
     runner, agent = make_runner(planned.config, planned.env, compiled=False)
     return TrainedAgent(runner.spec, agent, runner.params())
 
 
 def returns(agents):
     """The greedy return of each agent. The chest minus the cost of moving is 0.99."""
-    return np.array([play(SEA, agent, episodes=1).returns[0] for agent in agents])
+    return np.array([play(TASK, agent, episodes=1).returns[0] for agent in agents])
 
 
 def assert_learns(name):

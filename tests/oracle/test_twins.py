@@ -20,20 +20,20 @@ def test_an_agent_learns(name):
 @LEARNERS
 def test_an_agent_is_the_same_compiled_and_stepwise(name):
     """On our Deep Sea and on bsuite's, actions, log and trained agent are the same."""
-    assert_the_same(*(small.trained(name, 1, env, episodes=25) for env in both_seas()))
+    assert_the_same(*(small.trained(name, 1, env, episodes=25) for env in both_variants()))
 
 
 def test_rewards_of_several_steps_are_the_same_compiled_and_stepwise():
     """Rewards of one step give a different run."""
     settings = small.settings("tdu") | {"episodes": 25, "until": "budget", "evaluation_episodes": 0}
-    several = [tdu.train(env, "tdu", seed=1, return_steps=3, **settings) for env in both_seas()]
+    several = [tdu.train(env, "tdu", seed=1, return_steps=3, **settings) for env in both_variants()]
     assert_the_same(*several)
-    one = tdu.train(small.SEA, "tdu", seed=1, **settings)
+    one = tdu.train(small.TASK, "tdu", seed=1, **settings)
     assert np.any(one.log["loss"] != several[0].log["loss"])
 
 
-def both_seas():
-    return small.SEA, DeepSea(small.SIZE, mapping_seed=small.MAPPING)
+def both_variants():
+    return small.TASK, DeepSea(small.SIZE, mapping_seed=small.MAPPING)
 
 
 def assert_the_same(a, b):
@@ -50,7 +50,7 @@ def test_a_run_goes_on_as_if_never_interrupted():
     """A save contains the whole state: posterior, sample, replay, moments."""
 
     def runner():
-        planned = plan(small.SEA, "su", seed=2, episodes=1000, until="budget", **small.settings("su"))
+        planned = plan(small.TASK, "su", seed=2, episodes=1000, until="budget", **small.settings("su"))
         return make_runner(planned.config, planned.env)[0]
 
     whole, cut, again = runner(), runner(), runner()

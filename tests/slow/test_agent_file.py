@@ -58,7 +58,7 @@ def test_a_saved_agent_acts_without_its_environment(make, tmp_path):
 
 @pytest.mark.parametrize("name", ["su", "tdu_ac", "nns", "tdu_r2d2"])
 def test_every_kind_of_agent_is_saved(name, tmp_path):
-    agent = tdu.train(small.SEA, name, **HOW, **small.settings(name)).agent
+    agent = tdu.train(small.TASK, name, **HOW, **small.settings(name)).agent
     agent.save(tmp_path / "agent")
     loaded = tdu.load_agent(tmp_path / "agent")
     np.testing.assert_array_equal(loaded.values(0), agent.values(0))
@@ -86,7 +86,7 @@ def test_a_wrong_observation_is_the_caller_s(tmp_path):
 
 def test_a_damaged_file_is_refused(tmp_path):
     path = tmp_path / "agent.safetensors"
-    agent = tdu.train(small.SEA, **HOW, **small.settings("tdu")).agent
+    agent = tdu.train(small.TASK, **HOW, **small.settings("tdu")).agent
     agent.save(path)
     good = path.read_bytes()
     assert b"pickle" not in good

@@ -379,6 +379,6 @@ def test_the_example_of_adding_an_agent_runs(monkeypatch):
     entry = agents.Entry("Explorers paid for a surprising reward.", module["Config"], module["make"])
     monkeypatch.setitem(agents.AGENTS, "surprise", entry)
     settings = small.settings("surprise")
-    run = tdu.train(small.SEA, "surprise", episodes=40, until="budget", evaluation_episodes=0, **settings)
+    run = tdu.train(small.TASK, "surprise", episodes=40, until="budget", evaluation_episodes=0, **settings)
     assert run.result["config"]["beta"] == 1.0
     assert run.log["bonus"][-1] > 0

@@ -12,7 +12,7 @@ from tdu.cli import main
 
 HOW = {"seed": 3, "until": "budget", "evaluation_episodes": 3, "progress": None, "say": lambda words: None}
 NETWORKS = {"hidden_sizes": (8,), "exploiters": 2, "explorers": 1, "min_replay": 16, "batch_size": 8}
-SEA = "deep_sea:size=4"
+TASK = "deep_sea:size=4"
 
 
 def assert_same(run, other):
@@ -28,9 +28,9 @@ def assert_same(run, other):
     assert run.config == other.config
 
 
-@pytest.mark.parametrize("env", [SEA, Corridor], ids=["compiled", "stepwise"])
+@pytest.mark.parametrize("env", [TASK, Corridor], ids=["compiled", "stepwise"])
 def test_a_longer_run_equals_one_that_was_longer_from_the_start(env, tmp_path):
-    make = (lambda: env) if env is SEA else env
+    make = (lambda: env) if env is TASK else env
     how = HOW | NETWORKS | {"evaluate_every": 20}
     whole = tdu.train(make(), steps=410, **how)
     short = tdu.train(make(), steps=150, **how)
@@ -42,10 +42,10 @@ def test_a_longer_run_equals_one_that_was_longer_from_the_start(env, tmp_path):
     short.save(folder)
     resumed = tdu.train(make(), steps=410, out=folder, resume=True, **how)
     assert_same(resumed, whole)
-    assert_same(tdu.load(folder, None if env is SEA else make()), whole)
+    assert_same(tdu.load(folder, None if env is TASK else make()), whole)
     with pytest.raises(tdu.UserError, match="copy that folder"):
         resumed.save(tmp_path / "again")
-    if env is SEA:
+    if env is TASK:
         assert_same(tdu.load(folder).train(steps=500, **watched), tdu.train(env, steps=500, **how))
 
 
@@ -61,20 +61,20 @@ def test_a_run_that_a_callback_stopped_goes_on(tmp_path):
 
 def test_a_saved_run_is_an_ordinary_folder(tmp_path, capsys):
     how = HOW | NETWORKS | {"episodes": 40, "evaluate_every": 15}
-    direct = tdu.train(SEA, out=tmp_path / "direct", **how)
-    tdu.train(SEA, **how).save(tmp_path / "saved")
+    direct = tdu.train(TASK, out=tmp_path / "direct", **how)
+    tdu.train(TASK, **how).save(tmp_path / "saved")
     assert_same(tdu.load(tmp_path / "saved"), direct)
     for name in ("learner.csv", "evaluations.csv", "config.json"):
         assert (tmp_path / "saved" / name).read_bytes() == (tmp_path / "direct" / name).read_bytes()
     assert main(["evaluate", str(tmp_path / "saved"), "--episodes", "2", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["episodes"] == 2
     with pytest.raises(tdu.UserError, match="already exists"):
-        tdu.train(SEA, **how).save(tmp_path / "saved")
+        tdu.train(TASK, **how).save(tmp_path / "saved")
 
 
 def test_the_command_line_trains_longer_and_refuses_what_is_not_longer(tmp_path, capsys):
     out, words = tmp_path / "run", ["--hidden-sizes", "8", "--exploiters", "2", "--explorers", "1", "--until", "budget"]
-    run = ["train", SEA, *words, "--out", str(out), "--progress", "none", "--evaluation-episodes", "0"]
+    run = ["train", TASK, *words, "--out", str(out), "--progress", "none", "--evaluation-episodes", "0"]
     assert main([*run, "--steps", "120"]) == 0
     assert main([*run, "--steps", "200", "--resume"]) == 0
     assert tdu.load(out).result["steps"] == 200
@@ -94,7 +94,7 @@ def test_the_command_line_trains_longer_and_refuses_what_is_not_longer(tmp_path,
 
 def test_a_finished_run_that_cannot_be_trained_longer_stays_as_it_is(tmp_path):
     out = tmp_path / "run"
-    how = {"env": SEA, "out": out, "until": "budget"} | HOW | NETWORKS
+    how = {"env": TASK, "out": out, "until": "budget"} | HOW | NETWORKS
     tdu.train(**how, episodes=5)
     before = {name: (out / name).read_bytes() for name in ("config.json", "result.json", "log.csv")}
     with pytest.raises(tdu.UserError, match="evaluate_every"):
@@ -110,7 +110,7 @@ def test_a_finished_run_that_cannot_be_trained_longer_stays_as_it_is(tmp_path):
 def test_a_task_that_is_solved_is_trained_on_with_until_budget():
     said = []
     options = NETWORKS | {"evaluation_episodes": 0, "progress": None}
-    run = tdu.train(SEA, episodes=2000, seed=1, until="solved", say=said.append, **options)
+    run = tdu.train(TASK, episodes=2000, seed=1, until="solved", say=said.append, **options)
     episodes = run.result["episodes"]
     assert episodes == run.result["solved_episode"] < 2000
     assert run.train(episodes=3000, say=said.append) is run
@@ -133,12 +133,12 @@ def test_until_budget_trains_on_after_a_return_was_reached(tmp_path):
     out, said, reached = tmp_path / "run", [], {"until_return": -100, "episodes": 60}
     how = HOW | NETWORKS | {"evaluate_every": 5}
     more = {"until": "budget", "episodes": 8, "progress": None, "say": said.append}
-    memory, stored = (tdu.train(SEA, **how | reached | extra) for extra in ({}, {"out": out}))
+    memory, stored = (tdu.train(TASK, **how | reached | extra) for extra in ({}, {"out": out}))
     assert memory.result["reached_return"] == memory.evaluations["greedy_return"][-1]
     assert memory.train(**more, until_return=-100).result["episodes"] == 5
     assert all(words in said[-1] for words in ("returned", 'until="budget"', "until_return"))
     assert "--" not in said[-1]
-    longer = tdu.train(SEA, **how | {"episodes": 8})
+    longer = tdu.train(TASK, **how | {"episodes": 8})
     for run in (memory, stored):
         assert_same(run.train(**more, until_return=None), longer)
 
@@ -146,7 +146,7 @@ def test_until_budget_trains_on_after_a_return_was_reached(tmp_path):
 def test_the_command_line_trains_on_after_a_return_was_reached(tmp_path, capsys):
     out = str(tmp_path / "run")
     words = ["--hidden-sizes", "8", "--exploiters", "2", "--explorers", "1", "--evaluation-episodes", "3"]
-    run = ["train", SEA, *words, "--out", out, "--progress", "none", "--until-return", "-100"]
+    run = ["train", TASK, *words, "--out", out, "--progress", "none", "--until-return", "-100"]
     assert main([*run, "--episodes", "60"]) == 2
     assert "--evaluate-every" in capsys.readouterr().err
     run += ["--evaluate-every", "5"]
@@ -165,15 +165,15 @@ def test_the_command_line_trains_on_after_a_return_was_reached(tmp_path, capsys)
 def test_several_seeds(tmp_path):
     how = HOW | NETWORKS | {"episodes": 20, "out": tmp_path}
     del how["seed"]
-    several = tdu.train(SEA, seeds=[4, 2], **how)
+    several = tdu.train(TASK, seeds=[4, 2], **how)
     assert [run.config.seed for run in several] == [4, 2]
-    assert_same(several[1], tdu.train(SEA, **how | {"seed": 2, "out": None}))
+    assert_same(several[1], tdu.train(TASK, **how | {"seed": 2, "out": None}))
     returns = [run.result["greedy_return"]["mean"] for run in several]
     assert several.mean == pytest.approx(np.mean(returns))
     half = 12.7062 * abs(returns[0] - returns[1]) / 2  # Student's t with one degree of freedom
     assert several.interval == pytest.approx((several.mean - half, several.mean + half), rel=1e-4)
     assert "95 %" in repr(several)
-    longer = tdu.train(SEA, seeds=[4, 2], resume=True, **how | {"episodes": 25})
+    longer = tdu.train(TASK, seeds=[4, 2], resume=True, **how | {"episodes": 25})
     assert [run.result["episodes"] for run in longer] == [25, 25]
 
 
@@ -194,10 +194,10 @@ def test_callbacks():
     steps = []
     how = HOW | NETWORKS
     run = tdu.train(
-        SEA, episodes=100, evaluate_every=10, callbacks=[Watch(), lambda report: steps.append(report.steps)], **how
+        TASK, episodes=100, evaluate_every=10, callbacks=[Watch(), lambda report: steps.append(report.steps)], **how
     )
-    assert calls == [("start", SEA), ("evaluation", 10), ("evaluation", 20), ("end", 20)]
+    assert calls == [("start", TASK), ("evaluation", 10), ("evaluation", 20), ("end", 20)]
     assert steps[-1] == run.result["steps"] == 80
     for wrong, word in ((3, "on_step"), (object(), "on_start"), (tdu.Callback(on_evaluation=print), "evaluate_every")):
         with pytest.raises(tdu.UserError, match=word):
-            tdu.train(SEA, episodes=2, callbacks=[wrong], **how)
+            tdu.train(TASK, episodes=2, callbacks=[wrong], **how)

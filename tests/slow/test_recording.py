@@ -6,7 +6,7 @@ import shutil
 import jax
 import numpy as np
 import pytest
-from small import SEA, SIZE
+from small import SIZE, TASK
 
 import tdu
 from tdu import agents, environments
@@ -35,7 +35,7 @@ HOW = {"seed": 1, "episodes": 80, "until": "budget", "evaluation_episodes": 0, *
 def recorded(tmp_path_factory):
     """A recorded run, its folder and its record."""
     folder = tmp_path_factory.mktemp("recorded") / "run"
-    run = tdu.train(SEA, "tdu", out=folder, record_every=4, **HOW)
+    run = tdu.train(TASK, "tdu", out=folder, record_every=4, **HOW)
     record = runs.read_record(folder, run.config, pytest.fail)
     assert record is not None
     return run, folder, record
@@ -49,7 +49,7 @@ def same_but_for_time(one, other):
 
 def test_recording_changes_nothing(recorded):
     run, _, _ = recorded
-    same_but_for_time(run.log, tdu.train(SEA, "tdu", **HOW).log)
+    same_but_for_time(run.log, tdu.train(TASK, "tdu", **HOW).log)
 
 
 def test_a_run_that_was_cut_off_leaves_the_same_bytes(recorded, tmp_path):
@@ -62,10 +62,10 @@ def test_a_run_that_was_cut_off_leaves_the_same_bytes(recorded, tmp_path):
 
     out = tmp_path / "run"
     tdu.train(
-        SEA, "tdu", out=out, record_every=4, checkpoint_seconds=0.0, callbacks=[tdu.Callback(on_episode=copy)], **HOW
+        TASK, "tdu", out=out, record_every=4, checkpoint_seconds=0.0, callbacks=[tdu.Callback(on_episode=copy)], **HOW
     )
     assert (copied / "record.jsonl").read_bytes() != (whole / "record.jsonl").read_bytes()
-    resumed = tdu.train(SEA, "tdu", out=copied, resume=True, **HOW)  # it continues recording without the option
+    resumed = tdu.train(TASK, "tdu", out=copied, resume=True, **HOW)  # it continues recording without the option
     assert (copied / "record.jsonl").read_bytes() == (whole / "record.jsonl").read_bytes()
     assert (out / "record.jsonl").read_bytes() == (whole / "record.jsonl").read_bytes()
     same_but_for_time(run.log, resumed.log)
@@ -84,7 +84,7 @@ def test_every_step_is_counted_where_it_was_taken_and_by_whom(recorded):
 
 def test_values_and_path_are_the_trained_agent_s(recorded):
     run, _, record = recorded
-    here = maps.find(environments.make(SEA).spec)
+    here = maps.find(environments.make(TASK).spec)
     values = np.stack([run.agent.values(int(state)) for state in here.states])
     np.testing.assert_allclose(record.maps("value")[-1], values.max(axis=1), rtol=2e-3, atol=1e-4)
     assert record.snapshots[-1]["path"] == here.path(values.argmax(axis=1))
@@ -95,7 +95,7 @@ def test_sigma_is_the_spread_of_td_errors(recorded):
     run, _, record = recorded
     agent = run.agent.agent
     first = agent.params(agent.init(interaction.first_keys(tdu.run_key(HOW["seed"]))[0]))
-    here = maps.find(environments.make(SEA).spec)
+    here = maps.find(environments.make(TASK).spec)
     heads = np.stack([np.asarray(agent.examiner.q(first, np.int32(s))) for s in here.states], axis=1)
     q, end = heads[: SMALL["exploiters"]], np.zeros((SMALL["exploiters"], 1, 2))
     following = np.concatenate([q, end], axis=1).max(axis=2)[:, here.following]
@@ -119,7 +119,7 @@ def test_the_number_of_snapshots_is_bounded():
 
 
 @pytest.mark.parametrize(
-    "env_id", [SEA, "deep_sea:size=5,move_cost=0.1", "binary_tree:depth=30", "key_door:size=3,limit=50"]
+    "env_id", [TASK, "deep_sea:size=5,move_cost=0.1", "binary_tree:depth=30", "key_door:size=3,limit=50"]
 )
 def test_a_map_has_the_result_of_every_action(env_id):
     env = environments.make(env_id)
@@ -174,25 +174,25 @@ def test_without_a_map_there_are_distributions(tmp_path):
 
 def test_an_agent_without_recording_is_refused(tmp_path):
     with pytest.raises(UserError, match="give out"):
-        tdu.train(SEA, record=True)
+        tdu.train(TASK, record=True)
     for agent in ("tdu_ac", "r2d2"):
         with pytest.raises(UserError, match=f"agent {agent} cannot be recorded"):
-            tdu.train(SEA, agent, out=tmp_path / agent, record=True, episodes=1)
+            tdu.train(TASK, agent, out=tmp_path / agent, record=True, episodes=1)
         assert not (tmp_path / agent).exists()  # the folder stays free for a run without --record
-    assert main(["sweep", SEA, "--agent", "dqn", "--agent", "r2d2", "--record", "--out", str(tmp_path / "sweep")]) == 2
+    assert main(["sweep", TASK, "--agent", "dqn", "--agent", "r2d2", "--record", "--out", str(tmp_path / "sweep")]) == 2
     assert not (tmp_path / "sweep").exists()
 
 
 @pytest.mark.parametrize("name", agents.AGENTS)
 def test_what_can_be_recorded_is_known_before(name):
     entry = agents.find(name)
-    made = entry.make(environments.make(SEA).spec, agents.configure(name, {}))
+    made = entry.make(environments.make(TASK).spec, agents.configure(name, {}))
     assert entry.can_be_recorded == (getattr(made, "examiner", None) is not None)
     assert entry.is_recurrent == isinstance(made, RecurrentAgent)
 
 
 def test_successor_uncertainties_are_looked_at_through_their_mean():
-    spec = environments.make(SEA).spec
+    spec = environments.make(TASK).spec
     agent = agents.find("su").make(spec, agents.configure("su", {"hidden_sizes": (4,), "features": 3}))
     state = jax.jit(agent.init)(jax.random.key(0))._replace(mean=np.array([0.5, -1.0, 2.0], np.float32))
     values = jax.jit(agent.values)
@@ -217,7 +217,7 @@ def test_a_sweep_passes_record_to_its_runs(tmp_path, monkeypatch):
     jobs = []
     monkeypatch.setattr(progress, "run_jobs", lambda those, *_, **__: jobs.extend(those) or [])
     assert (
-        main(["sweep", SEA, "--seeds", "2", "--record", "--record-every", "7", "--out", str(tmp_path / "sweep")]) == 0
+        main(["sweep", TASK, "--seeds", "2", "--record", "--record-every", "7", "--out", str(tmp_path / "sweep")]) == 0
     )
     assert len(jobs) == 2
     assert all(job.arguments[-3:] == ["--record", "--record-every", "7"] for job in jobs)

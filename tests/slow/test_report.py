@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from browser import Browser, executable
-from small import SEA
+from small import TASK
 
 import tdu
 from tdu import agents
@@ -30,9 +30,9 @@ def sweep(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report") / "sweep"
     how = {"episodes": 70, "until": "budget", "evaluation_episodes": 2, **SMALL}
     for seed in (0, 1):
-        tdu.train(SEA, "tdu", seed=seed, out=folder / f"tdu-{seed}", record_every=2, explorers=2, **how)
-    tdu.train(SEA, "bdqn", seed=0, out=folder / f"bdqn{EVIL.replace('/', ' ')}", record=True, **how)
-    tdu.train(SEA, "bdqn", seed=1, out=folder / "bdqn-1", **how)
+        tdu.train(TASK, "tdu", seed=seed, out=folder / f"tdu-{seed}", record_every=2, explorers=2, **how)
+    tdu.train(TASK, "bdqn", seed=0, out=folder / f"bdqn{EVIL.replace('/', ' ')}", record=True, **how)
+    tdu.train(TASK, "bdqn", seed=1, out=folder / "bdqn-1", **how)
     return folder
 
 
@@ -216,7 +216,7 @@ def tried_out(tmp_path_factory):
     """Two runs of 70 episodes with an evaluation every 20 episodes."""
     folder = tmp_path_factory.mktemp("tried") / "out"
     for seed in (0, 1):
-        tdu.train(SEA, "bdqn", seed=seed, out=folder / str(seed), episodes=70, until="budget", evaluation_episodes=2,
+        tdu.train(TASK, "bdqn", seed=seed, out=folder / str(seed), episodes=70, until="budget", evaluation_episodes=2,
                   evaluate_every=20, **SMALL)  # fmt: skip
     return folder
 

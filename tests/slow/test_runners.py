@@ -15,10 +15,10 @@ from tdu.run.trained import play
 from tdu.types import Environment, EnvSpec, SolvedRule, TimeStep
 
 FAST = {"hidden_sizes": (16,), "exploiters": 3, "explorers": 2, "batch_size": 8, "min_replay": 16}
-SEA = "deep_sea:size=5,stochastic=true"
+TASK = "deep_sea:size=5,stochastic=true"
 
 
-def quick(env=SEA, seed=0, episodes=30, until="budget", **options):
+def quick(env=TASK, seed=0, episodes=30, until="budget", **options):
     return tdu.train(env, seed=seed, episodes=episodes, until=until, evaluation_episodes=0, **(FAST | options))
 
 
@@ -68,7 +68,7 @@ def test_how_many_steps_are_gathered_changes_nothing(monkeypatch):
 
 
 def test_a_whole_run_is_a_function_of_a_key_and_maps_over_seeds():
-    env = environments.make(SEA)
+    env = environments.make(TASK)
     agent = agents.find("tdu").make(env.spec, agents.configure("tdu", FAST))
     train = compiled.train(env, agent, steps=100)
     carries, rows = jax.jit(jax.vmap(train))(jax.vmap(tdu.run_key)(jnp.arange(3)))

@@ -182,9 +182,9 @@ def test_a_sweep_goes_on_and_one_failure_harms_no_other(tmp_path, monkeypatch, c
     assert (shorter / "log.csv").read_bytes() == before
     scores = json.loads(run("score", str(out), "--json").out)
     finished = {name: agent["environments"] for name, agent in scores["agents"].items()}
-    seas = {name.split(" episodes=")[1]: envs for name, envs in finished.items() if "deep_sea:size=3" in envs}
-    assert seas.keys() == {"20", "30"}
-    assert seas["30"]["deep_sea:size=3"]["finished"] == seas["20"]["deep_sea:size=3"]["finished"] == 1
+    by_budget = {name.split(" episodes=")[1]: envs for name, envs in finished.items() if "deep_sea:size=3" in envs}
+    assert by_budget.keys() == {"20", "30"}
+    assert by_budget["30"]["deep_sea:size=3"]["finished"] == by_budget["20"]["deep_sea:size=3"]["finished"] == 1
     assert ["python" in name for name in scores["unfinished"]] == [True]
     table = run("score", str(out)).out
     assert "`python:talks:make`" in table

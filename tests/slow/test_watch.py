@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 from PIL import Image
-from small import SEA, SIZE
+from small import SIZE, TASK
 
 import tdu
 from tdu.cli import main
@@ -24,7 +24,7 @@ HOW = {"until": "budget", "evaluation_episodes": 0, **SMALL}
 @pytest.fixture(scope="module")
 def deep_sea_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("watch") / "sea"
-    tdu.train(SEA, "tdu", out=folder, episodes=20, explorers=2, **HOW)
+    tdu.train(TASK, "tdu", out=folder, episodes=20, explorers=2, **HOW)
     return folder
 
 
@@ -204,7 +204,7 @@ def test_a_film_ends_before_memory_does(monkeypatch):
 
 def test_the_figure_of_a_paper(deep_sea_run, tmp_path, capsys):
     other = tmp_path / "bdqn"
-    tdu.train(SEA, "bdqn", out=other, episodes=10, **HOW)
+    tdu.train(TASK, "bdqn", out=other, episodes=10, **HOW)
     out = tmp_path / "figure.svg"
     assert main(["plot", str(deep_sea_run), str(other), "--out", str(out), "--axis", "steps", "--smooth", "3"]) == 0
     first = out.read_bytes()
@@ -232,7 +232,7 @@ def test_the_figure_of_the_greedy_return(deep_sea_run, tmp_path, capsys, monkeyp
     assert errors.count("\n") == 1
     assert not out.exists()
     how = HOW | {"evaluation_episodes": 2, "evaluate_every": 10}
-    output = [tdu.train(SEA, "bdqn", seed=s, out=sweep / str(s), episodes=30, **how).evaluations for s in (0, 1)]
+    output = [tdu.train(TASK, "bdqn", seed=s, out=sweep / str(s), episodes=30, **how).evaluations for s in (0, 1)]
     drawn, line = [], learning_figure._line
 
     def noted(panel, at, own, *rest):
@@ -257,7 +257,7 @@ def test_the_figure_of_the_greedy_return(deep_sea_run, tmp_path, capsys, monkeyp
 
 def test_a_line_of_one_point_is_seen(deep_sea_run, tmp_path):
     one = tmp_path / "one"
-    tdu.train(SEA, "bdqn", out=one, episodes=5, **HOW | {"evaluation_episodes": 1, "evaluate_every": 5})
+    tdu.train(TASK, "bdqn", out=one, episodes=5, **HOW | {"evaluation_episodes": 1, "evaluate_every": 5})
     assert main(["plot", str(one), "--out", str(tmp_path / "one.png"), "--metric", "greedy_return"]) == 0
     with Image.open(tmp_path / "one.png") as figure:
         height, width, _ = (pixels := np.asarray(figure.convert("RGB"), np.int64)).shape

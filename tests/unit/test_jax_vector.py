@@ -12,7 +12,7 @@ from tdu import environments
 from tdu.environments.vector import JaxVector
 from tdu.types import Environment
 
-SEA = "deep_sea:size=4,stochastic=true"
+TASK = "deep_sea:size=4,stochastic=true"
 MINATAR = "gymnax:Breakout-MinAtar"
 
 
@@ -25,7 +25,7 @@ def flat(stepped):
     return [*map(np.asarray, stepped.after), stepped.taken, stepped.now, stepped.ended]
 
 
-@pytest.mark.parametrize("env_id", [SEA, MINATAR])
+@pytest.mark.parametrize("env_id", [TASK, MINATAR])
 def test_rows_are_the_environment_and_come_back(env_id):
     single = environments.make(env_id)
     env = environments.make(env_id, 1, num_envs=3)
@@ -45,7 +45,7 @@ def test_rows_are_the_environment_and_come_back(env_id):
     for before, after in itertools.pairwise(onward):
         for row in before.ended:
             assert bool(before.after.last[row])
-            assert not bool(after.after.last[row]) or env_id != SEA, "a new episode is under way"
+            assert not bool(after.after.last[row]) or env_id != TASK, "a new episode is under way"
     first = np.asarray(single.reset(jax.random.key(0))[1].observation)
     assert first.shape == env.spec.carried_shape
 
@@ -63,14 +63,14 @@ def test_several_deep_seas_count_bad_episodes():
 def test_rows_and_seeds_draw_apart():
     rewards = []
     for seed in (1, 2):
-        env = environments.make(SEA, seed, num_envs=2)
+        env = environments.make(TASK, seed, num_envs=2)
         env.start()
         rewards.append(np.stack([env.step(np.array([0, 0])).after.reward for _ in range(40)]))
     columns = np.concatenate(rewards, axis=1).T
     assert len({tuple(column) for column in columns}) == 4
 
 
-@pytest.mark.parametrize("env_id", [SEA, MINATAR, "bsuite:memory_len/3", "gym:CartPole-v1"])
+@pytest.mark.parametrize("env_id", [TASK, MINATAR, "bsuite:memory_len/3", "gym:CartPole-v1"])
 def test_every_kind_is_a_vector_of_one_or_several(env_id):
     for size in (1, 2):
         made = environments.make(env_id, 0, num_envs=size)

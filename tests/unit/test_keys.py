@@ -134,17 +134,17 @@ class Uses:
         return found | {parent for (parent, _), times in self.derived.items() if times > 1}
 
 
-SEA = environments.make("deep_sea:size=2,stochastic=true")
+TASK = environments.make("deep_sea:size=2,stochastic=true")
 
 
 def agent_of(name, **options):
     fields = agents.AGENTS[name].config.__dataclass_fields__
     given = {k: v for k, v in TINY.items() if k in fields} | options
-    return agents.find(name).make(SEA.spec, agents.configure(name, given))
+    return agents.find(name).make(TASK.spec, agents.configure(name, given))
 
 
 def uses_of(agent):
-    return Uses(compiled.train(SEA, agent, steps=STEPS), tdu.run_key(3))
+    return Uses(compiled.train(TASK, agent, steps=STEPS), tdu.run_key(3))
 
 
 OPTIONS = {"tdu": {"noise_scale": 0.5, "head_choice": "mixed"}, "bdqn": {"head_choice": "ucb1", "acting": "live"}}

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import pytest
 
@@ -35,8 +36,14 @@ def test_a_large_replay_is_reported():
     assert "2.0 GB" in sentence
 
 
-def test_available_memory_is_positive():
-    assert 0 < memory.on_device() <= memory.available() + 1e12
+def test_free_memory_is_at_most_the_machine_s():
+    assert 0 < memory.available() <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_a_device_without_its_own_memory_has_the_machine_s(monkeypatch):
+    monkeypatch.setattr(memory, "available", lambda: 12_345)
+    own = "bytes_limit" in (jax.devices()[0].memory_stats() or {})
+    assert own or memory.on_device() == 12_345
 
 
 def test_the_command_line_refuses_before_it_starts(tmp_path, capsys, monkeypatch):

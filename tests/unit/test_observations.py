@@ -129,12 +129,12 @@ def beginner(spec):
     return TrainedAgent(spec, agent, jax.jit(agent.params)(jax.jit(agent.init)(jax.random.key(0))))
 
 
-SEA = environments.make("deep_sea:size=3")
+TASK = environments.make("deep_sea:size=3")
 
 
 def test_an_empty_observation_is_accepted():
     """A Deep Sea whose second row gives an empty observation, compiled and in Python. An episode's end always gives one."""
-    agent = beginner(SEA.spec)
+    agent = beginner(TASK.spec)
     nothing = agent.agent.values(agent.params, jnp.int32(9))
     np.testing.assert_allclose(agent.values(np.zeros((3, 3))), nothing, rtol=1e-6)
     np.testing.assert_allclose(agent.values(9), nothing, rtol=1e-6)
@@ -144,13 +144,13 @@ def test_an_empty_observation_is_accepted():
     assert np.abs(agent.values(cell) - nothing).max() > 1e-3
 
     def step(state, action, key):
-        state, after = SEA.step(state, action, key)
+        state, after = TASK.step(state, action, key)
         return state, after._replace(observation=jnp.where(state.row == 1, 9, after.observation))
 
     sea = DeepSea(3, mapping_seed=42)
     see = sea._get_observation
     sea._get_observation = lambda: see() * (sea._row != 1)
-    compiled = play(SEA._replace(step=step), agent, episodes=2).returns
+    compiled = play(TASK._replace(step=step), agent, episodes=2).returns
     np.testing.assert_allclose(play(sea, agent, episodes=2).returns, compiled, rtol=1e-6)
     for wrong, words in ((10, "states 0 to 8, not 10"), (np.ones((3, 3)), "not one-hot"), (np.eye(9)[4], "shape")):
         with pytest.raises(UserError, match=words):
@@ -222,10 +222,10 @@ def test_evaluation_has_other_episodes_than_any_training():
 
 def test_evaluation_in_python_and_compiled_is_the_same_policy():
     """`act_on` takes the same time steps as training."""
-    agent, step = beginner(SEA.spec), jax.jit(SEA.step)
-    state, timestep = SEA.reset(jax.random.key(0))
+    agent, step = beginner(TASK.spec), jax.jit(TASK.step)
+    state, timestep = TASK.reset(jax.random.key(0))
     total = 0.0
     while not timestep.last:
         state, timestep = step(state, jnp.int32(agent.act_on(TimeStep(*timestep))), jax.random.key(0))
         total += float(timestep.reward)
-    np.testing.assert_allclose(play(SEA, agent, episodes=2).returns, [total] * 2, rtol=1e-6)
+    np.testing.assert_allclose(play(TASK, agent, episodes=2).returns, [total] * 2, rtol=1e-6)
