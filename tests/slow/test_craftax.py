@@ -1,4 +1,8 @@
-"""Full Craftax through our adapter equals the library's own steps. Compiling both takes most of a minute."""
+"""Full Craftax through our adapter equals the library's own steps.
+
+Both call the same compiled step of the library, because it takes most of a minute to compile. The adapter itself is not
+compiled here; tests/oracle/test_jax_native.py compiles it with Craftax-Classic.
+"""
 
 import jax
 import numpy as np
@@ -13,21 +17,23 @@ def raw(number):
     return jax.random.key_data(jax.random.key(number))
 
 
-def test_full_craftax_is_the_library_and_its_time_limit_bootstraps():
-    from craftax.craftax_env import make_craftax_env_from_name
+def test_full_craftax_is_the_library_and_its_time_limit_bootstraps(monkeypatch):
+    from craftax import craftax_env
 
-    env = environments.make(f"craftax:{NAME}")
-    theirs = make_craftax_env_from_name(NAME, auto_reset=False)
-    params = theirs.default_params
-    reset, step = jax.jit(env.reset), jax.jit(env.step)
+    theirs = craftax_env.make_craftax_env_from_name(NAME, auto_reset=False)
+    for name in ("reset_env", "step_env"):
+        monkeypatch.setattr(theirs, name, jax.jit(getattr(theirs, name)))
+    monkeypatch.setattr(craftax_env, "make_craftax_env_from_name", lambda name, auto_reset: theirs)
+    env, params = environments.make(f"craftax:{NAME}"), theirs.default_params
+    reset, step = env.reset, env.step
     rewards, ends = [], 0
     for episode in range(3):
         state, ours = reset(jax.random.key(episode))
-        observation, their_state = theirs.reset(raw(episode), params)
+        observation, their_state = theirs.reset_env(raw(episode), params)
         np.testing.assert_allclose(ours.observation, observation, rtol=1e-6)
         for t, action in enumerate(np.random.default_rng(episode).integers(0, env.spec.num_actions, 400)):
             state, ours = step(state, np.int32(action), jax.random.key(t))
-            observation, their_state, reward, done, _ = theirs.step(raw(t), their_state, np.int32(action), params)
+            observation, their_state, reward, done, _ = theirs.step_env(raw(t), their_state, np.int32(action), params)
             np.testing.assert_allclose(ours.observation, observation, rtol=1e-5)  # daylight is a cosine
             np.testing.assert_allclose(ours.reward, reward, rtol=1e-6)
             assert (bool(ours.last), float(ours.discount)) == (bool(done), float(not done))
