@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tdu import interrupts
 
 if interrupts.is_command_line():
-    interrupts.exit_while_importing()
+    interrupts.heed()
 
 import gymnasium
 

@@ -1,7 +1,5 @@
 """`python -m tdu`."""
 
-import sys
+from tdu.cli import run_and_exit
 
-from tdu.cli import main
-
-sys.exit(main())
+run_and_exit()

@@ -1,8 +1,11 @@
-"""Ctrl-C while the command line imports: one sentence and exit code 130.
+"""Ctrl-C on the command line: one sentence and exit code 130, wherever it comes.
 
-A KeyboardInterrupt within an import is a long traceback, or extension modules drop it and the command goes on.
+Three places need care. Within an import, a KeyboardInterrupt is a long traceback, or extension modules drop it. Within JAX's
+callback of the garbage collector, Python drops it. After an interrupt while JAX compiles, the end of the interpreter crashes.
 """
 
+import _thread
+import atexit
 import contextlib
 import os
 import signal
@@ -10,10 +13,13 @@ import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
+from typing import NoReturn
+
+_AGAIN = 0.05  # seconds after which an interrupt comes again that Python would have dropped
 
 
-def exit_while_importing() -> bool:
-    """From now on, Ctrl-C within an import ends the process. Elsewhere it is a KeyboardInterrupt, as always.
+def heed() -> bool:
+    """From now on, Ctrl-C within an import ends the process. Elsewhere it is a KeyboardInterrupt that is not dropped.
 
     Returns whether this has changed anything: only the main thread can do it, and another handler stays.
     """
@@ -25,14 +31,25 @@ def exit_while_importing() -> bool:
 
 
 @contextlib.contextmanager
-def exiting_while_importing() -> Iterator[None]:
+def heeded() -> Iterator[None]:
     """The same for a while."""
-    changed = exit_while_importing()
+    changed = heed()
     try:
         yield
     finally:
         if changed:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def exit_with(code: int) -> NoReturn:
+    """Ends the process. After an interrupt, the registered exit functions run, but the interpreter is not taken apart."""
+    if code == 130:
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):  # nobody is there to read it
+                stream.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def is_command_line() -> bool:
@@ -47,5 +64,10 @@ def _interrupted(number: int, frame: FrameType | None) -> None:
             with contextlib.suppress(OSError):  # nobody is there to read it
                 os.write(2, b"tdu: interrupted.\n")
             os._exit(130)
+        if caller.f_code.co_name == "_xla_gc_callback":
+            again = threading.Timer(_AGAIN, _thread.interrupt_main)
+            again.daemon = True
+            again.start()
+            return
         caller = caller.f_back
     signal.default_int_handler(number, frame)

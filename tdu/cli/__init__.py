@@ -5,12 +5,13 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from typing import NoReturn
 
 import tdu
 from tdu.cli.output import discard, lasting_streams
 from tdu.cli.parser import Parser
 from tdu.errors import UserError, on_command_line, tell, unknown
-from tdu.interrupts import exiting_while_importing
+from tdu.interrupts import exit_with, heeded
 
 _COMMANDS = {
     "train": "train an agent on an environment",
@@ -47,8 +48,13 @@ examples:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns its exit code."""
     words = [*(sys.argv[1:] if arguments is None else arguments)]
-    with lasting_streams(), on_command_line(), exiting_while_importing():
+    with lasting_streams(), on_command_line(), heeded():
         return _exit_code(words)
+
+
+def run_and_exit() -> NoReturn:
+    """The command of this process: `tdu` and `python -m tdu`."""
+    exit_with(main())
 
 
 def _exit_code(words: list[str]) -> int:

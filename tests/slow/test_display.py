@@ -114,17 +114,21 @@ def test_help_needs_no_jax(command):
     assert shown.stdout.splitlines()[-1] == "[]", shown.stderr
 
 
+def started(command):
+    """A process that heeds Ctrl-C. The tests may run with Ctrl-C ignored, and child processes inherit that."""
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        return subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux")
 @pytest.mark.parametrize("library", ["_multiarray_umath", "jaxlib"])
 def test_ctrl_c_while_modules_are_imported_is_no_traceback(library, tmp_path):
     """An extension module must not swallow the interrupt, because then the command would continue."""
     command = [sys.executable, "-m", "tdu", "train", "deep_sea:size=5", "--out", str(tmp_path / "run")]
-    # The tests may run with Ctrl-C ignored, and child processes inherit that.
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    process = started(command)
     while library not in Path(f"/proc/{process.pid}/maps").read_text():
         assert process.poll() is None
         time.sleep(0.01)
@@ -139,7 +143,7 @@ def test_ctrl_c_outside_imports_is_what_it_was():
         import os, signal
         signal.signal(signal.SIGINT, signal.default_int_handler)
         from tdu import interrupts
-        with interrupts.exiting_while_importing():
+        with interrupts.heeded():
             try:
                 os.kill(os.getpid(), signal.SIGINT)
             except KeyboardInterrupt:
@@ -147,3 +151,40 @@ def test_ctrl_c_outside_imports_is_what_it_was():
         print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
     """
     assert python(code).stdout.split() == ["caught", "True"]
+
+
+def test_ctrl_c_within_jax_s_garbage_collection_is_not_lost():
+    code = """
+        import gc, os, signal, time
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        from tdu import interrupts
+
+        def _xla_gc_callback(phase, info):
+            if phase == "start" and not sent:
+                sent.append(phase)
+                os.kill(os.getpid(), signal.SIGINT)
+
+        sent = []
+        gc.callbacks.append(_xla_gc_callback)
+        with interrupts.heeded():
+            try:
+                gc.collect()
+                print("collected")
+                time.sleep(30)
+            except KeyboardInterrupt:
+                print("caught")
+    """
+    assert python(code).stdout.split() == ["collected", "caught"]
+
+
+def test_ctrl_c_while_compiling_ends_with_its_exit_code(tmp_path):
+    """Without care, the interpreter crashes in most cases when it is taken apart afterwards."""
+    for moment in (0.5, 1.5):
+        process = started(
+            [sys.executable, "-m", "tdu", "train", "deep_sea:size=10", "--out", str(tmp_path / str(moment))]
+        )
+        assert process.stderr.readline().startswith(b"tdu: compiling")
+        time.sleep(moment)
+        process.send_signal(signal.SIGINT)
+        assert b"interrupted" in process.communicate(timeout=120)[1]
+        assert process.returncode == 130
