@@ -67,6 +67,9 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as e:
+        file = next((parent for parent in path.parents if parent.exists() and not parent.is_dir()), None)
+        if file is not None:
+            raise RunError(f"{file} is a file, so {path} cannot be written; choose another place.") from e
         raise RunError(f"cannot write {path} ({e.strerror or e}); everything saved earlier is unchanged.") from e
 
 

@@ -3,7 +3,7 @@
 import json
 
 from tdu.cli.output import own_output
-from tdu.cli.parser import Parser, add_env, add_success, folder, whole
+from tdu.cli.parser import Parser, add_env, add_own_agent, add_success, folder, whole
 from tdu.errors import tell
 from tdu.options import EPISODES, MAX_SEED
 
@@ -22,7 +22,7 @@ def run(arguments: list[str]) -> int:
     add("--best", action="store_true", help=words)
     words = "act on the explorers' mean value, as in the paper's ablation (recurrent agents only)"
     add("--explorers", action="store_true", help=words)
-    add("--agent", help="an agent of your own: python:MODULE:NAME (default: the one that the run names)")
+    add_own_agent(parser)
     add_env(parser)
     add("--json", action="store_true", help="print JSON")
     parsed = parser.parse_args(arguments)

@@ -29,6 +29,12 @@ def own_output() -> Iterator[TextIO]:
         ours.flush()
 
 
+def announce_compiling(jobs: int, progress: str) -> None:
+    """Prints why nothing happens at first in the processes of several runs."""
+    if jobs and progress != "none":
+        tell(f"{jobs} run{'s' * (jobs > 1)} to do; each compiles for some seconds before its first step …")
+
+
 def tell_failed(outcomes: Sequence["Outcome"]) -> int:
     """Prints the notes of runs that ended well and the reasons of the others, on stderr; how many others there are."""
     for outcome in outcomes:

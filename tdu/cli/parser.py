@@ -89,6 +89,11 @@ def add_env(parser: argparse.ArgumentParser) -> None:
     add_trust(parser)
 
 
+def add_own_agent(parser: argparse.ArgumentParser) -> None:
+    words = "an agent of your own: python:MODULE:NAME (default: the one that the run names)"
+    parser.add_argument("--agent", help=words)
+
+
 def add_success(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--success-return", type=number("success_return"), metavar="X",

@@ -4,7 +4,7 @@ import functools
 from pathlib import Path
 
 from tdu import agents
-from tdu.cli.output import tell_failed
+from tdu.cli.output import announce_compiling, tell_failed
 from tdu.cli.parser import Parser, add_length, add_preset, add_watch, folder, watch_arguments, whole
 from tdu.errors import UserError, tell
 from tdu.options import DEFAULT_AGENT, TRACKERS, describe
@@ -103,6 +103,7 @@ def run(arguments: list[str]) -> int:
 
         engine = functools.partial(distributed.run_all, address=parsed.address and parsed.address[0])
     make_folder(out)
+    announce_compiling(len(jobs), parsed.progress)
     outcomes = progress.run_jobs(jobs, parsed.progress, workers=parsed.workers, engine=engine)
     failed = tell_failed(outcomes)
     done = len(cells) - failed

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from tdu import environments
-from tdu.cli.output import tell_failed
+from tdu.cli.output import announce_compiling, tell_failed
 from tdu.cli.parser import watch_arguments
 from tdu.errors import UserError, tell
 from tdu.run import progress, sweeps, track
@@ -98,6 +98,7 @@ def seeds(parsed: argparse.Namespace, given: dict[str, Any], output: TextIO) -> 
     arguments = [*watch_arguments(parsed), *(["--resume-if-there"] if parsed.resume else [])]
     settings, seeds = planned.config.to_json(), range(parsed.seeds)
     jobs = [Job(f"seed {k}", arguments, out / f"seed_{k}", settings | {"seed": k}) for k in seeds]
+    announce_compiling(len(jobs), parsed.progress)
     outcomes = progress.run_jobs(jobs, parsed.progress)
     for outcome in outcomes:
         if outcome.code == 0 and outcome.result:

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from tdu.cli.output import own_output
-from tdu.cli.parser import Parser, add_env, folder, whole
+from tdu.cli.parser import Parser, add_env, add_own_agent, folder, whole
 from tdu.errors import UserError
 from tdu.options import MAX_SEED
 
@@ -28,6 +28,7 @@ def run(arguments: list[str]) -> int:
     words = "file of the film: .gif, or .mp4, which needs ffmpeg or the extra films"
     add("--out", type=Path, metavar="FILE", help=words)
     add("--fps", type=whole("fps", 1, 100), default=12, help="frames per second (default 12)")
+    add_own_agent(parser)
     add_env(parser)
     parsed = parser.parse_args(arguments)
     from tdu.environments import pictures  # imports JAX
@@ -39,7 +40,7 @@ def run(arguments: list[str]) -> int:
         films.check(parsed.out)
     use_one_core()
     with own_output() as output:
-        trained = load(parsed.run, parsed.env, best=parsed.best, trust=parsed.trust)
+        trained = load(parsed.run, parsed.env, best=parsed.best, agent=parsed.agent, trust=parsed.trust)
         policy, description = films.chosen(trained.agent, head=parsed.head, explorer=parsed.explorer)
         env = parsed.env or trained.config.env
         stage = pictures.stage(env, parsed.seed)

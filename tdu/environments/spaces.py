@@ -5,7 +5,9 @@ one-hot vector of n. Parts without numbers, such as texts, are left out, and the
 keeps its shape.
 """
 
+import functools
 import math
+import operator
 import reprlib
 from collections.abc import Iterator
 from typing import Any
@@ -86,6 +88,30 @@ def _array(part: Part, observation: Any, source: str) -> np.ndarray:
             raise EnvironmentFault(f"{source} {chosen} as part {path}, which is not in its space.")
         ones.append(np.eye(count, dtype=np.float32)[chosen - start])
     return np.concatenate(ones)
+
+
+def rows(parts: Parts, observation: Any) -> list[Any] | None:
+    """The observations in a batch as a vector environment returns it; None if it is a single observation."""
+    first = next((part for part in parts.taken if not part.choices), parts.taken[0])
+    shape = first.shape if not first.choices else () if len(first.choices) == 1 else (len(first.choices),)
+    try:
+        batches = {part.path: functools.reduce(operator.getitem, part.path, observation) for part in parts.taken}
+    except (KeyError, IndexError, TypeError):
+        return None
+    found = np.shape(batches[first.path])
+    if not found or found[1:] != shape:
+        return None
+    return [_nested({path: batch[i] for path, batch in batches.items()}) for i in range(found[0])]
+
+
+def _nested(parts: dict[tuple[str | int, ...], Any]) -> Any:
+    """An observation from its parts by path."""
+    if () in parts:
+        return parts[()]
+    return {
+        key: _nested({path[1:]: part for path, part in parts.items() if path[0] == key})
+        for key in dict.fromkeys(path[0] for path in parts)
+    }
 
 
 def described(parts: Parts, name: str) -> str:

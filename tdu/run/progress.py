@@ -233,7 +233,7 @@ def shown(how: Callable[[Report], None] | str | bool | None, name: str) -> Itera
 
     Without a terminal the first line comes after five seconds, so that short runs in a script print nothing.
     """
-    how = {True: "auto", False: None}[how] if isinstance(how, bool) else how
+    how = {True: "auto", False: None}[how] if isinstance(how, bool) else None if how == "none" else how
     if how is None or callable(how):
         yield how
     elif how not in HOW:
@@ -246,8 +246,8 @@ def shown(how: Callable[[Report], None] | str | bool | None, name: str) -> Itera
             close()
 
 
-HOW = ("auto", "plain")
-"""Names of displays for `tdu.train`, which also takes True ("auto"), False or None (nothing), or a function."""
+HOW = ("auto", "plain", "none")
+"""Names of displays for `tdu.train`, which also takes True ("auto"), False or None ("none"), or a function."""
 
 
 def summary(result: RunResult, best: tuple[GreedyReturn, int, str] | None = None) -> str:

@@ -50,7 +50,7 @@ def train(
     record: bool = False,
     record_every: int | None = None,
     callbacks: Sequence[object] = (),
-    progress: Callable[[Report], None] | Literal["auto", "plain"] | bool | None = "auto",
+    progress: Callable[[Report], None] | Literal["auto", "plain", "none"] | bool | None = "auto",
     compiling: Callable[[], None] | None = None,
     say: Callable[[str], None] = tell,
     track: str | None = None,
@@ -97,8 +97,8 @@ def train(
             that records continues to record when it is resumed.
         record_every: the same, every this many episodes instead of the default schedule.
         callbacks: functions or objects that the run calls; see `tdu.Callback`.
-        progress: "auto" is a bar on a terminal and elsewhere a line every five seconds, "plain" always such lines, None
-            or False nothing; or a function that is called with a report after every piece of the run.
+        progress: "auto" is a bar on a terminal and elsewhere a line every five seconds, "plain" always such lines, "none",
+            None or False nothing; or a function that is called with a report after every piece of the run.
         compiling: called just before compilation starts.
         say: called with warnings, for example about a damaged checkpoint.
         track: "tensorboard" or "wandb", to log every episode there too.
@@ -114,6 +114,10 @@ def train(
     """
     if seeds is not None:
         return Runs(train(**one) for one in _of_each_seed(locals()))
+    if not isinstance(out, str | Path | None):
+        raise UserError(f"out must be a folder's name, not {out!r}.")
+    if not callable(say):
+        raise UserError(f"say must be a function of a sentence, not {say!r}.")
     refuse_without_ray(engine, address=address)
     check_tracking(track, out)
     if config is None:

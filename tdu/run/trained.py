@@ -11,6 +11,7 @@ import numpy as np
 
 from tdu import environments, random
 from tdu.agents.r2d2.agent import RecurrentAgent
+from tdu.environments import spaces
 from tdu.environments.observations import encode
 from tdu.environments.vector import VectorEnvironment
 from tdu.errors import RunError, UserError
@@ -107,9 +108,14 @@ class TrainedAgent:
             if not shape or shape == spec.observation_shape or not (shape[1:] == spec.observation_shape or is_index):
                 return None
         elif not isinstance(observation, list) or (observation and np.isscalar(observation[0])):
-            return None
+            rows = None if spec.parts is None else spaces.rows(spec.parts, observation)
+            if rows is None:
+                return None
+            observation = rows
         if self.agent.evaluator.remembers:
             raise UserError("an agent with a memory acts on one observation at a time.")
+        if not len(observation):
+            raise UserError(f"{given_to} was given no observation.")
         return np.stack([encode(spec, one, given_to=given_to) for one in observation])
 
     def act_on(self, timestep: TimeStep) -> int:

@@ -50,6 +50,10 @@ def test_a_saved_agent_acts_without_its_environment(make, tmp_path):
     if make is Nested:
         with pytest.raises(tdu.UserError, match=r"shape \(5,\)"):
             agent.act([0] * 5)
+        of_vector = {key: np.stack([one[key] for one in observations]) for key in ("at", "flag")}
+        assert agent.act(of_vector).tolist() == [agent.act(one) for one in observations]
+    with pytest.raises(tdu.UserError, match="no observation"):
+        agent.act([] if make is Nested else batch[:0])
     assert isinstance(loaded.act(batch), np.ndarray)
     assert loaded.act(batch).tolist() == [agent.act(one) for one in observations]
     np.testing.assert_allclose(loaded.values(batch), [agent.values(one) for one in observations], rtol=1e-5, atol=1e-6)

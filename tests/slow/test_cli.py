@@ -162,7 +162,7 @@ def test_a_path_that_cannot_be_a_folder_is_reported(tmp_path, capsys):
         assert main(["train", "deep_sea:size=5", *extra]) == 2
         error = capsys.readouterr().err
         assert error.count("\n") == 1
-        assert "cannot write" in error or "is a file" in error
+        assert "is a file" in error
     assert (tmp_path / "file").read_text() == "mine"
 
 

@@ -45,6 +45,7 @@ def test_train_evaluate_report_and_plot(here, capsys, monkeypatch):
     assert "--trust" in refused(capsys, "evaluate", "run")
     for consent in (["--trust"], ["--agent", NAME]):
         assert main(["evaluate", "run", "--episodes", "2", *consent]) == 0
+        assert main(["watch", "run", *consent]) == 0
     tdu.load("run", trust=True).agent.save("agent")
     with pytest.raises(tdu.UserError, match="trust"):
         tdu.load_agent("agent")

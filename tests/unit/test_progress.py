@@ -36,6 +36,9 @@ def test_a_run_in_python_estimates_its_time(capsys, monkeypatch):
 def test_an_unknown_display_is_refused_before_the_run(tmp_path):
     with pytest.raises(UserError, match="unknown progress 'plane'; did you mean 'plain'"):
         tdu.train(**TINY, progress="plane", out=tmp_path / "run")
+    for wrong in ({"out": 5}, {"say": 3}):
+        with pytest.raises(UserError, match=f"{next(iter(wrong))} must be"):
+            tdu.train(**TINY | {"progress": "none"} | wrong)
     assert not (tmp_path / "run").exists()
 
 
