@@ -100,6 +100,18 @@ def test_a_file_is_not_an_id(given, tmp_path, monkeypatch):
         agents.find(given)
 
 
+@pytest.mark.parametrize("name", ["queue", "test", "types", "sys", "os", "test.lab", "gymnasium"])
+def test_a_file_called_as_a_module_of_python_or_a_package(name, tmp_path, monkeypatch):
+    (tmp_path / "test").mkdir()
+    (tmp_path / f"{name.replace('.', '/')}.py").write_text("def make(): raise OSError")
+    monkeypatch.chdir(tmp_path)
+    for find in (environments.make, agents.find):
+        with pytest.raises(
+            tdu.UserError, match=rf"module {name.split('.')[0]}, not {name.replace('.', '/')}.py.*rename"
+        ):
+            find(f"python:{name}:make")
+
+
 @pytest.mark.parametrize("given", ["task.py", "task:make"])
 def test_nor_a_target_of_a_sweep(given, tmp_path, monkeypatch):
     (tmp_path / "task.py").touch()
