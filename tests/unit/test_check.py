@@ -184,6 +184,29 @@ def test_a_part_that_the_user_forgot_is_not_the_environments_fault():
         tdu.train(two, "dqn", episodes=2, **FAST)
 
 
+class Unfinished(gymnasium.Env):
+    action_space = spaces.Discrete(2)
+
+
+def make():
+    return Walk()
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        (Unfinished(), "Unfinished has no observation_space"),
+        (gymnasium.wrappers.TimeLimit(Unfinished(), 5), "Unfinished has no observation_space"),
+        (gymnasium.Env(), "Env has no observation_space and no action_space"),
+        (make, r"function.*make\(\) instead of make"),
+        (5, "type int is neither"),
+    ],
+)
+def test_what_is_no_environment_is_named(env, words):
+    with pytest.raises(UserError, match=words):
+        environments.make(env)
+
+
 def test_too_many_combinations_are_refused():
     many = Walk()
     many.action_space = spaces.MultiDiscrete([8, 8, 9])
