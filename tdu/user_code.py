@@ -77,6 +77,12 @@ def described(error: BaseException) -> str:
     return f"{type(error).__name__}: {message}{place}"
 
 
+def is_raised_by_user(error: BaseException) -> bool:
+    """Whether a line of the user's code raised an exception, and not a library that it calls."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and _is_user_code(frames[-1].filename)
+
+
 def _is_user_code(filename: str) -> bool:
     """Whether a file is the user's: not of this package, an installed package or Python itself."""
     if filename.startswith("<"):
