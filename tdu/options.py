@@ -4,6 +4,7 @@ An agent's config class is the only place that defines its options. The command 
 config.json are all made from its fields.
 """
 
+import contextlib
 import dataclasses
 import math
 import operator
@@ -98,14 +99,22 @@ def changed(config: Any, name: str) -> bool:
 
 
 def whole_number(name: str, value: Any, low: int, high: int) -> int:
-    """`value`, of any integer type, as an int in [low, high]."""
+    """`value`, of any integer type or a float such as 1e5, as an int in [low, high]."""
     try:
-        number = operator.index(value)
+        number = int(value) if isinstance(value, float) and value.is_integer() else operator.index(value)
     except TypeError:
         number = low - 1
     if isinstance(value, bool) or not low <= number <= high:
-        raise UserError(f"{name} must be a whole number from {low} to {high}, not {value}.")
+        raise UserError(f"{name} must be a whole number from {low:,} to {high:,}, not {value!r}.")
     return number
+
+
+def parsed_number(text: str) -> int | float | str:
+    """The number that a text is; the text if it is none."""
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return text
 
 
 def describe(cls: type) -> list[tuple[str, str, Any, str]]:
@@ -148,9 +157,10 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
                 return value
             return {"true": True, "false": False}[str(value).lower()]
         if hint is int:
-            if isinstance(value, bool) or (not isinstance(value, str) and int(value) != value):
+            number = parsed_number(value) if isinstance(value, str) else value
+            if isinstance(number, bool | str) or int(number) != number:
                 raise wrong
-            return int(value)
+            return int(number)
         if hint is float:
             if isinstance(value, bool):
                 raise wrong
@@ -177,10 +187,10 @@ def _check_range(name: str, value: Any, metadata: Any) -> None:
         high = 2**31 - 1  # counters on the device are 32 bits wide
     too_low = (low is not None and value < low) or (above is not None and value <= above)
     if too_low or (high is not None and value > high) or (below is not None and value >= below):
-        bounds = [f"at least {low}"] if low is not None else []
-        bounds += [f"greater than {above}"] if above is not None else []
-        bounds += [f"at most {high}"] if high is not None else []
-        bounds += [f"less than {below}"] if below is not None else []
+        bounds = [f"at least {low:,}"] if low is not None else []
+        bounds += [f"greater than {above:,}"] if above is not None else []
+        bounds += [f"at most {high:,}"] if high is not None else []
+        bounds += [f"less than {below:,}"] if below is not None else []
         raise UserError(f"{name} must be {' and '.join(bounds)}, not {value}.")
 
 

@@ -1,6 +1,7 @@
 """Code of the user's that an id names: `python:package.module:name`, for environments and agents."""
 
 import importlib
+import importlib.util
 import os
 import sys
 import sysconfig
@@ -20,6 +21,7 @@ def imported(text: str) -> tuple[object, str]:
     if not module_name or not name:
         raise UserError(f"'{text}' does not name what to import; write python:package.module:name.")
     see_current_folder()
+    _refuse_hidden(text, module_name)
     try:
         return importlib.import_module(module_name), name
     except (Exception, SystemExit) as e:
@@ -47,6 +49,20 @@ def refuse_file(text: str, name: str) -> None:
         raise UserError(f"'{text}' is not an id; write {PREFIX}{module}:{given or name}, in the folder of {module}.py.")
 
 
+def _refuse_hidden(text: str, module_name: str) -> None:
+    """Refuses a file of the current folder that a module of Python's own or of a package hides."""
+    file = Path(f"{module_name.replace('.', '/')}.py")
+    top = module_name.partition(".")[0]
+    try:
+        found = importlib.util.find_spec(top) if file.is_file() else None
+    except ValueError:  # __main__ has none
+        found = None
+    origin = found.origin if found is not None and found.origin is not None else str(file)
+    if origin in ("built-in", "frozen") or not _is_user_code(origin):
+        whose = "an installed" if "site-packages" in origin else "Python's own"
+        raise UserError(f"{text} finds {whose} module {top}, not {file} of this folder; rename the file.")
+
+
 def see_current_folder() -> None:
     """Adds the current folder to the import path, after installed packages: a local ray.py must not hide Ray."""
     if os.getcwd() not in sys.path:
@@ -59,6 +75,12 @@ def described(error: BaseException) -> str:
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_user_code(frame.filename)]
     place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {message}{place}"
+
+
+def is_raised_by_user(error: BaseException) -> bool:
+    """Whether a line of the user's code raised an exception, and not a library that it calls."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and _is_user_code(frames[-1].filename)
 
 
 def _is_user_code(filename: str) -> bool:

@@ -1,13 +1,12 @@
 """The argument parser of every command: a mistake is a `UserError` in one sentence."""
 
 import argparse
-import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn, get_args
 
 from tdu.errors import UserError
-from tdu.options import MAX_ENVS, MAX_EPISODES, MAX_STEPS, Until, whole_number
+from tdu.options import MAX_ENVS, MAX_EPISODES, MAX_STEPS, Until, parsed_number, whole_number
 
 
 class _Refused(Exception):
@@ -47,11 +46,8 @@ def whole(name: str, low: int, high: int) -> Callable[[str], int]:
     """The type of a whole-number argument."""
 
     def parse(text: str) -> int:
-        number: int | str = text
-        with contextlib.suppress(ValueError):
-            number = int(text)
         try:
-            return whole_number(name, number, low, high)
+            return whole_number(name, parsed_number(text), low, high)
         except UserError as e:
             raise _Refused(str(e)) from None
 

@@ -90,7 +90,9 @@ def _differences(first: _Play, vector: VectorEnvironment) -> list[str]:
     advice = "draw all random numbers from self.np_random, which super().reset(seed=seed) seeds."
     for t, (one, other) in enumerate(zip(first.observations, second.observations, strict=False)):
         if not np.array_equal(one, other):
-            return [f"with the same seed and actions, the observation after step {t} differs; {advice}"]
+            return [
+                f"with the same seed and actions, the observation after {f'step {t}' if t else 'reset'} differs; {advice}"
+            ]
     for t, (r, s) in enumerate(zip(first.rewards, second.rewards, strict=False)):
         if r != s:
             return [f"with the same seed and actions, the reward of step {t + 1} differs; {advice}"]

@@ -5,6 +5,7 @@ A truncated episode bootstraps from its last state. The environment is seeded fr
 
 import importlib
 import math
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ from tdu.environments.spaces import MINIGRID_BYTES, action_choices, layout, vali
 from tdu.environments.vector import Arrays, Ended, Plain, PythonVector, Stepped, VectorEnvironment
 from tdu.errors import EnvironmentFault, UserError
 from tdu.types import EnvSpec, TimeStep
-from tdu.user_code import described, see_current_folder
+from tdu.user_code import described, is_raised_by_user, see_current_folder
 
 Env = gymnasium.Env[Any, Any]
 Vector = VectorEnv[Any, Any, Any]
@@ -99,6 +100,25 @@ class _Step(NamedTuple):
         return self.ended
 
 
+_ANSWERS = {"reset": "(observation, info)", "step": "(observation, reward, terminated, truncated, info)"}
+
+_UNPACKED = re.compile(r"values to unpack \(expected \d(?:, got (\d+))?\)|cannot unpack non-iterable (\w+)")
+"""How Python reports the number of values of an answer, or its type."""
+
+
+def _count(answer: object) -> str:
+    return f"{len(answer)} values" if isinstance(answer, tuple) else f"one value, of type {type(answer).__name__}"
+
+
+def _as_success(name: str, value: Any) -> bool | None:
+    """info["is_success"] as a truth value; None where the environment does not report it."""
+    if value is None or isinstance(value, bool | np.bool_):
+        return None if value is None else bool(value)
+    if np.ndim(value) or np.asarray(value).dtype.kind not in "iuf" or value not in (0, 1):
+        raise EnvironmentFault(f"{name}.step returned info['is_success']={value!r}; it must be True or False.")
+    return bool(value)
+
+
 class _AsDmEnv:
     """A Gymnasium environment with dm_env's methods."""
 
@@ -110,15 +130,22 @@ class _AsDmEnv:
         self._next_seed = number
 
     def reset(self) -> _Step:
-        answer = self._env.reset(seed=self._next_seed)
+        try:
+            answer = self._answer("reset", seed=self._next_seed)
+        except TypeError as e:
+            if not re.search("unexpected keyword argument '(seed|options)'", str(e)):
+                raise
+            raise EnvironmentFault(
+                f"{self._name} raised {described(e)}; write def reset(self, *, seed=None, options=None)."
+            ) from None
         if not isinstance(answer, tuple) or len(answer) != 2:
-            raise self._wrong("reset", answer, "(observation, info)")
+            raise self._wrong("reset", _count(answer))
         return _Step(answer[0], None, None, False)
 
     def step(self, action: int) -> _Step:
-        answer = self._env.step(action)
+        answer = self._answer("step", action)
         if not isinstance(answer, tuple) or len(answer) != 5:
-            raise self._wrong("step", answer, "(observation, reward, terminated, truncated, info)")
+            raise self._wrong("step", _count(answer))
         observation, reward, terminated, truncated, info = answer
         if not isinstance(info, dict):
             raise EnvironmentFault(f"{self._name}.step returned info={info!r}; it must be a dict.")
@@ -126,12 +153,27 @@ class _AsDmEnv:
             if not isinstance(value, bool | np.bool_) and (np.ndim(value) or np.asarray(value).dtype.kind not in "biu"):
                 raise EnvironmentFault(f"{self._name} returned {what}={value!r}; it must be True or False.")
         ended = bool(terminated) or bool(truncated)
-        success = info.get("is_success")
-        return _Step(observation, reward, 0.0 if terminated else 1.0, ended, None if success is None else bool(success))
+        success = _as_success(self._name, info.get("is_success"))
+        return _Step(observation, reward, 0.0 if terminated else 1.0, ended, success)
 
-    def _wrong(self, method: str, answer: object, expected: str) -> EnvironmentFault:
-        values = f"{len(answer)} values" if isinstance(answer, tuple) else f"one value, of type {type(answer).__name__}"
-        return EnvironmentFault(f"{self._name}.{method} returned {values}; Gymnasium's {method} returns {expected}.")
+    def _answer(self, method: str, *arguments: object, **named: object) -> object:
+        """The answer of a method. A wrapper of Gymnasium's fails if it cannot unpack the answer of what it wraps."""
+        try:
+            answer: object = getattr(self._env, method)(*arguments, **named)
+            return answer
+        except (TypeError, ValueError) as e:
+            if (found := _UNPACKED.search(str(e))) is None or is_raised_by_user(e):
+                raise
+            count, kind = found.groups()
+            values = (
+                f"one value, of type {kind}" if kind else f"{count} values" if count else "a wrong number of values"
+            )
+            raise self._wrong(method, values) from None
+
+    def _wrong(self, method: str, values: str) -> EnvironmentFault:
+        return EnvironmentFault(
+            f"{self._name}.{method} returned {values}; Gymnasium's {method} returns {_ANSWERS[method]}."
+        )
 
     @property
     def _name(self) -> str:
@@ -144,11 +186,11 @@ class _AsDmEnv:
         self._env.close()
 
 
-def _success_of(info: dict[str, Any], row: int) -> bool | None:
+def _success_of(name: str, info: dict[str, Any], row: int) -> bool | None:
     """What the info of a vector environment reports of success in a row whose episode has ended."""
     info = info.get("final_info", info)
     reported = info.get("_is_success")
-    return bool(info["is_success"][row]) if reported is not None and reported[row] else None
+    return _as_success(name, info["is_success"][row]) if reported is not None and reported[row] else None
 
 
 class GymnasiumVector:
@@ -200,7 +242,8 @@ class GymnasiumVector:
         self._over = last & (self._mode == AutoresetMode.NEXT_STEP)
         discount = np.where(terminated, np.float32(0), np.float32(1))
         ended = {
-            int(row): Ended(bad=False, totals={}, success=_success_of(info, int(row))) for row in np.flatnonzero(last)
+            int(row): Ended(bad=False, totals={}, success=_success_of(self.spec.name, info, int(row)))
+            for row in np.flatnonzero(last)
         }
         return Stepped(TimeStep(final, reward, discount, last), taken, now, ended)
 

@@ -33,19 +33,37 @@ def load(env: object, seed: Seed, num_envs: int) -> MadeEnvironment:
     return PythonVector([made])
 
 
+_NEEDED = {
+    "Gymnasium": ("reset", "step", "observation_space", "action_space"),
+    "dm_env": ("reset", "step", "observation_spec", "action_spec"),
+}
+"""What an environment must have."""
+
+
 def adapt(env: object, seed: Seed, name: str = "") -> Environment | PythonEnvironment:
     """One environment. `name` is its name in errors and in its spec; the default is its class."""
     if isinstance(env, Environment):
         return env
     prefix = f"{name}: " if name else ""
-    own_name = name or type(getattr(env, "unwrapped", env)).__name__  # not the name of a wrapper
+    type_name = type(getattr(env, "unwrapped", env)).__name__  # not the name of a wrapper
+    own_name = name or type_name
     name = name or type(env).__name__
     if isinstance(env, type):
         raise UserError(f"{prefix}{env.__name__} is a class and not an environment; write {env.__name__}().")
-    if all(hasattr(env, attribute) for attribute in ("reset", "step", "observation_spec", "action_spec")):
+    missing = {kind: [x for x in needed if not hasattr(env, x)] for kind, needed in _NEEDED.items()}
+    if not missing["dm_env"]:
         return of_dm_env(env, name=name, seed=seed, num_states=bsuite.num_states(env))
-    if all(hasattr(env, attribute) for attribute in ("reset", "step", "observation_space", "action_space")):
+    if not missing["Gymnasium"]:
         return gymnasium.adapt(cast(gymnasium.Env, env), own_name, seed)
+    if callable(env) and not hasattr(env, "step"):
+        function = getattr(env, "__name__", name)
+        raise UserError(
+            f"{prefix}{function} is a function and not an environment; give {function}() instead of {function}."
+        )
+    kind = min(missing, key=lambda kind: len(missing[kind]))
+    if len(missing[kind]) <= 2:
+        lacks = " and no ".join(missing[kind])
+        raise UserError(f"{prefix}{type_name} has no {lacks}, which every {kind} environment needs.")
     raise UserError(
         f"{prefix}an object of type {type(env).__name__} is neither an environment's id nor a dm_env or Gymnasium "
         "environment."
@@ -71,7 +89,9 @@ def _called(env_id: EnvId) -> object:
     try:
         env: object = function()
     except (Exception, SystemExit) as e:
-        raise UserError(f"{env_id} cannot be made: {user_code.described(e)}; it is called without arguments.") from e
+        is_of_this_call = e.__traceback__ is not None and e.__traceback__.tb_next is None
+        why = "; it is called without arguments" if isinstance(e, TypeError) and is_of_this_call else ""
+        raise UserError(f"{env_id} cannot be made: {user_code.described(e)}{why}.") from e
     if env is None:
         raise UserError(f"{env_id} returned nothing; is a return statement missing?")
     if isinstance(env, str):

@@ -111,15 +111,8 @@ class PythonEnvironment:
         self.success = getattr(timestep, "is_success", None)
         reward = 0.0 if timestep.reward is None and first else timestep.reward
         discount = 1.0 if timestep.discount is None else timestep.discount
-        try:
-            with np.errstate(over="ignore"):
-                kept = np.float32(_single(reward)), np.float32(_single(discount))
-        except (TypeError, ValueError, OverflowError):
-            words = f"{name} returned reward {reprlib.repr(reward)} and discount {reprlib.repr(discount)}"
-            raise EnvironmentFault(f"{words}; each must be a single number.") from None
-        for what, given, number in (("reward", reward, kept[0]), ("discount", discount, kept[1])):
-            if not math.isfinite(number):
-                raise EnvironmentFault(f"{name} returned {what} {given}; it must be finite.")
+        with np.errstate(over="ignore"):
+            kept = _as_float32(name, "reward", reward), _as_float32(name, "discount", discount)
         if not 0 <= discount <= 1:
             raise EnvironmentFault(f"{name} returned discount {discount}; it must be between 0 and 1.")
         observation = encode(self.spec, timestep.observation)
@@ -181,6 +174,16 @@ def reseed(env: object, seed: Seed, episode: int) -> None:
                 value.seed(number(f"{seed}/{episode}/{depth}/{name}"))
             elif isinstance(value, np.random.Generator):
                 setattr(layer, name, np.random.default_rng(number(f"{seed}/{episode}/{depth}/{name}")))
+
+
+def _as_float32(name: str, what: str, value: object) -> np.float32:
+    try:
+        number = np.float32(_single(value))
+    except (TypeError, ValueError, OverflowError):
+        raise EnvironmentFault(f"{name} returned {what} {reprlib.repr(value)}; it must be a single number.") from None
+    if not math.isfinite(number):
+        raise EnvironmentFault(f"{name} returned {what} {value}; it must be finite.")
+    return number
 
 
 def _single(value: Any) -> float:

@@ -85,7 +85,7 @@ def _array(part: Part, observation: Any, source: str) -> np.ndarray:
     ones = []
     for chosen, (start, count) in zip(x.ravel().tolist(), part.choices, strict=True):
         if not 0 <= chosen - start < count:
-            raise EnvironmentFault(f"{source} {chosen} as part {path}, which is not in its space.")
+            raise EnvironmentFault(f"{source} {chosen} as part {path}; its space has {start} to {start + count - 1}.")
         ones.append(np.eye(count, dtype=np.float32)[chosen - start])
     return np.concatenate(ones)
 

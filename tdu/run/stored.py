@@ -1,6 +1,7 @@
 """Runs from their folders: `load`, and `evaluate` the agent."""
 
 import dataclasses
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,18 @@ import jax
 import numpy as np
 
 from tdu import agents, environments
+from tdu.environments import EnvId, MadeEnvironment
 from tdu.errors import RunError, UserError, tell
 from tdu.options import EPISODES, MAX_SEED, whole_number
 from tdu.run import agent_file, consent, folder
-from tdu.run.plan import make_environment, make_runner, object_name
+from tdu.run.folder import RunConfig, RunResult
+from tdu.run.folder.checkpoints import Manifest
+from tdu.run.plan import make_environment, make_runner
 from tdu.run.run import Run
 from tdu.run.runners.interaction import run_key
-from tdu.run.trained import TrainedAgent, play, step_limit
+from tdu.run.runners.protocol import Saved
+from tdu.run.trained import TrainedAgent, play, refuse_misfit, step_limit
+from tdu.types import EnvSpec
 
 
 def load(
@@ -31,7 +37,7 @@ def load(
 
     Args:
         path: the run's folder.
-        env: the environment object, if the run was trained on one.
+        env: an environment in place of the run's own; needed if the run was trained on an object.
         say: called with warnings, for example about a damaged checkpoint.
         best: load the agent with the best evaluation during the run, and the logs up to it, without the result.
         agent: the name of the run's agent as it is called here, for an agent of your own: python:MODULE:NAME.
@@ -40,7 +46,7 @@ def load(
     """
     path = Path(path)
     if not (path / folder.CONFIG).exists():
-        raise RunError(f"{path} is not a run's folder.")
+        raise _no_run(path)
     config = folder.read_config(path)
     for name, given in ((config.agent, agent), (config.env, env)):
         consent.typed(given)
@@ -56,36 +62,71 @@ def load(
         )
     called = dataclasses.replace(config, agent=agent)
     made = make_environment(config.env if env is None else env, called)
-    if env is None:
+    is_own = env is None or (isinstance(env, str) and env == config.env)
+    own = made if is_own else _own(called, path, trust=trust)
+    if env is None or isinstance(env, str):
         environments.close(made)  # only its spec is needed
-    if was_object and object_name(made.spec).rsplit(":", 2)[1:] != config.env.rsplit(":", 2)[1:]:
-        name, shape, actions = trained_on.name.rsplit(":", 2)
-        raise RunError(
-            f"{path} was trained on {name}, with observations of shape {shape} and {actions} actions, but "
-            f"{made.spec.name} has {made.spec.observation_shape} and {made.spec.num_actions}."
-        )
-    runner, made_agent = make_runner(called, made, compiled=False)
-    if best:
-        loaded = folder.best_checkpoint(path, config, runner.save())
-    elif result is not None:
-        loaded = folder.final_checkpoint(path, config, result, runner.save())
-    elif (latest := folder.latest_checkpoint(path, config, runner.save(), say, set_aside=False)) is not None:
-        loaded = latest
-    else:
-        raise RunError(f"{path} has no checkpoint yet.")
-    saved, manifest = loaded
+    before = _spec_in_name(trained_on, made.spec) if was_object else (own or made).spec
+    refuse_misfit(str(path), before, made.spec)
+    runner, made_agent = make_runner(called, own or made, compiled=False)
+    try:
+        saved, manifest = _checkpoint(path, config, result, runner.save(), say, best=best)
+    except RunError as e:
+        if own is not None:
+            raise
+        words = f"{str(e).rstrip('.')}, or give an environment like {before.name if was_object else config.env}"
+        raise RunError(f"{words}, on which it was trained.") from None
     log = folder.read_log(path / folder.LOG, upto=manifest.log.bytes)
     if not log.keys() >= {"episode", "episode_len"}:
         raise RunError(f"{path / folder.LOG} lacks a column.")
     return Run(
         result={} if result is None or best else result.to_json(),
         log=log,
-        agent=TrainedAgent(runner.spec, made_agent, runner.params(saved), called.origin),
+        agent=TrainedAgent(made.spec, made_agent, runner.params(saved), called.origin),
         config=config,
         evaluations=folder.evaluations_at(path, manifest),
         source=config.env if env is None else env,
         path=path,
     )
+
+
+def _no_run(path: Path) -> RunError:
+    """The error for a folder that is not a run's. It may hold runs."""
+    runs = sorted(config.parent for config in path.glob(f"*/{folder.CONFIG}"))
+    count = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
+    holds = f": it holds {count}; choose one of them, for example {runs[0]}" if runs else ""
+    return RunError(f"{path} is not a run's folder{holds}.")
+
+
+def _own(config: RunConfig, path: Path, *, trust: bool) -> MadeEnvironment | None:
+    """The environment that a run's config names, closed; None if it is an object, cannot be made or needs consent."""
+    try:
+        consent.require(config.env, path, trust=trust)
+        made = make_environment(config.env, config)
+    except UserError:
+        return None
+    environments.close(made)
+    return made
+
+
+def _checkpoint(
+    path: Path, config: RunConfig, result: RunResult | None, like: Saved, say: Callable[[str], None], *, best: bool
+) -> tuple[Saved, Manifest]:
+    if best:
+        return folder.best_checkpoint(path, config, like)
+    if result is not None:
+        return folder.final_checkpoint(path, config, result, like)
+    loaded = folder.latest_checkpoint(path, config, like, say, set_aside=False)
+    if loaded is None:
+        raise RunError(f"{path} has no checkpoint yet.")
+    return loaded
+
+
+def _spec_in_name(trained_on: EnvId, given: EnvSpec) -> EnvSpec:
+    """The given spec with what a config stores of the object that a run was trained on (`object_name`)."""
+    name, shape, actions = trained_on.name.rsplit(":", 2)
+    lengths = tuple(map(int, re.findall(r"\d+", shape)))
+    return given._replace(name=name, observation_shape=lengths, num_actions=int(actions))
 
 
 def load_agent(path: str | Path, *, trust: bool = False) -> TrainedAgent:
@@ -127,7 +168,7 @@ def evaluate(
         path: the run's folder, or the run.
         episodes: number of episodes.
         seed: seed of the episodes. They share no randomness with training.
-        env: the environment object, if the run was trained on one.
+        env: an environment in place of the run's own; needed if the run was trained on an object.
         say: called with warnings, for example about a damaged checkpoint.
         on_loaded: called once before the first episode.
         best: evaluate the agent with the best evaluation during the run.

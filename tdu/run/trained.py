@@ -125,6 +125,22 @@ class TrainedAgent:
         return int(action)
 
 
+def refuse_misfit(who: str, trained_on: EnvSpec, given: EnvSpec) -> None:
+    """Refuses an environment that differs in observations or actions from the one that an agent was trained on."""
+    before, now = _interface(trained_on), _interface(given)
+    if before != now:
+        raise RunError(f"{who} was trained on {trained_on.name}, with {before}, but {given.name} has {now}.")
+
+
+def _interface(spec: EnvSpec) -> str:
+    """Observations and actions in words. Environments with the same words fit the same agent."""
+    kind = "byte " if spec.dtype == "uint8" else ""
+    observations = f"{kind if spec.num_states is None else 'one-hot '}observations of shape {spec.observation_shape}"
+    if spec.num_states is not None and spec.observation_shape == ():
+        observations = f"{spec.num_states} states"
+    return f"{observations} and {spec.num_actions} actions"
+
+
 def step_limit(longest_episode: int) -> int:
     """Maximum length of an evaluation episode, from the longest training episode."""
     return max(MIN_EPISODE_STEPS, 10 * longest_episode)
@@ -157,6 +173,7 @@ def play(env: Any, agent: TrainedAgent, *, episodes: int, seed: int = 0, longest
     Several environments play equal numbers of episodes. One that has not ended after `longest` steps is left out.
     """
     made = environments.make(env, f"evaluation {seed}")
+    refuse_misfit("the agent", agent.spec, made.spec)
     if isinstance(made, Environment):
         return _compiled(made, agent, episodes, seed, longest)
     try:

@@ -251,8 +251,11 @@ def test_invalid_calls_are_refused(whole, tmp_path):
         train(stranger / "thesis.tex", COMPILED)
     with pytest.raises(RunError, match="nothing to resume"):
         tdu.train(**COMPILED, resume=True)
-    with pytest.raises(RunError, match="not a run's folder"):
+    with pytest.raises(RunError, match=r"not a run's folder\.$"):
         tdu.load(stranger)
+    count = len(list(whole.glob("*/config.json")))
+    with pytest.raises(RunError, match=rf"not a run's folder: it holds {count} runs.*{whole}/"):
+        tdu.load(whole)
 
 
 def test_a_folder_in_use_is_refused(tmp_path):

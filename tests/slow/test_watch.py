@@ -1,6 +1,7 @@
 """`tdu watch` and `tdu plot`: films, text and figures of real runs."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from small import SIZE, TASK
 import tdu
 from tdu.cli import main
 from tdu.environments import pictures
-from tdu.errors import UserError
+from tdu.errors import RunError, UserError
 from tdu.report import films, learning_figure
 
 SMALL = {"hidden_sizes": (8,), "exploiters": 3, "batch_size": 16, "min_replay": 32, "learning_rate": 5e-3}
@@ -278,3 +279,24 @@ def test_an_environment_typed_again_is_watched_in_place_of_the_run_s(tmp_path, c
     assert "--env" in capsys.readouterr().err
     assert main(["watch", "run", "--env", "python:drawn_task:drawn", "--out", "film.gif"]) == 0
     assert main(["evaluate", "run", "--env", "python:drawn_task:make", "--episodes", "2"]) == 0
+    assert main(["evaluate", "run", "--env", "gym:Acrobot-v1"]) == 2  # the run's own is not imported without consent
+    assert "like python:drawn_task:make" in capsys.readouterr().err
+    assert main(["evaluate", "run", "--env", "gym:Acrobot-v1", "--trust"]) == 2
+    assert "trained on python:drawn_task:make" in capsys.readouterr().err
+
+
+def test_an_environment_that_does_not_fit_the_run_is_refused(deep_sea_run, capsys):
+    for command in ("evaluate", "watch"):
+        for other, words in (("deep_sea:size=5", r"\(5, 5\)"), ("gym:CartPole-v1", r"observations of shape \(4,\)")):
+            assert main([command, str(deep_sea_run), "--env", other]) == 2
+            assert re.search(f"trained on {TASK}.* 2 actions, but {other}.*{words}", capsys.readouterr().err)
+    run = tdu.load(deep_sea_run)
+    with pytest.raises(RunError, match=f"trained on {TASK}.*but gym:CartPole-v1"):
+        tdu.evaluate(run, env="gym:CartPole-v1")
+
+
+@pytest.mark.parametrize("env", ["bsuite:catch/0", "catch/1"])
+def test_an_agent_of_a_compiled_environment_plays_the_official_one(env, tmp_path):
+    pytest.importorskip("bsuite")
+    tdu.train("catch/0", "bdqn", out=tmp_path / "run", episodes=20, **HOW | {"evaluation_episodes": 0})
+    assert -1 <= tdu.evaluate(tmp_path / "run", env=env, episodes=3)["mean_return"] <= 1

@@ -178,11 +178,11 @@ def leave():
     [
         (Scripted(answer=lambda: None), "returned nothing, not a dm_env time step"),
         (Scripted(answer=lambda: [1, 2]), "returned an object of type list"),
-        (Scripted(reward="3"), "each must be a single number"),
-        (Scripted(reward=1j), "each must be a single number"),
-        (Scripted(reward=10**400), "each must be a single number"),
-        (Scripted(reward=None), "each must be a single number"),
-        (Scripted(reward=np.zeros(2)), "each must be a single number"),
+        (Scripted(reward="3"), "returned reward .*must be a single number"),
+        (Scripted(reward=1j), "returned reward .*must be a single number"),
+        (Scripted(reward=10**400), "returned reward .*must be a single number"),
+        (Scripted(reward=None), "returned reward .*must be a single number"),
+        (Scripted(reward=np.zeros(2)), "returned reward .*must be a single number"),
         (Scripted(discount=50.0), "between 0 and 1"),
         (Scripted(observation="north"), "not an array of numbers"),
         (Scripted(observation=[[1], [1, 2]]), "not an array of numbers"),
@@ -357,17 +357,22 @@ def test_a_factory_of_the_user_s(tmp_path, monkeypatch):
     (tmp_path / "my_lake.py").write_text(
         "import gymnasium\n\ndef make():\n    return gymnasium.make('FrozenLake-v1', is_slippery=False)\n\n"
         "def broken():\n    raise RuntimeError('no lake')\n\ndef text():\n    return 'deep_sea'\n\n"
-        "def nothing_at_all():\n    pass\n\nSIZE = 4\n"
+        "def nothing_at_all():\n    pass\n\nSIZE = 4\n\ndef sized(size):\n    pass\n\ndef wrong():\n    sized()\n"
     )
     monkeypatch.chdir(tmp_path)
     env = environments.make("python:my_lake:make")
     assert (env.spec.num_states, env.spec.name) == (16, "python:my_lake:make")
     for place, words in (
-        ("my_lake:xyz", "unknown function of my_lake 'xyz'; choose from: broken, make, nothing_at_all, text"),
+        (
+            "my_lake:xyz",
+            "unknown function of my_lake 'xyz'; choose from: broken, make, nothing_at_all, sized, text, wrong",
+        ),
         ("my_lake:maek", "did you mean 'make'"),
         ("my_lake:SIZE", "not a function"),
         ("my_lake:nothing_at_all", "returned nothing"),
-        ("my_lake:broken", "no lake"),
+        ("my_lake:broken", r"no lake \(my_lake.py, line 7\)\.$"),
+        ("my_lake:sized", "'size'.*without arguments"),
+        ("my_lake:wrong", r"'size' \(my_lake.py, line 21\)\.$"),
         ("my_lake:text", "returned a text"),
         ("no_such_module:make", "there is no module no_such_module in this folder"),
         ("my_lake", "write python:"),

@@ -6,6 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.wrappers import TimeLimit
 
 import tdu
 from tdu import cli, environments
@@ -41,6 +42,34 @@ class Walk(gymnasium.Env):
         )
 
 
+class NoSeed(Walk):
+    def reset(self):
+        return super().reset()
+
+
+class Answers(Walk):
+    def __init__(self, answer):
+        super().__init__()
+        self.answer = answer
+
+    def step(self, action):
+        return self.answer
+
+
+class Unpacks(Walk):
+    def step(self, action):
+        _observation, _reward = (1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("value", "success"), [(True, True), (np.False_, False), (1.0, True), (np.int64(0), False), (None, None)]
+)
+def test_success_is_a_truth_value(value, success):
+    made = environments.make(Walk(info={"is_success": value}, limit=1))
+    made.start()
+    assert made.step(np.array([0])).ended[0].success is success
+
+
 def found(env):
     findings = check(env, steps=60)
     return " ".join(findings.problems), " ".join(findings.hints)
@@ -61,9 +90,19 @@ def test_a_good_environment_has_no_problem():
         (Walk(see=lambda at, rng: np.array([0.0, None])), "not an array of numbers"),
         (Walk(see=lambda at, rng: np.array([np.nan if at == 3 else 0, 0])), "nan at index.*step 3 of episode 1"),
         (Walk(over="no"), "terminated='no'.*True or False"),
-        (Walk(reward="much"), "single number"),
+        (Walk(reward="much"), "reward 'much'; it must be a single number"),
+        (Walk(info={"is_success": "yes"}), "is_success.*'yes'"),
+        (Walk(info={"is_success": 0.5}), "is_success.*0.5"),
+        (Walk(info={"is_success": np.ones(2)}), "is_success"),
+        (NoSeed(), r"unexpected keyword argument 'seed'; write def reset\(self, \*, seed=None, options=None\)"),
+        (TimeLimit(NoSeed(), 5), "argument 'seed'; write def reset"),
+        (TimeLimit(Answers((0, 0.0, True, {})), 5), r"Answers.step returned 4 values; .*\(observation, reward"),
+        (TimeLimit(Answers((0,) * 6), 5), "Answers.step returned a wrong number"),
+        (TimeLimit(Answers(None), 5), "Answers.step returned one value, of type NoneType"),
+        (TimeLimit(Unpacks(), 5), r"raised ValueError.*test_check.py, line \d+"),
+        (Walk(spaces.Dict(phase=spaces.Discrete(4)), lambda at, rng: {"phase": 4}), "4 as part phase; .*0 to 3"),
         (Walk(info=None), "must be a dict"),
-        (Walk(see=lambda at, rng: np.random.random(2).astype(np.float32)), "same seed.*np_random"),  # noqa: NPY002
+        (Walk(see=lambda at, rng: np.random.random(2).astype(np.float32)), "same seed.*after reset.*np_random"),  # noqa: NPY002
         (Walk(spaces.Dict(x=BOX), lambda at, rng: {"y": 0}), "part x is missing"),
         (
             Walk(spaces.Tuple([BOX, BOX]), lambda at, rng: (np.ones(2, np.float32), np.full(2, 3.0))),
@@ -182,6 +221,29 @@ def test_a_part_that_the_user_forgot_is_not_the_environments_fault():
     two.see = lambda at, rng: {"left": np.zeros(2, np.float32)}
     with pytest.raises(EnvironmentFault, match=r"Walk returned.*right"):
         tdu.train(two, "dqn", episodes=2, **FAST)
+
+
+class Unfinished(gymnasium.Env):
+    action_space = spaces.Discrete(2)
+
+
+def make():
+    return Walk()
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        (Unfinished(), "Unfinished has no observation_space"),
+        (TimeLimit(Unfinished(), 5), "Unfinished has no observation_space"),
+        (gymnasium.Env(), "Env has no observation_space and no action_space"),
+        (make, r"function.*make\(\) instead of make"),
+        (5, "type int is neither"),
+    ],
+)
+def test_what_is_no_environment_is_named(env, words):
+    with pytest.raises(UserError, match=words):
+        environments.make(env)
 
 
 def test_too_many_combinations_are_refused():

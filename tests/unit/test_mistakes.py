@@ -7,8 +7,9 @@ import pytest
 
 import tdu
 from tdu import agents, environments
-from tdu.cli import main
+from tdu.cli import main, train
 from tdu.run import callbacks
+from tdu.run.plan import plan
 
 LONG = 5000 * "x"
 
@@ -34,6 +35,16 @@ def test_a_number_where_several_are_expected():
     for wrong, example in ((32, r"\(32,\)"), (0, r"\(64, 64\)"), (2.5, r"\(64, 64\)")):
         with pytest.raises(tdu.UserError, match=f"hidden_sizes={example}"):
             tdu.train("deep_sea:size=4", hidden_sizes=wrong)
+
+
+def test_a_number_of_steps_may_be_written_as_a_float(capsys):
+    for wrong, words in (("100", "1,000,000,000,000, not '100'"), (1.5, "not 1.5"), (float("nan"), "not nan")):
+        with pytest.raises(tdu.UserError, match=words):
+            tdu.train("deep_sea:size=4", steps=wrong)
+    assert plan("deep_sea:size=4", steps=1e5, min_replay="1e2").config.steps == 100_000
+    assert train.parse(["deep_sea:size=4", "--steps", "1e5"])[0].steps == 100_000
+    assert main(["train", "deep_sea:size=4", "--steps", "1e-5"]) == 2
+    assert "not 1e-05" in capsys.readouterr().err
 
 
 def test_on_the_command_line_too(capsys):
@@ -87,6 +98,18 @@ def test_a_file_is_not_an_id(given, tmp_path, monkeypatch):
             refuse(given)
     with pytest.raises(tdu.UserError, match=r"python:task:(make|AGENT), in the folder"):
         agents.find(given)
+
+
+@pytest.mark.parametrize("name", ["queue", "test", "types", "sys", "os", "test.lab", "gymnasium"])
+def test_a_file_called_as_a_module_of_python_or_a_package(name, tmp_path, monkeypatch):
+    (tmp_path / "test").mkdir()
+    (tmp_path / f"{name.replace('.', '/')}.py").write_text("def make(): raise OSError")
+    monkeypatch.chdir(tmp_path)
+    for find in (environments.make, agents.find):
+        with pytest.raises(
+            tdu.UserError, match=rf"module {name.split('.')[0]}, not {name.replace('.', '/')}.py.*rename"
+        ):
+            find(f"python:{name}:make")
 
 
 @pytest.mark.parametrize("given", ["task.py", "task:make"])
