@@ -91,6 +91,27 @@ def test_a_page_renders_without_an_error_or_a_request(browser, written, look):
     assert len(set(browser.screenshot(full=False))) > 50
 
 
+def test_the_table_of_runs_is_whole_or_says_that_it_scrolls(browser, tried_out):
+    assert main(["report", str(tried_out)]) == 0
+    scroll = "document.querySelector('#runs .scroll')"
+    fits = f"{scroll}.scrollWidth <= {scroll}.clientWidth"
+    for width, is_whole in ((1400, True), (390, False)):
+        browser.open(tried_out / "report.html", width=width)
+        assert browser.run(fits) is is_whole
+        browser.until(f"document.querySelector('#runs .hint').hidden === {str(is_whole).lower()}")
+        assert browser.run("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_the_legend_of_a_phone_is_plain_text(browser, tried_out):
+    """The numbers begin on the last line of the name or below it, and not in a second column."""
+    assert main(["report", str(tried_out)]) == 0
+    browser.open(tried_out / "report.html", width=390, height=844, phone=True)
+    entries = "[...document.querySelectorAll('.curves .legend > span')].map(s => [s.children[1], s.lastChild])"
+    for name, numbers in browser.run(f"{entries}.map(pair => pair.map(e => [...e.getClientRects()].map(r => r.top)))"):
+        assert len(name) > 1
+        assert numbers[0] >= name[-1] - 3
+
+
 def test_names_are_texts(browser, written):
     browser.open(written)
     assert browser.run("document.title") == EVIL

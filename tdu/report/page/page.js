@@ -288,6 +288,8 @@
       head.setAttribute("aria-sort", up ? "ascending" : "descending");
       body.append(...[...body.rows].sort((a, b) => up ? order(a, b) : order(b, a)));
     }));
+    const scroll = place.querySelector(".scroll"), hint = place.querySelector(".hint");
+    new ResizeObserver(() => { hint.hidden = scroll.scrollWidth <= scroll.clientWidth; }).observe(scroll);
     const copy = place.querySelector(".copy");
     copy.addEventListener("click", async () => {
       const text = [...grid.rows].map(row => [...row.cells].map(c => c.dataset.value ?? c.textContent.trim()).join("\t")).join("\n");
