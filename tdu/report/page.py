@@ -117,10 +117,8 @@ def _headlines(grouped: Groups, colours: dict[str, str]) -> str:
 
 def _card(env: str, agent: str, seeds: Sequence[StoredRun], colour: palette.Colour) -> str:
     found, mastery = headline(seeds), mastered(seeds)
-    facts = {"First reached": first_as_good(seeds), "Mastered": mastery}
-    if mastery is None:
-        facts["Solved by the environment's rule"] = solved(seeds)
-    lines = [f"{name}: {when}." for name, when in facts.items() if when is not None]
+    facts = (first_as_good(seeds), mastery or solved(seeds))
+    lines = [f"{when.what}: {when}." for when in facts if when is not None]
     if found.best is not None and found.best != found.mean:
         lines.append(f"Best evaluation: {rounded(found.best)}.")
     if found.mean_length is not None:
