@@ -118,8 +118,9 @@ class Run:
             return f"Run({', '.join(words)}, not finished)"
         goal = "mastered_episode" if "mastered_episode" in result else "solved_episode"
         words += [f"{goal}={result[goal]}"] if goal in result else []
-        mean = result["mean_return"]
-        words.append(f"mean_return={mean if mean is None else round(mean, 4)}")
+        greedy = result["greedy_return"]
+        returns = {"evaluation_return": greedy and greedy["mean"], "training_return": result["mean_return"]}
+        words += [f"{name}={mean if mean is None else round(mean, 4)}" for name, mean in returns.items()]
         return f"Run({', '.join(words)})"
 
     def train(self, **settings: Any) -> "Run":
