@@ -25,6 +25,11 @@ def printable(text: str) -> str:
     return "".join(sign if sign.isprintable() or sign == "\n" else repr(sign)[1:-1] for sign in text)
 
 
+def several(count: int, noun: str) -> str:
+    """A number of things: 1 episode, 2,000 episodes."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 _is_command = ContextVar("_is_command", default=False)
 
 

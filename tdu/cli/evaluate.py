@@ -4,7 +4,7 @@ import json
 
 from tdu.cli.output import own_output
 from tdu.cli.parser import Parser, add_env, add_own_agent, add_success, folder, whole
-from tdu.errors import tell
+from tdu.errors import several, tell
 from tdu.options import EPISODES, MAX_SEED
 
 
@@ -32,7 +32,7 @@ def run(arguments: list[str]) -> int:
 
     use_one_core()
     with own_output() as output:
-        start = f"playing {parsed.episodes} episodes; compiling takes some seconds …"
+        start = f"playing {several(parsed.episodes, 'episode')}; compiling takes some seconds …"
         played = evaluate(
             parsed.run, episodes=parsed.episodes, seed=parsed.seed, best=parsed.best, explorers=parsed.explorers,
             success_return=parsed.success_return, agent=parsed.agent, env=parsed.env, trust=parsed.trust,

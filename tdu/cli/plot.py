@@ -9,8 +9,8 @@ from tdu.errors import UserError, tell, unknown
 def run(arguments: list[str]) -> int:
     parser = Parser(
         "plot",
-        "Draw learning curves of runs or sweeps, one panel per environment. A curve is the mean over seeds with its 95 % "
-        "interval. It ends where the first seed ends.",
+        "Draw learning curves of runs or sweeps, one panel per environment. A curve is the mean over seeds, with its 95 % "
+        "interval from three seeds on. It ends where the first seed ends; a seed that reached its goal keeps its last value.",
     )
     add = parser.add_argument
     add("folders", nargs="+", type=folder, metavar="DIR", help="runs or sweeps")

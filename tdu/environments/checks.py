@@ -9,7 +9,7 @@ import numpy as np
 
 from tdu.environments import doubts, make, notes
 from tdu.environments.vector import JaxVector, PythonVector, VectorEnvironment
-from tdu.errors import EnvironmentFault
+from tdu.errors import EnvironmentFault, several
 from tdu.types import Environment, EnvSpec
 
 _REPEATED = 200
@@ -108,8 +108,9 @@ def _facts(spec: EnvSpec, play: _Play) -> list[str]:
     if play.ends:
         lengths = _lengths(play)
         returns = [sum(play.rewards[end - length : end]) for end, length in zip(play.ends, lengths, strict=True)]
-        episodes = "1 episode" if len(lengths) == 1 else f"{len(lengths):,} episodes"
-        facts.append(f"{episodes} ended, with {_span(lengths)} steps and a return of {_span(returns)}.")
+        facts.append(
+            f"{several(len(lengths), 'episode')} ended, with {_span(lengths)} steps and a return of {_span(returns)}."
+        )
     return facts
 
 

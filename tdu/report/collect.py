@@ -21,6 +21,7 @@ from tdu.run import folder as runs
 from tdu.run.folder.log import Log
 from tdu.run.folder.records import LARGEST_REAL, RECENT, WATCH
 from tdu.run.folder.snapshots import Record
+from tdu.run.runners.protocol import Clock
 
 ROWS, TEXT, FILM = "runs.csv", "README.md", "film.gif"
 _MAX_FILM_BYTES, _MAX_BYTES = 4_000_000, 2**26  # Largest film on a page, and largest file of results that is read
@@ -69,6 +70,17 @@ class StoredRun(NamedTuple):
         """Mean return of the last training episodes."""
         returns = self.log.get("episode_return", np.zeros(0))[-RECENT:]
         return float(returns.mean()) if len(returns) and np.isfinite(returns).all() else None
+
+    @property
+    def has_reached_goal(self) -> bool:
+        """Whether the run ended because an evaluation reached its return, or its task was mastered or solved."""
+        result, config = self.result, self.config
+        if result is None or result.reached_return is not None:
+            return result is not None
+        is_solving = result.optimal_depth is None or config.until == "solved"
+        goal = result.solved_episode if is_solving else result.mastered_episode
+        is_early = not config.budget.spent(Clock(result.steps, result.episodes))
+        return config.until != "budget" and goal is not None and is_early
 
     def first_reached(self, target: float) -> tuple[int, int] | None:
         """Episode and step of the first evaluation that returned at least `target`."""

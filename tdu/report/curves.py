@@ -1,7 +1,8 @@
 """Learning curves: a column of a log over episodes, steps or seconds, smoothed, and the mean over seeds.
 
 A seed's curve at x is the mean over the last `window` episodes that ended by x. The mean over seeds is defined only where
-every seed has a value: a seed that ends early would otherwise change the mean. Its 95 % interval is Student's t, cut at the
+every seed has a value: a seed that ends early would otherwise change the mean. A seed that ended because it reached its goal
+keeps its last value up to the end of the longest seed. The mean's 95 % interval is Student's t, cut at the
 ends of a return in [0, 1] or [-1, 1] (`bounds`). Values that are not finite are ignored.
 """
 
@@ -21,8 +22,28 @@ Bounds = tuple[float, float]
 NO_BOUNDS = (-np.inf, np.inf)
 
 
+class Seed(NamedTuple):
+    """What is drawn of a run."""
+
+    log: Log
+    has_reached_goal: bool
+    """Whether the run ended because it reached its goal."""
+
+
+class Curves(NamedTuple):
+    """Curves of a group of seeds, [N, X]."""
+
+    own: np.ndarray
+    kept: np.ndarray
+    """For the mean: a seed that reached its goal keeps its last value up to the end of the longest seed."""
+
+
+FEWEST = 3
+"""The number of seeds from which an interval is drawn. That of two seeds is twelve times as wide as their distance."""
+
+
 class Band(NamedTuple):
-    """Mean over seeds and its interval at X places; NaN where a seed has no value. One seed has no interval."""
+    """Mean over seeds and its interval at X places; NaN where a seed has no value."""
 
     mean: np.ndarray
     low: np.ndarray
@@ -40,8 +61,20 @@ def grid(logs: Sequence[Log], axis: str, points: int = POINTS) -> np.ndarray:
     return np.linspace(low, high, points)
 
 
-def curve(log: Log, column: str, axis: str, at: np.ndarray, window: int) -> np.ndarray:
-    """A seed's curve at each place, [X]; NaN before its first episode has ended and after its last."""
+def of_group(seeds: Sequence[Seed], column: str, axis: str, at: np.ndarray, window: int) -> Curves:
+    """The curves of the seeds that have the column."""
+    having = [seed for seed in seeds if column in seed.log]
+    longest = max((float(log[AXES[axis]][-1]) for log, _ in having if len(log.get(AXES[axis], ()))), default=None)
+    own = [curve(log, column, axis, at, window) for log, _ in having]
+    kept = [
+        curve(seed.log, column, axis, at, window, longest) if seed.has_reached_goal else one
+        for seed, one in zip(having, own, strict=True)
+    ]
+    return Curves(np.reshape(own, (len(own), len(at))), np.reshape(kept, (len(kept), len(at))))
+
+
+def curve(log: Log, column: str, axis: str, at: np.ndarray, window: int, kept_until: float | None = None) -> np.ndarray:
+    """A seed's curve at each place, [X]; NaN before its first episode has ended and after its last, or `kept_until`."""
     x = log.get(AXES[axis], np.zeros(0))
     if column not in log or not len(x):
         return np.full(len(at), np.nan)
@@ -54,7 +87,7 @@ def curve(log: Log, column: str, axis: str, at: np.ndarray, window: int) -> np.n
     number = counts[ended] - counts[first]
     with np.errstate(invalid="ignore", divide="ignore"):
         means = np.where(number > 0, (sums[ended] - sums[first]) / number, np.nan)
-    return np.where((at < x[0]) | (at > x[-1]), np.nan, means)
+    return np.where((at < x[0]) | (at > (x[-1] if kept_until is None else kept_until)), np.nan, means)
 
 
 def bounds(values: Iterable[np.ndarray]) -> Bounds:
@@ -64,15 +97,15 @@ def bounds(values: Iterable[np.ndarray]) -> Bounds:
     return low if low >= -1 else -np.inf, high if high <= 1 else np.inf
 
 
-def band(curves: np.ndarray, within: Bounds = NO_BOUNDS) -> Band:
-    """Mean and interval over seeds [N, X]; a seed without any value does not count."""
+def band(curves: np.ndarray, within: Bounds = NO_BOUNDS, *, fewest: int = FEWEST) -> Band:
+    """Mean and interval over seeds [N, X]; a seed without any value does not count. Fewer than `fewest` have no interval."""
     curves = curves[np.isfinite(curves).any(axis=1)]
     count = len(curves)
     if not count:
         nothing = np.full(curves.shape[1], np.nan)
         return Band(nothing, nothing, nothing)
     mean = curves.mean(axis=0)  # NaN where a seed has none
-    if count == 1:
+    if count < fewest:
         return Band(mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan))
     half = special.stdtrit(count - 1, 0.975) * curves.std(axis=0, ddof=1) / np.sqrt(count)
     return Band(mean, np.maximum(mean - half, within[0]), np.minimum(mean + half, within[1]))
@@ -84,10 +117,7 @@ def usual_window(logs: Sequence[Log]) -> int:
 
 
 def limits(groups: Sequence[np.ndarray], within: Bounds = NO_BOUNDS) -> Bounds | None:
-    """The ends of the y axis of groups of seeds [N, X]: all seeds, and intervals as far as the seeds keep half of the height.
-
-    The interval of two seeds is twelve times as wide as the distance between them.
-    """
+    """The ends of the y axis of groups of seeds [N, X]: all seeds, and intervals within half of the seeds' height."""
     finite = np.concatenate([seeds[np.isfinite(seeds)] for seeds in groups])
     if not len(finite):
         return None

@@ -7,6 +7,7 @@ import numpy as np
 
 from tdu.report import curves
 from tdu.report.collect import StoredRun
+from tdu.report.text import rounded
 
 
 class Headline(NamedTuple):
@@ -26,6 +27,7 @@ class Headline(NamedTuple):
 class Reached(NamedTuple):
     """When the seeds of a group reached a return, or met a rule."""
 
+    what: str
     unit: str  # step or episode
     by_seed: dict[int, int | None]  # None for a seed that did not
 
@@ -51,7 +53,7 @@ def headline(seeds: Sequence[StoredRun]) -> Headline:
     means = np.asarray([[one.mean] for one in trained])
     logged = [run.log["episode_return"] for run in seeds if "episode_return" in run.log]
     within, episodes = curves.bounds([means, *logged]), sum(one.episodes for one in trained)
-    mean, low, high = (float(x[0]) for x in curves.band(means, within))
+    mean, low, high = (float(x[0]) for x in curves.band(means, within, fewest=2))
     if len(trained) == 1 and episodes >= _ENOUGH:
         half = 1.96 * trained[0].standard_error
         low, high = max(mean - half, within[0]), min(mean + half, within[1])
@@ -73,34 +75,40 @@ def reached(seeds: Sequence[StoredRun], target: float) -> Reached | None:
     """The step of each seed's first evaluation of at least `target`; None without evaluations during the runs."""
     evaluated = [run for run in seeds if run.evaluations]
     found = {run.config.seed: run.first_reached(target) for run in evaluated}
-    return Reached("step", {seed: at and at[1] for seed, at in found.items()}) if found else None
+    what = f"First evaluation of at least {rounded(target)}"
+    return Reached(what, "step", {seed: at and at[1] for seed, at in found.items()}) if found else None
 
 
 def first_as_good(seeds: Sequence[StoredRun]) -> Reached | None:
     """The step at which each seed's policy was first as good as at the end, within a standard error. None where every
     episode of every seed returned the same: nothing was reached.
     """
-    found: dict[int, int | None] = {}
+    found, targets = dict[int, int | None](), list[float]()
     returns = [run.log["episode_return"] for run in seeds if "episode_return" in run.log]
     if returns and np.ptp(np.concatenate(returns)) == 0:
         return None
     for run in seeds:
         trained = run.trained_return
         if run.evaluations and trained is not None:
-            at = run.first_reached(trained.mean - trained.standard_error)
+            targets.append(trained.mean - trained.standard_error)
+            at = run.first_reached(targets[-1])
             found[run.config.seed] = at and at[1]
-    return Reached("step", found) if found else None
+    if not found:
+        return None
+    low, high = rounded(min(targets)), rounded(max(targets))
+    least = low if low == high else f"{low} to {high}, depending on the seed"
+    return Reached(f"First evaluation of at least {least}", "step", found)
 
 
 def mastered(seeds: Sequence[StoredRun]) -> Reached | None:
     """When the greedy policy mastered the task; None where the environment has no optimal path."""
     ended = [(run.config.seed, run.result) for run in seeds if run.result is not None]
     found = {seed: result.mastered_episode for seed, result in ended if result.optimal_depth is not None}
-    return Reached("episode", found) if found else None
+    return Reached("Mastered", "episode", found) if found else None
 
 
 def solved(seeds: Sequence[StoredRun]) -> Reached | None:
     """When the environment's rule for a solved task first held; None where it has no rule."""
     ended = [(run.config.seed, run.result) for run in seeds if run.result is not None]
     found = {seed: result.solved_episode for seed, result in ended if result.has_solved_rule}
-    return Reached("episode", found) if found else None
+    return Reached("Solved by the environment's rule", "episode", found) if found else None

@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 
 from tdu import agents, files
-from tdu.errors import UserError, writing
+from tdu.errors import UserError, several, writing
 from tdu.report import page_data, palette, readme
 from tdu.report.collect import FILM, Collected, CsvTable, Results, StoredRun, collect, command, groups
 from tdu.report.headline import Headline, first_as_good, headline, mastered, solved
@@ -117,14 +117,13 @@ def _headlines(grouped: Groups, colours: dict[str, str]) -> str:
 
 def _card(env: str, agent: str, seeds: Sequence[StoredRun], colour: palette.Colour) -> str:
     found, mastery = headline(seeds), mastered(seeds)
-    facts = {"First reached": first_as_good(seeds), "Mastered": mastery}
-    if mastery is None:
-        facts["Solved by the environment's rule"] = solved(seeds)
-    lines = [f"{name}: {when}." for name, when in facts.items() if when is not None]
+    facts = (first_as_good(seeds), mastery or solved(seeds))
+    lines = [f"{when.what}: {when}." for when in facts if when is not None]
     if found.best is not None and found.best != found.mean:
         lines.append(f"Best evaluation: {rounded(found.best)}.")
     if found.mean_length is not None:
-        lines.append(f"Mean length of an evaluation episode: {rounded(found.mean_length)} steps.")
+        unit = "step" if found.mean_length == 1 else "steps"
+        lines.append(f"Mean length of an evaluation episode: {rounded(found.mean_length)} {unit}.")
     lines += _values(seeds)
     unfinished = sum(run.result is None for run in seeds)
     if unfinished:
@@ -153,7 +152,7 @@ def _versions(seeds: Sequence[StoredRun]) -> str:
 def _returned(found: Headline, seeds: Sequence[StoredRun]) -> str:
     """The return of the trained policy, in large; of the last training episodes where there was no evaluation."""
     mean = found.mean
-    label = f"evaluation return, {_several(found.seeds, 'seed')}, {_several(found.episodes, 'episode')}"
+    label = f"evaluation return, {several(found.seeds, 'seed')}, {several(found.episodes, 'episode')}"
     if found.low is not None and found.high is not None:
         over = "seeds" if found.seeds > 1 else "episodes"
         label += f". 95 % interval over {over}: {rounded(found.low)} to {rounded(found.high)}"
@@ -162,13 +161,9 @@ def _returned(found: Headline, seeds: Sequence[StoredRun]) -> str:
     if mean is None:
         means = [last for run in seeds if (last := run.last_return) is not None]
         mean = sum(means) / len(means) if means else None
-        trained = f"training return of the last {RECENT} episodes, {_several(len(means), 'seed')}"
+        trained = f"training return of the last {RECENT} episodes, {several(len(means), 'seed')}"
         label = f"{trained}. There was no evaluation"
     return f'<p class="big">{"–" if mean is None else rounded(mean)}</p><p class="label">{label}.</p>'
-
-
-def _several(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _values(seeds: Sequence[StoredRun]) -> list[str]:
@@ -227,7 +222,7 @@ def _not_recorded(shown: Sequence[StoredRun]) -> list[str]:
     without = [run.config.agent for run in shown if run.record is None and run.has_episodes]
     unable = sum(name in agents.AGENTS and not agents.AGENTS[name].can_be_recorded for name in without)
     reasons = {"trained without --record": len(without) - unable, "their agents cannot be recorded": unable}
-    among = f"of {_several(len(shown), 'run')} without maps and distributions"
+    among = f"of {several(len(shown), 'run')} without maps and distributions"
     return [f"{count} {among}: {because}" for because, count in reasons.items() if count]
 
 
@@ -331,7 +326,7 @@ def _results(name: str, its: Results) -> str:
     title, text = readme.render(its.text, its.figures, its.name)
     rows = [_rows(one) for one in its.tables]
     if its.text:
-        names = (f"{one.name}: {len(one.rows)} rows" for one in its.tables)
+        names = (f"{one.name}: {several(len(one.rows), 'row')}" for one in its.tables)
         rows = [f"<details><summary>{escaped(n)}</summary>{r}</details>" for n, r in zip(names, rows, strict=True)]
     return section(name, title or f"Results: {its.name}", text + "".join(rows))
 

@@ -27,7 +27,8 @@ METRICS = {
     "loss": "loss",
     "largest_q": "largest |Q|",
 }
-EVALUATED = (GREEDY, "success_rate", "mean_length")  # Columns of the evaluations
+EVALUATED = {GREEDY: "mean", "success_rate": "success_rate", "mean_length": "mean_length"}
+"""Columns of the evaluations, and the same in an evaluation at the end."""
 UNSMOOTHED = ("bad_share", *EVALUATED)  # Drawn as they are, not as a mean over the last episodes
 _DIGITS = 5
 _MAX_NUMBERS, _MIN_POINTS = 500_000, 20
@@ -45,8 +46,8 @@ def points(shown: Sequence[StoredRun]) -> int:
 
 def environment(by_agent: dict[str, list[StoredRun]], places: int = curves.POINTS) -> Data:
     """Curves of every agent on one environment, over each axis; the first axis is the budget's."""
-    logs = {agent: [drawn_log(run) for run in seeds] for agent, seeds in by_agent.items()}
-    every = [log for seeds in logs.values() for log in seeds]
+    drawn_seeds = {agent: [drawn_seed(run) for run in seeds] for agent, seeds in by_agent.items()}
+    every = [seed.log for seeds in drawn_seeds.values() for seed in seeds]
     window = curves.usual_window(every)
     metrics = [name for name in METRICS if any(name in log for log in every)]
     within = {name: curves.bounds(log[name] for log in every if name in log) for name in metrics}
@@ -56,10 +57,9 @@ def environment(by_agent: dict[str, list[StoredRun]], places: int = curves.POINT
         at = curves.grid(every, axis, places)
         drawn: dict[str, list[Data]] = {metric: [] for metric in metrics}
         for metric in metrics:
-            for agent, seeds in logs.items():
-                smoothed = 1 if metric in UNSMOOTHED else window
-                own = [curves.curve(log, metric, axis, at, smoothed) for log in seeds if metric in log]
-                band = curves.band(np.reshape(own, (len(own), len(at))), within[metric])
+            for agent, seeds in drawn_seeds.items():
+                own, kept = curves.of_group(seeds, metric, axis, at, 1 if metric in UNSMOOTHED else window)
+                band = curves.band(kept, within[metric])
                 of_band = {name: _plain(numbers) for name, numbers in band._asdict().items()}
                 each = [_plain(seed) for seed in own] if len(own) > 1 else []
                 drawn[metric].append({"agent": agent, **of_band, "count": len(own), "seeds": each})
@@ -72,6 +72,10 @@ def environment(by_agent: dict[str, list[StoredRun]], places: int = curves.POINT
     return {"window": window, "metrics": named, "axes": axes, "possible": allowed}
 
 
+def drawn_seed(run: StoredRun) -> curves.Seed:
+    return curves.Seed(drawn_log(run), run.has_reached_goal)
+
+
 def drawn_log(run: StoredRun) -> Log:
     """A run's log with more columns: the share of bad episodes, where there are any, and those of the evaluations.
 
@@ -82,10 +86,19 @@ def drawn_log(run: StoredRun) -> Log:
         log["bad_share"] = log["total_bad_episodes"] / np.maximum(log["episode"], 1)
     if run.has_episodes and run.evaluations:
         for name in EVALUATED:
-            numbers = run.evaluations[name]
+            numbers = _with_last(run, name)
             if np.isfinite(numbers).any():
                 log[name] = np.interp(log["episode"], run.evaluations["episode"], numbers, left=np.nan)
     return log
+
+
+def _with_last(run: StoredRun, name: str) -> np.ndarray:
+    """Numbers of a run's evaluations. At its end that is the result's, not that of the evaluation that ended the run."""
+    numbers, end = run.evaluations[name], run.result and run.result.greedy_return
+    if run.result is None or end is None or run.evaluations["episode"][-1] != run.result.episodes:
+        return numbers
+    last = getattr(end, EVALUATED[name])
+    return np.append(numbers[:-1], np.nan if last is None else last)
 
 
 def heads(run: StoredRun) -> Data | None:

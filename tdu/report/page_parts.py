@@ -32,10 +32,13 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], name: str) -> 
         for c, side in zip(columns, right, strict=True)
     )
     body = "".join("<tr>" + "".join(map(_cell, row, right)) + "</tr>" for row in rows)
+    above = (
+        '<p class="above"><span class="hint" hidden>scroll for more columns →</span>'
+        f'<button type="button" class="copy" aria-label="copy the table {escaped(name)}">copy</button></p>'
+    )
     return (
-        f'<div class="table"><button type="button" class="copy" aria-label="copy the table {escaped(name)}">copy'
-        f'</button><div class="scroll" tabindex="0"><table aria-label="{escaped(name)}"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div></div>"
+        f'<div class="table">{above}<div class="scroll" tabindex="0"><table aria-label="{escaped(name)}"><thead><tr>{head}'
+        f"</tr></thead><tbody>{body}</tbody></table></div></div>"
     )
 
 

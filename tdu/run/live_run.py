@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from tdu.run.callbacks import call
-from tdu.run.folder import LOG, Folder, best_return, read_log
+from tdu.run.folder import EVALUATIONS, LEARNER_LOG, LOG, Folder, best_return, read_log
 from tdu.run.folder.log import Log, MemoryLog
 from tdu.run.folder.records import RECENT, RunConfig, RunResult
 from tdu.run.plan import AnyAgent, Plan
+from tdu.run.run import Best
 from tdu.run.runners.protocol import Runner, Saved
 from tdu.run.runners.rows import Row, columns
 from tdu.run.signals import Signals
@@ -69,6 +70,7 @@ class LiveRun:
         self.last_row: Row | None = None
         self.last_evaluation: Row | None = None
         self.best_return = -math.inf  # the best evaluation so far
+        self.best: Best | None = None  # its agent, of a run without a folder
         self.recent_returns: collections.deque[float] = collections.deque(maxlen=RECENT)
         self.recent_q: collections.deque[float] = collections.deque(maxlen=RECENT)
         self.longest_episode = 0
@@ -91,6 +93,11 @@ class LiveRun:
             self._in_memory[name].append(rows)
         else:
             self.folder.append(name, rows)
+
+    def keep_best(self, saved: Saved) -> None:
+        """Keeps the agent of a run without a folder as the best so far."""
+        rows = {name: len(self._in_memory[name]) for name in (LOG, LEARNER_LOG, EVALUATIONS)}
+        self.best = Best.of(saved, step=self.runner.clock.steps, seconds=self.stopwatch.seconds, rows=rows)
 
     def log(self, name: str) -> Log:
         return self._in_memory[name].arrays() if self.folder is None else read_log(self.folder.path / name)

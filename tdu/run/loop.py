@@ -92,6 +92,7 @@ class Loop:
     def _continue(self, run: Run) -> None:
         """Continues a run without a folder."""
         assert run.moment is not None
+        self._run.best = run.moment.best
         self._restore_from(run.moment.copied_state(), run.moment.seconds, run.log, run.evaluations)
         for name, log in ((LOG, run.log), (LEARNER_LOG, run.moment.learner_log), (EVALUATIONS, run.evaluations)):
             self._run.append(name, rows_of(log))
@@ -173,7 +174,9 @@ class Loop:
             run.log(EVALUATIONS),
             source=run.source,
             path=None if run.folder is None else run.folder.path,
-            moment=None if saved is None else Moment(saved, run.stopwatch.seconds, run.log(LEARNER_LOG), result),
+            moment=None
+            if saved is None
+            else Moment(saved, run.stopwatch.seconds, run.log(LEARNER_LOG), result, run.best),
         )
         run.call("on_end", finished)
         return finished

@@ -201,7 +201,7 @@ class Evaluator(Observer):
     def _evaluate(self) -> None:
         run, runner, clock = self._run, self._run.runner, self._run.runner.clock
         # A concurrent run goes on meanwhile, so the agent is saved as it is evaluated.
-        saved = runner.save() if run.folder is not None and runner.is_concurrent else None
+        saved = runner.save() if runner.is_concurrent else None
         params = jax.tree.map(jnp.copy, runner.params(saved))  # the next step would overwrite them
         trained = TrainedAgent(runner.spec, run.agent, params, run.config.origin)
         since = clock.steps - self._evaluated.steps
@@ -216,8 +216,10 @@ class Evaluator(Observer):
         row |= {"success_rate": math.nan if returns.success_rate is None else returns.success_rate}
         run.last_evaluation = row
         run.append(EVALUATIONS, [row])
-        if run.folder is not None and returns.mean > run.best_return:
+        if returns.mean > run.best_return and run.folder is not None:
             self._checkpointer.save(run.folder, best=True, saved=saved)
+        elif returns.mean > run.best_return:
+            run.keep_best(runner.save() if saved is None else saved)
         run.best_return = max(run.best_return, returns.mean)
         run.call("on_evaluation", Evaluation(clock.episodes, clock.steps, returns, trained))
         if run.config.has_reached(returns.mean):

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TextIO
 
-from tdu.errors import unknown
+from tdu.errors import several, unknown
 from tdu.run import processes
 from tdu.run.folder.records import GreedyReturn, RunResult
 from tdu.run.processes import Facts, Job, Outcome
@@ -259,15 +259,15 @@ def summary(result: RunResult, best: tuple[GreedyReturn, int, str] | None = None
     if result.optimal_depth is not None:
         text += _mastery_words(result)
     elif result.has_solved_rule:
-        unsolved = f"not solved within {result.episodes} episodes"
+        unsolved = f"not solved within {several(result.episodes, 'episode')}"
         text += f"solved at episode {result.solved_episode}" if result.solved_episode else unsolved
     else:
-        text += f"{result.episodes} episodes"
+        text += several(result.episodes, "episode")
     if result.reached_return is not None:
         text += f", ended when an evaluation returned {result.reached_return:.3f} (--until-return)"
     if result.mean_return is not None:
-        text += f", mean return of the last {result.mean_return_episodes} episodes {result.mean_return:.3f}"
-    text += f", {result.steps} steps at {result.steps_per_second or 0:,.0f} per second."
+        text += f", mean return of the last {several(result.mean_return_episodes, 'episode')} {result.mean_return:.3f}"
+    text += f", {several(result.steps, 'step')} at {result.steps_per_second or 0:,.0f} per second."
     greedy = result.greedy_return
     if greedy is not None:
         text += f" The trained policy returns {return_words(greedy.mean, greedy.standard_error, greedy.episodes)}"
@@ -283,7 +283,7 @@ def _mastery_words(result: RunResult) -> str:
     rule = f"solved by bsuite's rule at episode {result.solved_episode}"
     if result.mastered_episode:
         return f"mastered at episode {result.mastered_episode}"
-    words = f"not mastered within {result.episodes} episodes"
+    words = f"not mastered within {several(result.episodes, 'episode')}"
     words += f" (the greedy policy follows {result.greedy_depth} of {result.optimal_depth} optimal steps)"
     return words + (f", {rule}" if result.solved_episode else "")
 
@@ -292,7 +292,7 @@ def return_words(mean: float, standard_error: float, episodes: int) -> str:
     """A mean return as text, with its standard error if there are enough episodes."""
     if episodes == 1:
         return f"{mean:.3f} in one episode"
-    return f"{mean:.3f}{f' ± {standard_error:.3f}' if episodes >= _MIN_FOR_ERROR else ''} over {episodes} episodes"
+    return f"{mean:.3f}{f' ± {standard_error:.3f}' if episodes >= _MIN_FOR_ERROR else ''} over {several(episodes, 'episode')}"
 
 
 def length_words(mean_length: float, success_rate: float | None) -> str:

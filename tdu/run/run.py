@@ -12,12 +12,38 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import stdtrit
 
+from tdu.environments.vector import Plain
 from tdu.errors import RunError
 from tdu.run.folder import EVALUATIONS, LEARNER_LOG, LOG, Folder, RunConfig, RunResult
 from tdu.run.folder.log import Log, rows_of
 from tdu.run.runners.protocol import Saved
 from tdu.run.runners.rows import columns
 from tdu.run.trained import TrainedAgent
+
+
+class Best(NamedTuple):
+    """The best agent of a run that has no folder."""
+
+    leaves: dict[str, jax.Array]
+    """Copies of the state's arrays by their path, without those of the replay, which is not needed to act."""
+    plain: Plain
+    step: int
+    seconds: float
+    rows: dict[str, int]
+    """Length of each log at the time."""
+
+    @classmethod
+    def of(cls, saved: Saved, *, step: int, seconds: float, rows: dict[str, int]) -> "Best":
+        named = ((jax.tree_util.keystr(path), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(saved.state))
+        leaves = {name: jnp.copy(leaf) for name, leaf in named if "replay" not in name}
+        return cls(leaves, copy.deepcopy(saved.plain), step, seconds, rows)
+
+    def put_into(self, saved: Saved) -> Saved:
+        """The best agent's state, with the replay of `saved`."""
+        state = jax.tree_util.tree_map_with_path(
+            lambda path, leaf: self.leaves.get(jax.tree_util.keystr(path), leaf), saved.state
+        )
+        return Saved(state, {}, self.plain)
 
 
 class Moment(NamedTuple):
@@ -28,6 +54,8 @@ class Moment(NamedTuple):
     """Time spent running."""
     learner_log: Log
     result: RunResult
+    best: Best | None
+    """None if the run was not evaluated."""
 
     def copied_state(self) -> Saved:
         """A copy of the state, for a run that will change it."""
@@ -90,8 +118,9 @@ class Run:
             return f"Run({', '.join(words)}, not finished)"
         goal = "mastered_episode" if "mastered_episode" in result else "solved_episode"
         words += [f"{goal}={result[goal]}"] if goal in result else []
-        mean = result["mean_return"]
-        words.append(f"mean_return={mean if mean is None else round(mean, 4)}")
+        greedy = result["greedy_return"]
+        returns = {"evaluation_return": greedy and greedy["mean"], "training_return": result["mean_return"]}
+        words += [f"{name}={mean if mean is None else round(mean, 4)}" for name, mean in returns.items()]
         return f"Run({', '.join(words)})"
 
     def train(self, **settings: Any) -> "Run":
@@ -121,14 +150,22 @@ class Run:
         """Writes a run that was trained without `out` to a new folder, as `tdu train` would have left it."""
         if self.moment is None:
             raise RunError(f"this run is already saved in {self.path}; copy that folder.")
-        saved, seconds, learner_log, result = self.moment
+        saved, seconds, learner_log, result, best = self.moment
+        logs = {LOG: self.log, LEARNER_LOG: learner_log, EVALUATIONS: self.evaluations}
+        rows = {name: rows_of(log) for name, log in logs.items()}
+        before = dict.fromkeys(rows, 0) if best is None else best.rows
         folder = Folder(path, resume=False)
         try:
             folder.write_config(self.config)
             folder.open_logs(columns(self.agent.spec), at=None)
-            folder.append(LOG, rows_of(self.log))
-            folder.append(LEARNER_LOG, rows_of(learner_log))
-            folder.append(EVALUATIONS, rows_of(self.evaluations))
+            for name in rows:
+                folder.append(name, rows[name][: before[name]])
+            if best is not None:  # with the logs as they were then
+                folder.save_checkpoint(
+                    best.put_into(saved), step=best.step, config=self.config, seconds=best.seconds, best=True
+                )
+            for name in rows:
+                folder.append(name, rows[name][before[name] :])
             manifest = folder.save_checkpoint(saved, step=result.steps, config=self.config, seconds=seconds)
             log_sha256, checkpoint_sha256 = manifest.log.sha256, manifest.sha256()
             folder.write_result(dataclasses.replace(result, log_sha256=log_sha256, checkpoint_sha256=checkpoint_sha256))

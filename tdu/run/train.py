@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 from tdu import agents, environments
-from tdu.errors import RunError, UserError, setting, tell
+from tdu.errors import RunError, UserError, setting, several, tell
 from tdu.options import CHECKPOINT_SECONDS, describe, unknown_option, whole_number
 from tdu.run import progress as displays
 from tdu.run.callbacks import checked
@@ -211,7 +211,8 @@ def _goes_on(
         )
     if stored.budget != wanted.budget and wanted.budget.spent(clock):
         raise RunError(
-            f"{name} has taken {clock.steps:,} steps in {clock.episodes:,} episodes already; its new limit must be larger."
+            f"{name} has taken {several(clock.steps, 'step')} in {several(clock.episodes, 'episode')} already; its new limit "
+            "must be larger."
         )
     endings = [] if result is None else result.endings(wanted, planned.env.spec, best)
     if result is None or not endings:

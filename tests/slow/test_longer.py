@@ -72,6 +72,21 @@ def test_a_saved_run_is_an_ordinary_folder(tmp_path, capsys):
         tdu.train(TASK, **how).save(tmp_path / "saved")
 
 
+@pytest.mark.parametrize("env", [TASK, Corridor], ids=["compiled", "stepwise"])
+def test_a_run_without_a_folder_keeps_its_best_agent(env, tmp_path):
+    make = (lambda: env) if env is TASK else env
+    how = HOW | NETWORKS | {"evaluate_every": 15}
+    direct = tdu.train(make(), out=tmp_path / "direct", episodes=60, **how)
+    watched = {name: how[name] for name in ("evaluation_episodes", "progress", "say", "evaluate_every")}
+    short = tdu.train(make(), episodes=40, **how)
+    short.train(episodes=60, **watched).save(tmp_path / "saved")
+    saved, best = (
+        tdu.load(tmp_path / name, None if env is TASK else make(), best=True) for name in ("saved", "direct")
+    )
+    assert_same(saved, best)
+    assert len(saved.log["episode"]) == direct.evaluations["episode"][direct.evaluations["greedy_return"].argmax()]
+
+
 def test_the_command_line_trains_longer_and_refuses_what_is_not_longer(tmp_path, capsys):
     out, words = tmp_path / "run", ["--hidden-sizes", "8", "--exploiters", "2", "--explorers", "1", "--until", "budget"]
     run = ["train", TASK, *words, "--out", str(out), "--progress", "none", "--evaluation-episodes", "0"]

@@ -91,6 +91,27 @@ def test_a_page_renders_without_an_error_or_a_request(browser, written, look):
     assert len(set(browser.screenshot(full=False))) > 50
 
 
+def test_the_table_of_runs_is_whole_or_says_that_it_scrolls(browser, tried_out):
+    assert main(["report", str(tried_out)]) == 0
+    scroll = "document.querySelector('#runs .scroll')"
+    fits = f"{scroll}.scrollWidth <= {scroll}.clientWidth"
+    for width, is_whole in ((1400, True), (390, False)):
+        browser.open(tried_out / "report.html", width=width)
+        assert browser.run(fits) is is_whole
+        browser.until(f"document.querySelector('#runs .hint').hidden === {str(is_whole).lower()}")
+        assert browser.run("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_the_legend_of_a_phone_is_plain_text(browser, tried_out):
+    """The numbers begin on the last line of the name or below it, and not in a second column."""
+    assert main(["report", str(tried_out)]) == 0
+    browser.open(tried_out / "report.html", width=390, height=844, phone=True)
+    entries = "[...document.querySelectorAll('.curves .legend > span')].map(s => [s.children[1], s.lastChild])"
+    for name, numbers in browser.run(f"{entries}.map(pair => pair.map(e => [...e.getClientRects()].map(r => r.top)))"):
+        assert len(name) > 1
+        assert numbers[0] >= name[-1] - 3
+
+
 def test_names_are_texts(browser, written):
     browser.open(written)
     assert browser.run("document.title") == EVIL
@@ -466,10 +487,13 @@ def test_curves_are_means_of_the_last_episodes():
     assert at[-1] == 60
     own = curves.curve(log, "loss", "episodes", np.array([0.0, 1, 3, 6, 7]), window=2)
     np.testing.assert_array_equal(own, [np.nan, 1.0, 2.0, 5.5, np.nan])
-    band = curves.band(np.array([[1.0, 1, np.nan], [3.0, np.nan, np.nan]]))
+    two = np.array([[1.0, 1, np.nan], [3.0, np.nan, np.nan]])
+    band = curves.band(two, fewest=2)
     np.testing.assert_array_equal(band.mean, [2, np.nan, np.nan])
     assert band.high[0] - 2 == pytest.approx(12.706, abs=1e-3)  # Student's t with one degree of freedom, times one
     assert np.isnan(band.high[1])
+    assert np.isnan(curves.band(two).high).all()  # the interval of two seeds is not drawn
+    np.testing.assert_array_equal(curves.band(two).mean, band.mean)
 
 
 def test_the_mean_ends_where_the_first_seed_ends():
@@ -482,7 +506,7 @@ def test_the_mean_ends_where_the_first_seed_ends():
 
 def test_the_interval_of_a_return_in_0_to_1_stays_there():
     two = np.array([[0.0, 0.2, 1.0], [0.4, 0.8, 0.6]])
-    free, cut = curves.band(two), curves.band(two, curves.bounds([two]))
+    free, cut = curves.band(two, fewest=2), curves.band(two, curves.bounds([two]), fewest=2)
     assert free.low.min() < 0
     assert free.high.max() > 1
     assert cut.low.min() == 0
@@ -495,11 +519,13 @@ def test_the_interval_of_a_return_in_0_to_1_stays_there():
 
 def test_an_interval_leaves_the_seeds_half_of_the_height():
     two = np.array([[0.0, 4.0, 8.0], [0.0, 4.0, 9.0]])
-    assert curves.band(two).high[2] == pytest.approx(8.5 + 6.353, abs=1e-3)
-    assert curves.limits([two]) == (0, 9 + 4.5)
+    assert curves.limits([two]) == (0, 9)
+    three = np.array([[0.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 1.0, 9.0]])
+    assert curves.band(three).high[2] == pytest.approx(3 + 4.303 * 3, abs=1e-2)
+    assert curves.limits([three]) == (-4.5, 9 + 4.5)
     one = np.array([[-1.0, np.nan, 2.0]])
     assert curves.limits([one]) == (-1, 2)
-    assert curves.limits([two, one]) == (-1, 9 + 5)
+    assert curves.limits([two, one]) == (-1, 9)
     assert curves.limits([one * np.nan]) is None
 
 
@@ -563,10 +589,52 @@ def test_a_budget_of_steps_is_drawn_over_steps_and_only_what_all_seeds_have_reac
     browser.open(tmp_path / "page.html")
     assert browser.run("document.querySelector('.axis').value") == "steps"
     words = browser.run("document.querySelector('.curves .legend b').textContent")
-    assert words.startswith("0.5 (0 to 1, 2 seeds) at ")
+    assert words.startswith("0.5 (2 seeds) at ")
     (curve,) = data_of(tmp_path / "page.html")["environments"][0]["axes"]["steps"]["metrics"]["episode_return"]
     assert {x for x in curve["mean"] if x is not None} == {0.5}
     assert sum(x is not None for x in curve["seeds"][0]) > sum(x is not None for x in curve["mean"])
+
+
+def test_a_seed_that_reached_its_goal_keeps_its_last_value(browser, sweep, tmp_path):
+    """The seed with return 1 ends after 20 of 40 episodes. Only if it reached its goal, the mean stays 0.5 up to the end."""
+    run = collect.collect([sweep]).runs[0]
+    seeds = [made_up(run, 0, steps=20, returns=1.0, budget=600), made_up(run, 1, steps=40, returns=0.0, budget=600)]
+    assert not seeds[0].has_reached_goal
+    result = dataclasses.replace(run.result, episodes=20, steps=60, solved_episode=None, mastered_episode=None)
+    for changes, goes_on in (({}, False), ({"reached_return": 1.0}, True)):
+        ended = seeds[0]._replace(result=dataclasses.replace(result, **changes))
+        assert ended.has_reached_goal is goes_on
+        at = np.array([20.0, 40.0, 41.0])
+        drawn = curves.of_group(
+            [page_data.drawn_seed(one) for one in (ended, seeds[1])], "episode_return", "episodes", at, 1
+        )
+        np.testing.assert_array_equal(drawn.own, [[1, np.nan, np.nan], [0, 0, np.nan]])
+        np.testing.assert_array_equal(curves.band(drawn.kept).mean, [0.5, 0.5 if goes_on else np.nan, np.nan])
+    (tmp_path / "page.html").write_text(page.write(collect.Collected([ended, seeds[1]], [], {}), "t"))
+    browser.open(tmp_path / "page.html")
+    assert browser.run("document.querySelector('.curves .legend b').textContent") == "0.5 (2 seeds)"
+
+
+def test_what_counts_as_a_goal(sweep):
+    run = collect.collect([sweep]).runs[0]
+    result = dataclasses.replace(run.result, solved_episode=9, mastered_episode=None)
+    mastered = dataclasses.replace(result, mastered_episode=30)
+    early = {"solved": result, "mastered": mastered}
+    for until, its in early.items():
+        config = dataclasses.replace(run.config, until=until, episodes=700)
+        assert run._replace(config=config, result=its).has_reached_goal
+        assert not run._replace(config=dataclasses.replace(config, episodes=70), result=its).has_reached_goal
+    stopped = dataclasses.replace(run.config, until="mastered", episodes=700)
+    assert not run._replace(config=stopped, result=result).has_reached_goal  # by a callback
+
+
+def test_the_curve_ends_with_the_return_of_the_trained_policy(tried_out):
+    """An evaluation that ended the run was high because it was waited for."""
+    run = collect.read_run(tried_out / "0")
+    before = {name: numbers[:-1] for name, numbers in run.evaluations.items()}
+    lucky = {name: np.append(numbers, 70 if name == "episode" else 1) for name, numbers in before.items()}
+    drawn = page_data.drawn_log(run._replace(evaluations=lucky))
+    assert drawn[page_data.GREEDY][-1] == run.result.greedy_return.mean != 1
 
 
 def test_the_page_begins_with_the_result(browser, tried_out):
@@ -579,7 +647,7 @@ def test_the_page_begins_with_the_result(browser, tried_out):
     assert float(browser.run("document.querySelector('.big').textContent")) == pytest.approx(mean, rel=1e-3, abs=1e-6)
     for words in (
         "2 seeds",
-        "First reached: step ",
+        "First evaluation of at least ",
         "Largest |Q|",
         "possible return",
         "tdu train deep_sea",
@@ -606,6 +674,8 @@ def test_when_a_policy_was_first_as_good():
     assert str(headline.reached([first, later], 0.5)) == "1 of 2 seeds"
     assert str(headline.reached([first, later, first], 0.1)) == "1 of 2 seeds"
     assert str(headline.first_as_good([first])) == "step 200"
+    assert headline.first_as_good([first]).what.endswith(" 0.5")
+    assert " 0 to 0.5," in headline.first_as_good([first, later]).what
     assert headline.first_as_good([first._replace(log={"episode_return": np.zeros(9)})]) is None
     assert headline.first_as_good([first._replace(log={"episode_return": np.arange(9.0)})]) is not None
     found = headline.headline([first, later])
@@ -693,4 +763,12 @@ def test_heads_that_met_no_reward_look_neither_good_nor_bad(browser, tmp_path):
     tdu.train("binary_tree:depth=40", "bdqn", episodes=20, until="budget", out=tmp_path / "run", **settings)
     page.save([tmp_path / "run"], tmp_path / "page.html")
     browser.open(tmp_path / "page.html")
+    browser.run("""(() => {
+        const Real = uPlot;
+        window.charts = [];
+        window.uPlot = function (...a) { const one = new Real(...a); charts.push(one); return one; };
+        uPlot.rangeNum = Real.rangeNum;
+        for (const s of document.querySelectorAll('.metric, #strip')) s.dispatchEvent(new Event('change'));
+    })()""")
+    assert browser.run("charts.map(c => [c.scales.y.min, c.scales.y.max])") == [[-1, 1], [-1, 1]]
     assert "All mean returns are 0." in browser.run("document.getElementById('who-caption').textContent")

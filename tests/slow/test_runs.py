@@ -452,6 +452,9 @@ def test_a_result_describes_its_means_and_the_policy_return(tmp_path):
     assert "mean return of the last 20 episodes" in words
     assert f"The trained policy returns {result.greedy_return.mean:.3f} ± " in words
     assert "over 100 episodes" in words
+    once = summary(dataclasses.replace(result, mean_return_episodes=1, episodes=1))
+    assert "1 episode " in once
+    assert "1 episodes" not in once
     assert tdu.train(**TINY, evaluation_episodes=0).result["greedy_return"] is None
     with pytest.raises(tdu.UserError, match="evaluation_episodes must be a whole number from 0"):
         tdu.train(**TINY, evaluation_episodes=-1)
@@ -476,9 +479,9 @@ def test_a_policy_that_was_better_earlier_is_reported(tmp_path):
 
 def test_a_run_prints_as_one_line(tmp_path):
     run = train(tmp_path / "run", TINY)
-    mean = round(run.result["mean_return"], 4)
+    mean, trained = (round(x, 4) for x in (run.result["mean_return"], run.result["greedy_return"]["mean"]))
     name = "Run(env='deep_sea:size=4', agent='tdu', seed=0, episodes=20"
-    assert repr(run) == f"{name}, mastered_episode=None, mean_return={mean})"
+    assert repr(run) == f"{name}, mastered_episode=None, evaluation_return={trained}, training_return={mean})"
     (tmp_path / "run" / "result.json").unlink()
     assert repr(tdu.load(tmp_path / "run")) == f"{name}, not finished)"
 

@@ -237,8 +237,9 @@ def test_the_figure_of_the_greedy_return(deep_sea_run, tmp_path, capsys, monkeyp
     drawn, line = [], learning_figure._line
 
     def noted(panel, at, own, *rest):
-        drawn.append((at, own))
+        drawn.append((at, own.own))
         line(panel, at, own, *rest)
+        assert (len(panel.lines), len(panel.collections)) == (3, 0)  # two seeds and their mean, no interval
 
     monkeypatch.setattr(learning_figure, "_line", noted)
     for axis, column in (("episodes", "episode"), ("steps", "steps")):

@@ -352,7 +352,7 @@ def test_evaluations_are_on_schedule_and_change_nothing(env, tmp_path):
     assert len(loaded.log["episode"]) == evaluations["episode"][best] == loaded.evaluations["episode"][-1]
     for a, b in zip(*(map(np.asarray, tree_of(agent)) for agent in (loaded.agent, seen[best].agent)), strict=True):
         np.testing.assert_array_equal(a, b)
-    with pytest.raises(RunError, match="no best agent; train with --evaluate-every"):
+    with pytest.raises(RunError, match="no best agent; train with evaluate_every"):
         tdu.load(tmp_path / "plain", None if isinstance(env, str) else make(), best=True)
 
 

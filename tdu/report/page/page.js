@@ -36,6 +36,7 @@
     const common = { stroke: css("--ink"), grid: { stroke: css("--line"), width: 1 }, ticks: { stroke: css("--line") } };
     return [{ ...common, ...incrs, label: labelX }, { ...common, label: labelY, size: 64 }];
   }
+  function around(value) { const room = Math.abs(value) || 1; return [value - room, value + room]; }
   function chart(place, options, columns) {
     place.replaceChildren();
     const size = { width: Math.max(place.clientWidth, 200), height: Math.min(320, Math.max(220, place.clientWidth * 0.45)) };
@@ -74,7 +75,7 @@
       const columns = [here.x], series = [{}], bands = [], means = [];
       curves.forEach(c => {
         const add = (values, look) => { columns.push(values); series.push({ points: { show: false }, ...look }); };
-        if (every.checked) c.seeds.forEach(s => add(s, { stroke: colour(c.hue) + "55", width: 1 }));
+        if (every.checked) c.seeds.forEach(s => add(s, { stroke: colour(c.hue) + (c.count < 3 ? "99" : "55"), width: 1 }));
         if (c.shade !== false && c.low.some(x => x != null)) {
           add(c.high, { stroke: "transparent", auto: false }); add(c.low, { stroke: "transparent", auto: false });
           bands.push({ series: [columns.length - 2, columns.length - 1], fill: colour(c.hue) + "2e" });
@@ -83,9 +84,10 @@
         add(c.mean, { stroke: colour(c.hue), width: c.wide ?? 2, dash: dash(c.dash), points: { show: one } });
         means.push(columns.length - 1);
       });
-      // The interval of two seeds is twelve times as wide as their distance: it gets at most half of the height.
+      // The interval of few seeds is wide: it gets at most half of the height.
       const range = (u, min, max) => {
         if (min == null) return [0, 1];
+        if (min === max && curves.every(c => c.low.every(x => x == null || x === min))) return around(min);
         let low = min, high = max;
         const room = (max - min) / 2, from = u.scales.x.min ?? -Infinity, to = u.scales.x.max ?? Infinity;
         for (const c of curves) here.x.forEach((x, k) => {
@@ -104,7 +106,7 @@
       const quote = at => curves.forEach((c, i) => {
         const x = at ?? c.mean.findLastIndex(v => v != null);
         legend.children[i].lastChild.textContent = x < 0 || c.mean[x] == null ? "–" : shown(c.mean[x])
-          + (c.low[x] == null ? "" : ` (${shown(c.low[x])} to ${shown(c.high[x])}, ${c.count} seeds)`)
+          + (c.low[x] != null ? ` (${shown(c.low[x])} to ${shown(c.high[x])}, ${c.count} seeds)` : c.count > 1 ? ` (${c.count} seeds)` : "")
           + (at == null && x < here.x.length - 1 ? ` at ${shown(Math.round(here.x[x]))} ${axis.value}` : "");
       });
       chart(figure.querySelector(".chart"), { axes: axes(axis.value, env.metrics[metric.value]), series, bands,
@@ -116,7 +118,8 @@
         metric.value === "bad_share" ? "Share of all episodes so far." : ["greedy_return", "success_rate", "mean_length"].includes(metric.value) ? evaluation
           : env.window > 1 ? `Mean over the last ${env.window} episodes.` : "Every episode.",
         evaluated ? evaluation : "",
-        several ? "Lines: mean over seeds, as far as all seeds have run. Shaded: its 95 % interval. Faint: single seeds." : "",
+        several ? "Lines: mean over seeds, as far as all seeds have run; a seed that reached its goal keeps its last value." : "",
+        bands.length ? "Shaded: its 95 % interval." : "", several && every.checked ? "Thin: single seeds." : "",
       ].filter(Boolean).join(" ");
     };
     for (const control of [metric, axis, every]) control.addEventListener("change", draw);
@@ -162,7 +165,7 @@
         one.acted.forEach((row, k) => { if (has(k) && row[b]) { n += row[b]; sum += row[b] * one.earned[k][b]; } });
         return n ? sum / n : null;
       }));
-      const scales = { x: { time: false }, ...(high > low ? {} : { y: { range: [low - 1, low + 1] } }) };
+      const scales = { x: { time: false }, ...(high > low ? {} : { y: { range: around(low) } }) };
       chart(document.getElementById("earned"), { axes: axes("episodes", "mean return"), scales,
         series: [{}, ...groups.map((_, i) => ({ stroke: colour(data.colours[one.agent]), width: 2, dash: dash(i), spanGaps: true, points: { show: false } }))] },
         [one.edges.slice(0, bins), ...columns]);
@@ -288,6 +291,8 @@
       head.setAttribute("aria-sort", up ? "ascending" : "descending");
       body.append(...[...body.rows].sort((a, b) => up ? order(a, b) : order(b, a)));
     }));
+    const scroll = place.querySelector(".scroll"), hint = place.querySelector(".hint");
+    new ResizeObserver(() => { hint.hidden = scroll.scrollWidth <= scroll.clientWidth; }).observe(scroll);
     const copy = place.querySelector(".copy");
     copy.addEventListener("click", async () => {
       const text = [...grid.rows].map(row => [...row.cells].map(c => c.dataset.value ?? c.textContent.trim()).join("\t")).join("\n");

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tdu import files
-from tdu.errors import RunError, reading, writing
+from tdu.errors import RunError, reading, setting, writing
 from tdu.files import Json
 from tdu.run.folder import checkpoints, snapshots
 from tdu.run.folder.lock import LOCKS, Lock
@@ -335,7 +335,7 @@ def best_checkpoint(folder: Path, config: RunConfig, like: Saved) -> tuple[Saved
     except RunError as e:
         raise RunError(f"the best agent of {folder} cannot be used ({e}).") from None
     if found is None:
-        raise RunError(f"{folder} has no best agent; train with --evaluate-every to keep one.")
+        raise RunError(f"{folder} has no best agent; train with {setting('evaluate_every')} to keep one.")
     return found
 
 

@@ -106,6 +106,9 @@ class MemoryLog:
             for c, numbers in self._columns.items():
                 numbers.append(c.number(row[c.name]))
 
+    def __len__(self) -> int:
+        return len(next(iter(self._columns.values()), ()))
+
     def arrays(self) -> Log:
         return {c.name: np.array(numbers, _dtype(c)) for c, numbers in self._columns.items()}
 
