@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from tdu.errors import tell
+from tdu.errors import several, tell
 
 if TYPE_CHECKING:
     from tdu.run.processes import Outcome
@@ -32,7 +32,7 @@ def own_output() -> Iterator[TextIO]:
 def announce_compiling(jobs: int, progress: str) -> None:
     """Prints why nothing happens at first in the processes of several runs."""
     if jobs and progress != "none":
-        tell(f"{jobs} run{'s' * (jobs > 1)} to do; each compiles for some seconds before its first step …")
+        tell(f"{several(jobs, 'run')} to do; each compiles for some seconds before its first step …")
 
 
 def tell_failed(outcomes: Sequence["Outcome"]) -> int:
