@@ -4,7 +4,6 @@ Three places need care. Within an import, a KeyboardInterrupt is a long tracebac
 callback of the garbage collector, Python drops it. After an interrupt while JAX compiles, the end of the interpreter crashes.
 """
 
-import _thread
 import atexit
 import contextlib
 import os
@@ -65,7 +64,7 @@ def _interrupted(number: int, frame: FrameType | None) -> None:
                 os.write(2, b"tdu: interrupted.\n")
             os._exit(130)
         if caller.f_code.co_name == "_xla_gc_callback":
-            again = threading.Timer(_AGAIN, _thread.interrupt_main)
+            again = threading.Timer(_AGAIN, signal.pthread_kill, (threading.main_thread().ident, number))
             again.daemon = True
             again.start()
             return

@@ -103,7 +103,8 @@ def run(arguments: list[str]) -> int:
 
         engine = functools.partial(distributed.run_all, address=parsed.address and parsed.address[0])
     make_folder(out)
-    announce_compiling(len(jobs), parsed.progress)
+    if parsed.engine == "local":
+        announce_compiling(len(jobs), parsed.progress)
     outcomes = progress.run_jobs(jobs, parsed.progress, workers=parsed.workers, engine=engine)
     failed = tell_failed(outcomes)
     done = len(cells) - failed

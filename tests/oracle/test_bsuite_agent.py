@@ -95,7 +95,7 @@ def test_a_broken_environment_is_one_sentence():
 
     for changes, words in (
         ({"reward": float("nan")}, "must be finite"),
-        ({"reward": np.zeros(2)}, "each must be a single number"),
+        ({"reward": np.zeros(2)}, "must be a single number"),
         ({"observation": np.full(2, np.nan, np.float32)}, "not finite"),
         ({"observation": np.zeros(3, np.float32)}, r"shape \(3,\); .* shape \(2,\)"),
         ({"observation": {"a": 1}}, "not an array of numbers"),

@@ -97,7 +97,7 @@ def test_mistakes_are_one_sentence(deep_sea_run, tmp_path, capsys, monkeypatch):
         ([str(deep_sea_run), "--out", str(tmp_path / "film.mov")], "must end with .gif or .mp4"),
         ([str(deep_sea_run), "--out", str(tmp_path / "film.mp4")], "needs ffmpeg"),
         ([str(tmp_path)], "not a run's folder"),
-        ([str(deep_sea_run), "--out", str(tmp_path / "file" / "film.gif")], "cannot write"),
+        ([str(deep_sea_run), "--out", str(tmp_path / "file" / "film.gif")], "is a file"),
     ):
         assert main(["watch", *arguments]) == 2
         played, errors = capsys.readouterr()
