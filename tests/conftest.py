@@ -12,7 +12,7 @@ import tempfile
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     # Processes that run the tests inherit the variable from the process that starts them.
     OURS = os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="tdu-compiled-")
-    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.3"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.05"
     os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
     os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
     quick = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
