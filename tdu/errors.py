@@ -2,6 +2,7 @@
 
 import contextlib
 import difflib
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -72,7 +73,7 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as e:
-        file = next((parent for parent in path.parents if parent.exists() and not parent.is_dir()), None)
+        file = next((parent for parent in path.parents if os.path.isfile(parent)), None)
         if file is not None:
             raise RunError(f"{file} is a file, so {path} cannot be written; choose another place.") from e
         raise RunError(f"cannot write {path} ({e.strerror or e}); everything saved earlier is unchanged.") from e

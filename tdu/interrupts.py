@@ -41,14 +41,28 @@ def heeded() -> Iterator[None]:
 
 
 def exit_with(code: int) -> NoReturn:
-    """Ends the process. After an interrupt, the registered exit functions run, but the interpreter is not taken apart."""
+    """Ends the process. After an interrupt, threads end and exit functions run, but the interpreter is not taken apart."""
     if code == 130:
+        threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):  # nobody is there to read it
                 stream.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def raise_interrupt(number: int, frame: FrameType | None) -> None:
+    """Handles a signal by a KeyboardInterrupt. Where Python would drop it, the signal comes again a little later."""
+    caller = frame
+    while caller is not None:
+        if caller.f_code.co_name == "_xla_gc_callback":
+            again = threading.Timer(_AGAIN, signal.pthread_kill, (threading.main_thread().ident, number))
+            again.daemon = True
+            again.start()
+            return
+        caller = caller.f_back
+    signal.default_int_handler(number, frame)
 
 
 def is_command_line() -> bool:
@@ -63,10 +77,5 @@ def _interrupted(number: int, frame: FrameType | None) -> None:
             with contextlib.suppress(OSError):  # nobody is there to read it
                 os.write(2, b"tdu: interrupted.\n")
             os._exit(130)
-        if caller.f_code.co_name == "_xla_gc_callback":
-            again = threading.Timer(_AGAIN, signal.pthread_kill, (threading.main_thread().ident, number))
-            again.daemon = True
-            again.start()
-            return
         caller = caller.f_back
-    signal.default_int_handler(number, frame)
+    raise_interrupt(number, frame)

@@ -7,6 +7,7 @@ config.json are all made from its fields.
 import contextlib
 import dataclasses
 import math
+import numbers
 import operator
 import types
 from collections.abc import Iterable
@@ -101,7 +102,8 @@ def changed(config: Any, name: str) -> bool:
 def whole_number(name: str, value: Any, low: int, high: int) -> int:
     """`value`, of any integer type or a float such as 1e5, as an int in [low, high]."""
     try:
-        number = int(value) if isinstance(value, float) and value.is_integer() else operator.index(value)
+        is_real = isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral)
+        number = int(value) if is_real and float(value).is_integer() else operator.index(value)
     except TypeError:
         number = low - 1
     if isinstance(value, bool) or not low <= number <= high:

@@ -8,6 +8,7 @@ import sysconfig
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 from tdu.errors import UserError, unknown
 
@@ -58,8 +59,12 @@ def _refuse_hidden(text: str, module_name: str) -> None:
     except ValueError:  # __main__ has none
         found = None
     origin = found.origin if found is not None and found.origin is not None else str(file)
+    is_installed = "site-packages" in origin
+    is_here = os.path.isabs(origin) and Path(origin).resolve().is_relative_to(Path.cwd())
+    if (is_here and not is_installed) or (is_installed and top != module_name):
+        return
     if origin in ("built-in", "frozen") or not _is_user_code(origin):
-        whose = "an installed" if "site-packages" in origin else "Python's own"
+        whose = "an installed" if is_installed else "Python's own"
         raise UserError(f"{text} finds {whose} module {top}, not {file} of this folder; rename the file.")
 
 
@@ -77,10 +82,10 @@ def described(error: BaseException) -> str:
     return f"{type(error).__name__}: {message}{place}"
 
 
-def is_raised_by_user(error: BaseException) -> bool:
-    """Whether a line of the user's code raised an exception, and not a library that it calls."""
+def is_raised_in(package: ModuleType, error: BaseException) -> bool:
+    """Whether a line of that package raised an exception."""
     frames = traceback.extract_tb(error.__traceback__)
-    return bool(frames) and _is_user_code(frames[-1].filename)
+    return bool(frames) and Path(frames[-1].filename).is_relative_to(Path(str(package.__file__)).parent)
 
 
 def _is_user_code(filename: str) -> bool:

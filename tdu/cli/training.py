@@ -98,7 +98,8 @@ def seeds(parsed: argparse.Namespace, given: dict[str, Any], output: TextIO) -> 
     arguments = [*watch_arguments(parsed), *(["--resume-if-there"] if parsed.resume else [])]
     settings, seeds = planned.config.to_json(), range(parsed.seeds)
     jobs = [Job(f"seed {k}", arguments, out / f"seed_{k}", settings | {"seed": k}) for k in seeds]
-    announce_compiling(len(jobs), parsed.progress)
+    if not parsed.resume:
+        announce_compiling(len(jobs), parsed.progress)
     outcomes = progress.run_jobs(jobs, parsed.progress)
     for outcome in outcomes:
         if outcome.code == 0 and outcome.result:

@@ -23,7 +23,7 @@ from tdu.environments.spaces import MINIGRID_BYTES, action_choices, layout, vali
 from tdu.environments.vector import Arrays, Ended, Plain, PythonVector, Stepped, VectorEnvironment
 from tdu.errors import EnvironmentFault, UserError
 from tdu.types import EnvSpec, TimeStep
-from tdu.user_code import described, is_raised_by_user, see_current_folder
+from tdu.user_code import described, is_raised_in, see_current_folder
 
 Env = gymnasium.Env[Any, Any]
 Vector = VectorEnv[Any, Any, Any]
@@ -114,7 +114,7 @@ def _as_success(name: str, value: Any) -> bool | None:
     """info["is_success"] as a truth value; None where the environment does not report it."""
     if value is None or isinstance(value, bool | np.bool_):
         return None if value is None else bool(value)
-    if np.ndim(value) or np.asarray(value).dtype.kind not in "iuf" or value not in (0, 1):
+    if np.ndim(value) or np.asarray(value).dtype.kind not in "biuf" or value not in (0, 1):
         raise EnvironmentFault(f"{name}.step returned info['is_success']={value!r}; it must be True or False.")
     return bool(value)
 
@@ -133,7 +133,7 @@ class _AsDmEnv:
         try:
             answer = self._answer("reset", seed=self._next_seed)
         except TypeError as e:
-            if not re.search("unexpected keyword argument '(seed|options)'", str(e)):
+            if not re.search(r"reset\(\) got an unexpected keyword argument '(seed|options)'", str(e)):
                 raise
             raise EnvironmentFault(
                 f"{self._name} raised {described(e)}; write def reset(self, *, seed=None, options=None)."
@@ -162,7 +162,7 @@ class _AsDmEnv:
             answer: object = getattr(self._env, method)(*arguments, **named)
             return answer
         except (TypeError, ValueError) as e:
-            if (found := _UNPACKED.search(str(e))) is None or is_raised_by_user(e):
+            if (found := _UNPACKED.search(str(e))) is None or not is_raised_in(gymnasium, e):
                 raise
             count, kind = found.groups()
             values = (

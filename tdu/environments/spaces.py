@@ -96,12 +96,14 @@ def rows(parts: Parts, observation: Any) -> list[Any] | None:
     shape = first.shape if not first.choices else () if len(first.choices) == 1 else (len(first.choices),)
     try:
         batches = {part.path: functools.reduce(operator.getitem, part.path, observation) for part in parts.taken}
-    except (KeyError, IndexError, TypeError):
+        shapes = {path: np.shape(batch) for path, batch in batches.items()}
+    except (KeyError, IndexError, TypeError, ValueError):
         return None
-    found = np.shape(batches[first.path])
-    if not found or found[1:] != shape:
+    count, *rest = shapes[first.path] or (0,)
+    is_single = tuple(rest) != shape or shapes[first.path] == () or (bool(first.choices) and count == 1)
+    if is_single or any(found[:1] != (count,) for found in shapes.values()):
         return None
-    return [_nested({path: batch[i] for path, batch in batches.items()}) for i in range(found[0])]
+    return [_nested({path: batch[i] for path, batch in batches.items()}) for i in range(count)]
 
 
 def _nested(parts: dict[tuple[str | int, ...], Any]) -> Any:

@@ -14,11 +14,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple
 
 from tdu.errors import RunError
 from tdu.files import Json
+from tdu.interrupts import raise_interrupt
 from tdu.run.folder import RunResult, read_result
 from tdu.run.signals import handled
 
@@ -67,12 +67,7 @@ class Outcome(NamedTuple):
 @contextlib.contextmanager
 def ending_as_interrupted() -> Iterator[None]:
     """Turns SIGTERM and SIGHUP into a KeyboardInterrupt, so that the processes of jobs are ended too."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        raise KeyboardInterrupt
-
-    with handled(interrupt, signal.SIGTERM, signal.SIGHUP):
+    with handled(raise_interrupt, signal.SIGTERM, signal.SIGHUP):
         yield
 
 

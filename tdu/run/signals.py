@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
+from tdu.interrupts import raise_interrupt
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 Handler = Callable[[int, FrameType | None], object]
 
@@ -49,7 +51,7 @@ class Signals(contextlib.ExitStack):
     def _receive(self, number: int, frame: FrameType | None) -> None:
         del frame
         if number == signal.SIGINT:
-            signal.signal(number, signal.default_int_handler)
+            signal.signal(number, raise_interrupt)
         if self.received is None:
             self.received = number
             with contextlib.suppress(RuntimeError):  # the signal came while another message was printed

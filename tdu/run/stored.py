@@ -63,7 +63,7 @@ def load(
     called = dataclasses.replace(config, agent=agent)
     made = make_environment(config.env if env is None else env, called)
     is_own = env is None or (isinstance(env, str) and env == config.env)
-    own = made if is_own else _own(called, path, trust=trust)
+    own = made if is_own else _own(called)
     if env is None or isinstance(env, str):
         environments.close(made)  # only its spec is needed
     before = _spec_in_name(trained_on, made.spec) if was_object else (own or made).spec
@@ -72,7 +72,7 @@ def load(
     try:
         saved, manifest = _checkpoint(path, config, result, runner.save(), say, best=best)
     except RunError as e:
-        if own is not None:
+        if own is not None or "cannot be used" not in str(e):
             raise
         words = f"{str(e).rstrip('.')}, or give an environment like {before.name if was_object else config.env}"
         raise RunError(f"{words}, on which it was trained.") from None
@@ -98,10 +98,11 @@ def _no_run(path: Path) -> RunError:
     return RunError(f"{path} is not a run's folder{holds}.")
 
 
-def _own(config: RunConfig, path: Path, *, trust: bool) -> MadeEnvironment | None:
-    """The environment that a run's config names, closed; None if it is an object, cannot be made or needs consent."""
+def _own(config: RunConfig) -> MadeEnvironment | None:
+    """The environment that a run's config names, closed; None if it is an object, cannot be made or imports code."""
+    if consent.module_of(config.env):
+        return None
     try:
-        consent.require(config.env, path, trust=trust)
         made = make_environment(config.env, config)
     except UserError:
         return None
@@ -124,9 +125,11 @@ def _checkpoint(
 
 def _spec_in_name(trained_on: EnvId, given: EnvSpec) -> EnvSpec:
     """The given spec with what a config stores of the object that a run was trained on (`object_name`)."""
-    name, shape, actions = trained_on.name.rsplit(":", 2)
-    lengths = tuple(map(int, re.findall(r"\d+", shape)))
-    return given._replace(name=name, observation_shape=lengths, num_actions=int(actions))
+    found = re.fullmatch(r"(.*):\(([\d, ]{0,99})\):(\d{1,9})", trained_on.name, re.DOTALL)
+    if found is None:
+        raise RunError(f"{trained_on} is not the name of an environment object; the run's config is damaged.")
+    lengths = tuple(int(length) for length in re.findall(r"\d{1,9}", found[2]))
+    return given._replace(name=found[1], observation_shape=lengths, num_actions=int(found[3]))
 
 
 def load_agent(path: str | Path, *, trust: bool = False) -> TrainedAgent:

@@ -173,10 +173,11 @@ def play(env: Any, agent: TrainedAgent, *, episodes: int, seed: int = 0, longest
     Several environments play equal numbers of episodes. One that has not ended after `longest` steps is left out.
     """
     made = environments.make(env, f"evaluation {seed}")
-    refuse_misfit("the agent", agent.spec, made.spec)
     if isinstance(made, Environment):
+        refuse_misfit("the agent", agent.spec, made.spec)
         return _compiled(made, agent, episodes, seed, longest)
     try:
+        refuse_misfit("the agent", agent.spec, made.spec)
         return _stepwise(made, agent, episodes, min(_MAX_STEPS, longest * episodes))
     finally:
         if isinstance(env, str):

@@ -52,6 +52,9 @@ def test_a_saved_agent_acts_without_its_environment(make, tmp_path):
             agent.act([0] * 5)
         of_vector = {key: np.stack([one[key] for one in observations]) for key in ("at", "flag")}
         assert agent.act(of_vector).tolist() == [agent.act(one) for one in observations]
+        for wrong in ({"at": of_vector["at"], "flag": 1}, {"at": of_vector["at"][:2], "flag": of_vector["flag"]}):
+            with pytest.raises(tdu.UserError, match="shape"):
+                agent.act(wrong)
     with pytest.raises(tdu.UserError, match="no observation"):
         agent.act([] if make is Nested else batch[:0])
     assert isinstance(loaded.act(batch), np.ndarray)

@@ -117,6 +117,13 @@ def test_a_run_whose_checkpoints_are_out_of_reach_does_not_begin_anew(unfinished
     assert resume(unfinished).result["episodes"] == 30
 
 
+@pytest.mark.parametrize("name", ["object:Foo", "object:Foo:(4,):x", f"object:Foo:({'9' * 5000},):2"])
+def test_a_config_with_a_damaged_name_of_an_object_is_refused(unfinished, name, capsys):
+    rewrite(unfinished / "config.json", env=name)
+    assert cli.main(["evaluate", str(unfinished), "--env", "gym:CartPole-v1"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
 # Links that leave the folder.
 
 

@@ -62,7 +62,8 @@ class Unpacks(Walk):
 
 
 @pytest.mark.parametrize(
-    ("value", "success"), [(True, True), (np.False_, False), (1.0, True), (np.int64(0), False), (None, None)]
+    ("value", "success"),
+    [(True, True), (np.False_, False), (np.array(True), True), (1.0, True), (np.int64(0), False), (None, None)],
 )
 def test_success_is_a_truth_value(value, success):
     made = environments.make(Walk(info={"is_success": value}, limit=1))
