@@ -43,8 +43,9 @@ def heeded() -> Iterator[None]:
 def exit_with(code: int) -> NoReturn:
     """Ends the process. After an interrupt, threads end and exit functions run, but the interpreter is not taken apart."""
     if code == 130:
-        threading._shutdown()  # type: ignore[attr-defined]
-        atexit._run_exitfuncs()
+        with contextlib.suppress(KeyboardInterrupt):  # a second Ctrl-C does not wait
+            threading._shutdown()  # type: ignore[attr-defined]
+            atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):  # nobody is there to read it
                 stream.flush()
